@@ -1,0 +1,32 @@
+# Compiler settings shared by every target, and the project's options.
+option(CROSSLANE_TESTS "Build the tests" ON)
+option(CROSSLANE_BENCH "Build the benchmarks" ON)
+option(CROSSLANE_EXAMPLES "Build the examples" ON)
+set(CROSSLANE_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+# Linked by every target of ours: warnings are errors, fmt is header-only so that nothing is needed at run time.
+add_library(crosslane_settings INTERFACE)
+target_compile_options(crosslane_settings INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+set_target_properties(crosslane_settings PROPERTIES INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
+if(CROSSLANE_SANITIZE)
+  add_compile_options(-fsanitize=${CROSSLANE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+  add_link_options(-fsanitize=${CROSSLANE_SANITIZE})
+endif()
+find_package(Threads REQUIRED)

@@ -1,0 +1,33 @@
+// What goes wrong inside Crosslane, as a C++ exception that names its MPI error class.
+// Every extern "C" entry turns it into an MPI error through the handler that the standard names (interpose/), and
+// never exits. This file must not know MPI's constants: the classes are ours, mpi/ maps them.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace crosslane::base {
+
+/// The MPI error classes that Crosslane raises (MPI 5.0, section 9.4).
+enum class ErrorClass { buffer, count, type, tag, comm, rank, root, op, argument, truncate, request, no_memory, unsupported, other, intern };
+
+/// An error with its class and a message that names the call, the argument and the remedy.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorClass error_class, const std::string& message) : std::runtime_error(message), class_(error_class) {}
+
+  template <class... Arguments>
+  Error(ErrorClass error_class, fmt::format_string<Arguments...> format, Arguments&&... arguments)
+    requires(sizeof...(Arguments) > 0)
+      : Error(error_class, fmt::format(format, std::forward<Arguments>(arguments)...)) {}
+
+  [[nodiscard]] ErrorClass error_class() const noexcept { return class_; }
+
+ private:
+  ErrorClass class_;
+};
+
+}  // namespace crosslane::base

@@ -1,0 +1,35 @@
+// Logging: one line a fact, to standard error, prefixed with the rank once it is known.
+// What is printed is chosen by CROSSLANE_LOG (Settings::log); warnings and errors are always printed.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace crosslane::base {
+
+/// The kinds of line, each switched on by its name in CROSSLANE_LOG; error and warning are always on.
+enum class Topic { error, warning, info, route, debug };
+
+namespace log_detail {
+void write(Topic topic, std::string_view line);
+}  // namespace log_detail
+
+/// Sets which topics are printed: a comma-separated list of topic names, or "all"; throws Error on an unknown name.
+void set_log_topics(std::string_view topics);
+
+/// Sets the prefix's rank; a negative one prints the process identifier instead.
+void set_log_rank(int rank) noexcept;
+
+/// True if lines of this topic are printed: ask before building an expensive line.
+[[nodiscard]] bool log_enabled(Topic topic) noexcept;
+
+/// Prints one line if its topic is on. Never throws out of the logger itself.
+template <class... Arguments>
+void log(Topic topic, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  if (log_enabled(topic)) log_detail::write(topic, fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+}  // namespace crosslane::base
