@@ -25,6 +25,8 @@ struct Settings {
   std::size_t pipeline_bytes = std::size_t{1} << 20;  ///< CROSSLANE_PIPELINE_BYTES: from here blocking sends overlap copy and MPI.
   std::size_t chunk_bytes = std::size_t{1} << 21;     ///< CROSSLANE_CHUNK_BYTES: size of such a chunk.
   std::size_t pinned_limit = std::size_t{4} << 30;    ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.
+  std::string trace;                ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
+  bool stats = false;               ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
 
   /// Reads the environment. Throws Error (argument) that names the variable, its value and what is allowed, for a
   /// malformed value and for an unknown CROSSLANE_* name (with the nearest known one).
@@ -35,6 +37,8 @@ struct Settings {
     std::string name, value, origin, help;
   };
   [[nodiscard]] std::vector<Row> rows() const;
+
+  std::vector<std::string> given;   ///< The names that the environment set; all others have their default.
 };
 
 /// Parses "64k", "2m", "1g" or plain bytes; throws Error (argument) naming `name`.

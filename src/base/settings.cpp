@@ -1,0 +1,272 @@
+// The table behind base/settings.h: one row a setting, with how to read it, how to print it and what it means.
+// Names that other parts of Crosslane read for themselves are listed here too, so that a misspelt one is still caught.
+#include "base/settings.h"
+
+#include "base/error.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+namespace crosslane::base {
+namespace {
+
+constexpr std::string_view prefix = "CROSSLANE_";
+
+struct Entry {
+  std::string_view name;
+  std::string_view allowed;
+  std::string_view help;
+  bool (*read)(Settings&, const std::string& text);  // false: the text is not one of the allowed values
+  std::string (*print)(const Settings&);
+};
+
+bool read_flag(bool& flag, std::string_view text) {
+  for (const std::string_view word : {"1", "true", "yes", "on"})
+    if (text == word) return flag = true;
+  for (const std::string_view word : {"", "0", "false", "no", "off"}) {
+    if (text == word) {
+      flag = false;
+      return true;
+    }
+  }
+  return false;
+}
+
+template <class Number>
+bool read_number(Number& number, std::string_view text) {
+  Number value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || end != text.data() + text.size()) return false;
+  number = value;
+  return true;
+}
+
+/// "64k" to bytes; false where it is malformed or does not fit.
+bool read_bytes(std::size_t& bytes, std::string_view text) {
+  unsigned shift = 0;
+  if (!text.empty()) {
+    switch (text.back()) {
+      case 'k': case 'K': shift = 10; break;
+      case 'm': case 'M': shift = 20; break;
+      case 'g': case 'G': shift = 30; break;
+      default: break;
+    }
+    if (shift != 0) text.remove_suffix(1);
+  }
+  std::size_t value = 0;
+  if (!read_number(value, text) || value > (std::numeric_limits<std::size_t>::max() >> shift)) return false;
+  bytes = value << shift;
+  return true;
+}
+
+bool read_positive_bytes(std::size_t& bytes, std::string_view text) {
+  std::size_t value = 0;
+  if (!read_bytes(value, text) || value == 0) return false;
+  bytes = value;
+  return true;
+}
+
+std::string print_bytes(std::size_t bytes) {
+  struct Unit {
+    unsigned shift;
+    char suffix;
+  };
+  for (const auto [shift, suffix] : {Unit{30, 'g'}, Unit{20, 'm'}, Unit{10, 'k'}}) {
+    const std::size_t unit = std::size_t{1} << shift;
+    if (bytes != 0 && bytes % unit == 0) return fmt::format("{}{}", bytes >> shift, suffix);
+  }
+  return fmt::format("{}", bytes);
+}
+
+/// auto, none, or emulated:<GPUs a node>[:<topology file>].
+bool read_gpu(std::string& gpu, const std::string& text) {
+  constexpr std::string_view emulated = "emulated:";
+  if (text != "auto" && text != "none") {
+    std::string_view rest = text;
+    if (!rest.starts_with(emulated)) return false;
+    rest.remove_prefix(emulated.size());
+    const auto colon = rest.find(':');
+    int gpus = 0;
+    if (!read_number(gpus, rest.substr(0, colon)) || gpus < 1) return false;
+    if (colon != std::string_view::npos && rest.size() == colon + 1) return false;
+  }
+  gpu = text;
+  return true;
+}
+
+template <class Value>
+struct Word {
+  std::string_view text;
+  Value value;
+};
+constexpr std::array<Word<Order>, 2> orders{{{"none", Order::none}, {"legacy", Order::legacy}}};
+constexpr std::array<Word<Mode>, 3> modes{
+    {{"auto", Mode::automatic}, {"replace", Mode::replace}, {"passthrough", Mode::passthrough}}};
+constexpr std::array<Word<World>, 2> worlds{{{"all", World::all}, {"partial", World::partial}}};
+
+template <class Value, std::size_t count>
+bool read_word(const std::array<Word<Value>, count>& words, Value& value, std::string_view text) {
+  const auto* found = std::find_if(words.begin(), words.end(), [&](const auto& word) { return word.text == text; });
+  if (found == words.end()) return false;
+  value = found->value;
+  return true;
+}
+
+template <class Value, std::size_t count>
+std::string print_word(const std::array<Word<Value>, count>& words, Value value) {
+  const auto* found = std::find_if(words.begin(), words.end(), [&](const auto& word) { return word.value == value; });
+  return found == words.end() ? std::string{} : std::string{found->text};
+}
+
+constexpr std::string_view flag_values = "0 or 1";
+constexpr std::string_view byte_values = "a positive number of bytes, with an optional suffix k, m or g";
+
+constexpr std::array<Entry, 13> entries{{
+    {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
+     [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
+     [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
+    {"CROSSLANE_GPU", "auto, none, or emulated:<GPUs a node>[:<topology file>]", "which GPU driver to use",
+     [](Settings& s, const std::string& text) { return read_gpu(s.gpu, text); },
+     [](const Settings& s) { return s.gpu; }},
+    {"CROSSLANE_LOG", "a comma-separated list of info, route, debug, all", "what to print to standard error",
+     [](Settings& s, const std::string& text) {
+       // The words are the logger's to judge (base/log.h): it throws an error of its own that lists them.
+       s.log = text;
+       return true;
+     },
+     [](const Settings& s) { return s.log; }},
+    {"CROSSLANE_WATCHDOG_S", "seconds, 0 for never", "seconds without progress until a waiting call is reported",
+     [](Settings& s, const std::string& text) {
+       double seconds = 0;
+       if (!read_number(seconds, text) || !std::isfinite(seconds) || seconds < 0) return false;
+       s.watchdog_s = seconds;
+       return true;
+     },
+     [](const Settings& s) { return fmt::format("{}", s.watchdog_s); }},
+    {"CROSSLANE_NODE_SIZE", "a number of ranks, 0 for the real nodes", "ranks a pretended node, to try several nodes on one",
+     [](Settings& s, const std::string& text) {
+       int ranks = 0;
+       if (!read_number(ranks, text) || ranks < 0) return false;
+       s.node_size = ranks;
+       return true;
+     },
+     [](const Settings& s) { return fmt::format("{}", s.node_size); }},
+    {"CROSSLANE_ORDER", "none or legacy", "legacy: every call waits for the legacy default stream first",
+     [](Settings& s, const std::string& text) { return read_word(orders, s.order, text); },
+     [](const Settings& s) { return print_word(orders, s.order); }},
+    {"CROSSLANE_MODE", "auto, replace or passthrough", "what to do where the MPI below handles GPU buffers itself",
+     [](Settings& s, const std::string& text) { return read_word(modes, s.mode, text); },
+     [](const Settings& s) { return print_word(modes, s.mode); }},
+    {"CROSSLANE_WORLD", "all or partial", "partial: some ranks of the job do not load Crosslane",
+     [](Settings& s, const std::string& text) { return read_word(worlds, s.world, text); },
+     [](const Settings& s) { return print_word(worlds, s.world); }},
+    {"CROSSLANE_PIPELINE_BYTES", byte_values, "from this size, blocking sends overlap the copy with MPI",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.pipeline_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.pipeline_bytes); }},
+    {"CROSSLANE_CHUNK_BYTES", byte_values, "size of one chunk of such a transfer",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.chunk_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.chunk_bytes); }},
+    {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
+     [](const Settings& s) { return print_bytes(s.pinned_limit); }},
+    {"CROSSLANE_TRACE", "a file name", "write a Perfetto trace, one file a rank",
+     [](Settings& s, const std::string& text) {
+       s.trace = text;
+       return true;
+     },
+     [](const Settings& s) { return s.trace; }},
+    {"CROSSLANE_STATS", flag_values, "print each rank's counters when MPI is finalized",
+     [](Settings& s, const std::string& text) { return read_flag(s.stats, text); },
+     [](const Settings& s) { return std::string{s.stats ? "1" : "0"}; }},
+}};
+
+// Read by others: the emulated driver, the command line, the build's options.
+constexpr std::array<std::string_view, 5> read_elsewhere{"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS",
+                                                         "CROSSLANE_PRELOAD", "CROSSLANE_CHECK", "CROSSLANE_SANITIZE"};
+constexpr std::string_view tests_own = "CROSSLANE_TEST_";
+
+/// Levenshtein's distance: single-character edits from one name to the other.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view nearest_name(std::string_view unknown) {
+  std::string_view best;
+  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+  const auto consider = [&](std::string_view name) {
+    if (const auto distance = edit_distance(unknown, name); distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  };
+  for (const Entry& entry : entries) consider(entry.name);
+  for (const std::string_view name : read_elsewhere) consider(name);
+  return best;
+}
+
+bool known_elsewhere(std::string_view name) {
+  return name.starts_with(tests_own) || std::find(read_elsewhere.begin(), read_elsewhere.end(), name) != read_elsewhere.end();
+}
+
+}  // namespace
+
+Settings Settings::from_environment() {
+  Settings settings;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view assignment = *variable;
+    if (!assignment.starts_with(prefix)) continue;
+    const auto equals = assignment.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string name{assignment.substr(0, equals)};
+    const std::string text{assignment.substr(equals + 1)};
+    const auto* entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.name == name; });
+    if (entry == entries.end()) {
+      if (known_elsewhere(name)) continue;
+      throw Error(ErrorClass::argument, "{} is not a setting of Crosslane; the nearest one is {}", name, nearest_name(name));
+    }
+    if (!entry->read(settings, text))
+      throw Error(ErrorClass::argument, "{}=\"{}\": expected {}", name, text, entry->allowed);
+    settings.given.push_back(name);
+  }
+  std::sort(settings.given.begin(), settings.given.end());
+  return settings;
+}
+
+std::vector<Settings::Row> Settings::rows() const {
+  std::vector<Row> rows;
+  rows.reserve(entries.size());
+  for (const Entry& entry : entries) {
+    const bool set = std::find(given.begin(), given.end(), entry.name) != given.end();
+    rows.push_back({std::string{entry.name}, entry.print(*this), set ? "environment" : "default",
+                    fmt::format("{} ({})", entry.help, entry.allowed)});
+  }
+  return rows;
+}
+
+std::size_t parse_bytes(const std::string& name, const std::string& text) {
+  std::size_t bytes = 0;
+  if (!read_bytes(bytes, text))
+    throw Error(ErrorClass::argument, "{}=\"{}\": expected a number of bytes, with an optional suffix k, m or g", name, text);
+  return bytes;
+}
+
+}  // namespace crosslane::base

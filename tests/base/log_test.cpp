@@ -1,0 +1,47 @@
+// The logger's topics: which lines are printed, and what an unknown topic says.
+#include "base/error.h"
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using crosslane::base::Topic;
+namespace base = crosslane::base;
+
+TEST(Log, ErrorsAndWarningsAreAlwaysOn) {
+  base::set_log_topics("");
+  EXPECT_TRUE(base::log_enabled(Topic::error));
+  EXPECT_TRUE(base::log_enabled(Topic::warning));
+  EXPECT_FALSE(base::log_enabled(Topic::info));
+  EXPECT_FALSE(base::log_enabled(Topic::route));
+}
+
+TEST(Log, TopicsAreSwitchedOnByName) {
+  base::set_log_topics("route,debug");
+  EXPECT_TRUE(base::log_enabled(Topic::route));
+  EXPECT_TRUE(base::log_enabled(Topic::debug));
+  EXPECT_FALSE(base::log_enabled(Topic::info));
+  base::set_log_topics("all");
+  EXPECT_TRUE(base::log_enabled(Topic::info));
+  base::set_log_topics("");
+}
+
+TEST(Log, UnknownTopicIsAnError) {
+  try {
+    base::set_log_topics("route,verbose");
+    FAIL() << "no error";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string_view{error.what()}.find("verbose"), std::string_view::npos);
+  }
+}
+
+TEST(Log, LineNamesTheRank) {
+  base::set_log_rank(3);
+  testing::internal::CaptureStderr();
+  base::log(Topic::error, "{} of {}", 1, 2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "crosslane [rank 3] error: 1 of 2\n");
+  base::set_log_rank(-1);
+}
+
+}  // namespace

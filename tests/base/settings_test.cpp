@@ -1,0 +1,148 @@
+// Settings: defaults, every parser, the errors' wording, and that no row is forgotten.
+#include "base/error.h"
+#include "base/settings.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace crosslane::base;
+
+/// Gives a test an environment without CROSSLANE_* and puts the old one back.
+class SettingsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      const std::string assignment = *variable;
+      if (assignment.starts_with("CROSSLANE_")) saved_.push_back(assignment);
+    }
+    clear();
+  }
+  void TearDown() override {
+    clear();
+    for (const auto& assignment : saved_) {
+      const auto equals = assignment.find('=');
+      setenv(assignment.substr(0, equals).c_str(), assignment.substr(equals + 1).c_str(), 1);
+    }
+  }
+
+  static void set(const char* name, const char* value) { setenv(name, value, 1); }
+
+  /// The message of the error that reading raises, or nothing.
+  static std::optional<std::string> error() {
+    try {
+      Settings::from_environment();
+      return std::nullopt;
+    } catch (const Error& problem) {
+      EXPECT_EQ(problem.error_class(), ErrorClass::argument);
+      return problem.what();
+    }
+  }
+
+ private:
+  static void clear() {
+    std::vector<std::string> names;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      const std::string assignment = *variable;
+      if (assignment.starts_with("CROSSLANE_")) names.push_back(assignment.substr(0, assignment.find('=')));
+    }
+    for (const auto& name : names) unsetenv(name.c_str());
+  }
+  std::vector<std::string> saved_;
+};
+
+TEST_F(SettingsTest, DefaultsAreTheHeaders) {
+  const Settings settings = Settings::from_environment();
+  EXPECT_FALSE(settings.disable);
+  EXPECT_EQ(settings.gpu, "auto");
+  EXPECT_EQ(settings.watchdog_s, 60);
+  EXPECT_EQ(settings.chunk_bytes, 2U << 20);
+  EXPECT_TRUE(settings.given.empty());
+  std::set<std::string> names;
+  for (const auto& row : settings.rows()) {
+    EXPECT_EQ(row.origin, "default") << row.name;
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+  }
+  EXPECT_TRUE(names.contains("CROSSLANE_PINNED_LIMIT"));
+}
+
+TEST_F(SettingsTest, EverySettingIsRead) {
+  const std::vector<std::pair<const char*, const char*>> given{
+      {"CROSSLANE_DISABLE", "1"},      {"CROSSLANE_GPU", "emulated:4:/tmp/topology.json"},
+      {"CROSSLANE_LOG", "route,info"}, {"CROSSLANE_WATCHDOG_S", "2.5"},
+      {"CROSSLANE_NODE_SIZE", "2"},    {"CROSSLANE_ORDER", "legacy"},
+      {"CROSSLANE_MODE", "replace"},   {"CROSSLANE_WORLD", "partial"},
+      {"CROSSLANE_TRACE", "out.json"}, {"CROSSLANE_STATS", "1"},
+      {"CROSSLANE_CHUNK_BYTES", "1m"}, {"CROSSLANE_PIPELINE_BYTES", "64k"},
+      {"CROSSLANE_PINNED_LIMIT", "1g"}};
+  for (const auto& [name, value] : given) set(name, value);
+  const Settings settings = Settings::from_environment();
+  EXPECT_TRUE(settings.disable);
+  EXPECT_EQ(settings.watchdog_s, 2.5);
+  EXPECT_EQ(settings.node_size, 2);
+  EXPECT_EQ(settings.order, Order::legacy);
+  EXPECT_EQ(settings.mode, Mode::replace);
+  EXPECT_EQ(settings.world, World::partial);
+  EXPECT_EQ(settings.pipeline_bytes, 64U << 10);
+  const auto rows = settings.rows();
+  EXPECT_EQ(rows.size(), given.size()) << "a setting that this test does not set";
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.origin, "environment") << row.name;
+    const std::string value = getenv(row.name.c_str());
+    EXPECT_EQ(row.value, value) << row.name;
+  }
+}
+
+TEST_F(SettingsTest, UnknownNameNamesTheNearest) {
+  set("CROSSLANE_WACHDOG_S", "1");
+  const auto message = error();
+  ASSERT_TRUE(message);
+  EXPECT_NE(message->find("CROSSLANE_WACHDOG_S"), std::string::npos);
+  EXPECT_NE(message->find("the nearest one is CROSSLANE_WATCHDOG_S"), std::string::npos) << *message;
+}
+
+TEST_F(SettingsTest, NamesOfOtherPartsAreKnown) {
+  for (const char* name : {"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS", "CROSSLANE_TEST_SEED", "CROSSLANE_PRELOAD",
+                           "CROSSLANE_CHECK", "CROSSLANE_SANITIZE"})
+    set(name, "whatever");
+  EXPECT_EQ(error(), std::nullopt);
+}
+
+TEST_F(SettingsTest, MalformedValuesNameVariableValueAndWhatIsAllowed) {
+  const std::vector<std::pair<const char*, const char*>> wrong{
+      {"CROSSLANE_DISABLE", "maybe"},       {"CROSSLANE_GPU", "emulated:0"},   {"CROSSLANE_GPU", "emulated:2:"},
+      {"CROSSLANE_GPU", "emulated:two"},    {"CROSSLANE_GPU", ""},             {"CROSSLANE_WATCHDOG_S", "-1"},
+      {"CROSSLANE_WATCHDOG_S", "nan"},      {"CROSSLANE_WATCHDOG_S", "1s"},    {"CROSSLANE_NODE_SIZE", "-2"},
+      {"CROSSLANE_NODE_SIZE", "2.0"},       {"CROSSLANE_ORDER", "default"},    {"CROSSLANE_MODE", "AUTO"},
+      {"CROSSLANE_WORLD", "none"},          {"CROSSLANE_CHUNK_BYTES", "0"},    {"CROSSLANE_CHUNK_BYTES", "k"},
+      {"CROSSLANE_PIPELINE_BYTES", "1 m"},  {"CROSSLANE_PINNED_LIMIT", "-1k"}, {"CROSSLANE_PINNED_LIMIT", "99999999999g"},
+      {"CROSSLANE_PINNED_LIMIT", "1t"}};
+  for (const auto& [name, value] : wrong) {
+    set(name, value);
+    const auto message = error();
+    ASSERT_TRUE(message) << name << "=" << value;
+    EXPECT_NE(message->find(std::string{name} + "=\"" + value + "\""), std::string::npos) << *message;
+    EXPECT_NE(message->find("expected "), std::string::npos) << *message;
+    unsetenv(name);
+  }
+}
+
+TEST(ParseBytes, SuffixesArePowersOf1024) {
+  EXPECT_EQ(parse_bytes("x", "0"), 0U);
+  EXPECT_EQ(parse_bytes("x", "17"), 17U);
+  EXPECT_EQ(parse_bytes("x", "64k"), 65536U);
+  EXPECT_EQ(parse_bytes("x", "2M"), 2U << 20);
+  EXPECT_EQ(parse_bytes("x", "3g"), std::size_t{3} << 30);
+  EXPECT_THROW(parse_bytes("x", ""), Error);
+  EXPECT_THROW(parse_bytes("x", "0x10"), Error);
+}
+
+}  // namespace
