@@ -1,0 +1,156 @@
+# MPI programs for tests, examples and benchmarks: which MPIs this machine has, programs built against each, and tests
+# that run them with Crosslane preloaded. Nothing here is linked into Crosslane itself.
+include_guard(GLOBAL)
+include(CrosslaneFamily)
+
+# find_mpi_families()
+#
+# Sets CROSSLANE_MPI_FAMILIES to those of CROSSLANE_FAMILIES whose compiler wrapper and launcher are installed, with
+# CROSSLANE_MPICC_<family> and CROSSLANE_MPIEXEC_<family> (cache variables; set them to choose an installation), and
+# creates the interface target mpi_<family> that carries the wrapper's flags.
+function(find_mpi_families)
+  get_property(done GLOBAL PROPERTY CROSSLANE_MPI_FAMILIES_FOUND)
+  if(done)
+    return()
+  endif()
+  set_property(GLOBAL PROPERTY CROSSLANE_MPI_FAMILIES_FOUND TRUE)
+  set(found)
+  foreach(family IN LISTS CROSSLANE_FAMILIES)
+    find_program(CROSSLANE_MPICC_${family} NAMES mpicc.${family} mpicc VALIDATOR crosslane_validate_mpicc_${family})
+    if(NOT CROSSLANE_MPICC_${family})
+      message(STATUS "Crosslane: no compiler wrapper of family ${family}; its MPI programs are left out")
+      continue()
+    endif()
+    get_filename_component(folder "${CROSSLANE_MPICC_${family}}" DIRECTORY)
+    find_program(CROSSLANE_MPIEXEC_${family} NAMES mpiexec.${family} mpirun.${family} mpiexec mpirun HINTS "${folder}"
+      NO_CMAKE_FIND_ROOT_PATH)
+    crosslane_mpi_flags(${family})
+    list(APPEND found ${family})
+  endforeach()
+  set(CROSSLANE_MPI_FAMILIES "${found}" CACHE INTERNAL "The MPI families that this machine can build and run")
+  message(STATUS "Crosslane: MPI families for tests: ${found}")
+endfunction()
+
+function(crosslane_validate_mpicc_openmpi result wrapper)
+  execute_process(COMMAND "${wrapper}" --showme:version OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 OR NOT text MATCHES "Open MPI")
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(crosslane_validate_mpicc_mpich result wrapper)
+  execute_process(COMMAND "${wrapper}" -show OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
+  execute_process(COMMAND "${wrapper}" --showme:version OUTPUT_VARIABLE other ERROR_QUIET RESULT_VARIABLE other_status)
+  if(NOT status EQUAL 0 OR (other_status EQUAL 0 AND other MATCHES "Open MPI"))
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Turns what the wrapper of a family would add to a command line into the interface target mpi_<family>.
+function(crosslane_mpi_flags family)
+  set(wrapper "${CROSSLANE_MPICC_${family}}")
+  execute_process(COMMAND "${wrapper}" -show OUTPUT_VARIABLE words OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(words UNIX_COMMAND "${words}")
+  list(REMOVE_AT words 0)
+  add_library(mpi_${family} INTERFACE IMPORTED GLOBAL)
+  foreach(word IN LISTS words)
+    if(word MATCHES "^-I(.+)$")
+      target_include_directories(mpi_${family} SYSTEM INTERFACE "${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-L(.+)$")
+      target_link_options(mpi_${family} INTERFACE "-L${CMAKE_MATCH_1}" "LINKER:-rpath,${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-l|^-Wl,|[.]so$|[.]a$")
+      target_link_libraries(mpi_${family} INTERFACE "${word}")
+    elseif(word STREQUAL "-pthread")
+      target_link_libraries(mpi_${family} INTERFACE Threads::Threads)
+    elseif(word MATCHES "^-D")
+      target_compile_options(mpi_${family} INTERFACE "${word}")
+    endif()
+  endforeach()
+  # The C++ bindings that MPI removed in 2012 are neither included nor linked.
+  target_compile_definitions(mpi_${family} INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
+endfunction()
+
+# crosslane_mpi_executable(<name> <source>... [CUDA] [FAMILY <family>...] [LIBRARIES <library>...])
+#
+# Builds <name>_<family> for each family found (or those of FAMILY) with the flags of its compiler wrapper and the macro
+# CROSSLANE_TEST_MPI_<FAMILY>=1. CUDA links the emulated driver library by its soname and without a run path, so that
+# the same binary runs on a real driver. LIBRARIES works as in crosslane_family_library.
+function(crosslane_mpi_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA" "" "FAMILY;LIBRARIES")
+  find_mpi_families()
+  set(families ${CROSSLANE_MPI_FAMILIES})
+  if(arg_FAMILY)
+    set(families ${arg_FAMILY})
+  endif()
+  foreach(family IN LISTS families)
+    if(NOT family IN_LIST CROSSLANE_MPI_FAMILIES)
+      continue()
+    endif()
+    string(TOUPPER "${family}" macro)
+    set(target "${name}_${family}")
+    add_executable(${target} ${arg_UNPARSED_ARGUMENTS})
+    target_compile_definitions(${target} PRIVATE "CROSSLANE_TEST_MPI_${macro}=1")
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include"
+      "${PROJECT_SOURCE_DIR}/tests")
+    foreach(library IN LISTS arg_LIBRARIES)
+      target_link_libraries(${target} PRIVATE
+        "$<IF:$<TARGET_EXISTS:${library}_${family}>,${library}_${family},${library}>")
+    endforeach()
+    target_link_libraries(${target} PRIVATE crosslane_settings mpi_${family})
+    if(arg_CUDA)
+      # Flags, not a target: CMake would add the emulated driver's folder to the run path, ahead of the real driver.
+      target_link_libraries(${target} PRIVATE "-L${CMAKE_BINARY_DIR}/lib/emulated" "-l:libcuda.so.1")
+      get_property(driver GLOBAL PROPERTY CROSSLANE_EMULATED_DRIVER_TARGET)
+      if(driver)
+        add_dependencies(${target} ${driver})
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+# crosslane_mpi_test(<name> RANKS <n> [GPUS <k>] [EXECUTABLE <executable>] [FAMILY <family>...] [ENV <NAME=value>...]
+#                    [PRELOAD on|off] [LABELS <label>...] [TIMEOUT <seconds>] [ARGS <argument>...])
+#
+# Registers the test <name>.<family> for each family: <executable>_<family> (default: <name>) on n ranks under the
+# family's launcher, through tests/run_mpi.sh. PRELOAD (default on) loads libcrosslane_<family>.so; GPUS above 0 loads
+# the emulated driver with k GPUs, unless CROSSLANE_TEST_GPU=real is in ctest's environment. Status 77 is "skipped".
+# TIMEOUT (default 120) ends the whole launch, ranks included, and fails.
+function(crosslane_mpi_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT" "FAMILY;ENV;LABELS;ARGS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_RANKS)
+    message(FATAL_ERROR "crosslane_mpi_test(${name}): RANKS is needed; not understood: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  foreach(pair "GPUS=0" "EXECUTABLE=${name}" "PRELOAD=on" "TIMEOUT=120")
+    string(REGEX MATCH "^([A-Z]+)=(.*)$" _ "${pair}")
+    if(NOT DEFINED arg_${CMAKE_MATCH_1})
+      set(arg_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
+    endif()
+  endforeach()
+  set(families ${CROSSLANE_MPI_FAMILIES})
+  if(arg_FAMILY)
+    set(families ${arg_FAMILY})
+  endif()
+  foreach(family IN LISTS families)
+    if(NOT family IN_LIST CROSSLANE_MPI_FAMILIES)
+      continue()
+    endif()
+    set(environment)
+    foreach(entry IN LISTS arg_ENV)
+      list(APPEND environment --env "${entry}")
+    endforeach()
+    set(sanitize)
+    if(CROSSLANE_SANITIZE)
+      set(sanitize --sanitize "${CROSSLANE_SANITIZE}")
+    endif()
+    set(test "${name}.${family}")
+    add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/run_mpi.sh" --family ${family}
+      --mpiexec "${CROSSLANE_MPIEXEC_${family}}" --build "${CMAKE_BINARY_DIR}" --ranks ${arg_RANKS}
+      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --timeout ${arg_TIMEOUT} ${sanitize} ${environment}
+      -- $<TARGET_FILE:${arg_EXECUTABLE}_${family}> ${arg_ARGS})
+    math(EXPR limit "${arg_TIMEOUT} + 30")  # run_mpi.sh ends the launch itself; this is for the script
+    set(labels mpi ${family} ${arg_LABELS})
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 PROCESSORS ${arg_RANKS}
+      LABELS "${labels}")
+  endforeach()
+endfunction()
