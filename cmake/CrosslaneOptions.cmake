@@ -19,14 +19,28 @@ endif()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
+find_program(CROSSLANE_CCACHE ccache DOC "Compiler cache, used where it is installed")
+if(CROSSLANE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
+endif()
+
+# Header-only libraries, wherever they are installed (CMAKE_PREFIX_PATH); Debian: libfmt-dev, libspdlog-dev, nlohmann-json3-dev.
+find_path(CROSSLANE_FMT_INCLUDE_DIR fmt/format.h REQUIRED)
+find_path(CROSSLANE_SPDLOG_INCLUDE_DIR spdlog/spdlog.h REQUIRED)
+find_path(CROSSLANE_JSON_INCLUDE_DIR nlohmann/json.hpp REQUIRED)
+
 # Linked by every target of ours: warnings are errors, fmt is header-only so that nothing is needed at run time.
 add_library(crosslane_settings INTERFACE)
 target_compile_options(crosslane_settings INTERFACE
   -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual
   $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
 set_target_properties(crosslane_settings PROPERTIES INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
+target_include_directories(crosslane_settings SYSTEM INTERFACE
+  "${CROSSLANE_FMT_INCLUDE_DIR}" "${CROSSLANE_SPDLOG_INCLUDE_DIR}" "${CROSSLANE_JSON_INCLUDE_DIR}")
 if(CROSSLANE_SANITIZE)
-  add_compile_options(-fsanitize=${CROSSLANE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+  add_compile_options(-fsanitize=${CROSSLANE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CROSSLANE_SANITIZE})
 endif()
 find_package(Threads REQUIRED)
+add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")  # messages name src/..., on whatever machine it was built
