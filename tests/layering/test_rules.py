@@ -127,7 +127,7 @@ WRITABLE = {
     "thread": "thread_local int counter; int* at() { return &counter; }",
     "inline": "inline int counter = 2; int* at() { return &counter; }",
     "member": "struct Box { static int counter; }; int Box::counter = 1;",
-    "template": "template <class T> struct Box { static inline T counter{}; }; int* at() { return &Box<int>::counter; }",
+    "template": "template <class T> struct Box { static inline T counter{}; }; auto at() { return &Box<int>::counter; }",
 }
 
 
@@ -154,7 +154,8 @@ def test_exports_needs_and_flags_are_read(tmp_path: Path) -> None:
     source = tmp_path / "b.cpp"
     source.write_text(
         '#include <string>\nextern "C" int MPI_Send() { return 0; }\nextern "C" int helper() { return 0; }\n'
-        'std::string crosslane_text(int n) { return std::to_string(n); }\nextern "C" int crosslane_version() { return 1; }\n'
+        "std::string crosslane_text(int n) { return std::to_string(n); }\n"
+        'extern "C" int crosslane_version() { return 1; }\n'
     )
     library = tmp_path / "libb.so"
     subprocess.run(["g++", "-fPIC", "-shared", source, "-o", library], check=True)
