@@ -127,7 +127,7 @@ WRITABLE = {
     "thread": "thread_local int counter; int* at() { return &counter; }",
     "inline": "inline int counter = 2; int* at() { return &counter; }",
     "member": "struct Box { static int counter; }; int Box::counter = 1;",
-    "template": "template <class T> struct Box { static inline T counter{}; }; auto at() { return &Box<int>::counter; }",
+    "template": "template <class T> struct Box { static inline T counter{}; }; auto p = &Box<int>::counter;",
 }
 
 
