@@ -1,0 +1,33 @@
+// See buffer.h.
+#include "gpu/buffer.h"
+
+#include <utility>
+
+namespace crosslane::gpu {
+
+Buffer::Buffer(const Driver& driver, std::size_t bytes) : driver_(&driver), size_(bytes) {
+  if (bytes != 0) check(driver, driver.mem_alloc(&pointer_, bytes), fmt::format("cuMemAlloc of {} bytes", bytes));
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : driver_(other.driver_), pointer_(std::exchange(other.pointer_, 0)), size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(pointer_, other.pointer_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (pointer_ != 0 && !driver_->unloading()) driver_->mem_free(pointer_);
+}
+
+CUipcMemHandle Buffer::export_handle() const {
+  if (pointer_ == 0) throw base::Error(base::ErrorClass::argument, "a buffer of no bytes has no memory to export");
+  CUipcMemHandle handle{};
+  check(*driver_, driver_->ipc_get_mem_handle(&handle, pointer_), "cuIpcGetMemHandle");
+  return handle;
+}
+
+}  // namespace crosslane::gpu

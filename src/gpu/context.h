@@ -1,0 +1,53 @@
+// CUDA contexts: making one current for a while, and holding a GPU's primary one.
+// This file must not know which context a buffer needs: inspect() says it.
+#pragma once
+
+#include "gpu/driver.h"
+
+namespace crosslane::gpu {
+
+/// Keeps a GPU's primary context (the one that the CUDA runtime uses) alive. Move-only. Retaining it creates it where
+/// nobody did yet, which takes long: only for GPUs that a device pointer pointed to.
+class PrimaryContext {
+ public:
+  PrimaryContext(const Driver& driver, int ordinal);
+  PrimaryContext(PrimaryContext&& other) noexcept;
+  PrimaryContext& operator=(PrimaryContext&& other) noexcept;
+  ~PrimaryContext();
+
+  [[nodiscard]] CUcontext context() const noexcept { return context_; }
+  [[nodiscard]] int ordinal() const noexcept { return device_; }
+
+  /// True if the context exists already, so that retaining creates none.
+  [[nodiscard]] static bool active(const Driver& driver, int ordinal);
+
+ private:
+  const Driver* driver_;
+  CUdevice device_;
+  CUcontext context_ = nullptr;
+};
+
+/// Makes a context current on this thread from construction to destruction. Neither copied nor moved: it is a scope.
+class ContextScope {
+ public:
+  ContextScope(const Driver& driver, CUcontext context) : driver_(driver) {
+    check(driver, driver.ctx_push_current(context), "cuCtxPushCurrent");
+  }
+  ~ContextScope() {
+    CUcontext popped = nullptr;
+    if (!driver_.unloading()) driver_.ctx_pop_current(&popped);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+ private:
+  const Driver& driver_;
+};
+
+/// An attribute of a GPU; throws Error for an ordinal that does not exist.
+[[nodiscard]] int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ordinal);
+
+/// The ordinal of the current context's GPU; throws Error when no context is current.
+[[nodiscard]] int current_device(const Driver& driver);
+
+}  // namespace crosslane::gpu

@@ -1,0 +1,74 @@
+// Events: order between streams. They never time and are never waited for by the host here.
+// This file must not know what is ordered.
+#pragma once
+
+#include "gpu/driver.h"
+#include "gpu/stream.h"
+
+#include <mutex>
+#include <vector>
+
+namespace crosslane::gpu {
+
+/// An event of the context that is current at construction. Move-only.
+class Event {
+ public:
+  enum class Use { order, timing, across_processes };
+  explicit Event(const Driver& driver, Use use = Use::order);
+  /// Opens an event that another process exported.
+  Event(const Driver& driver, const CUipcEventHandle& handle);
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  void record(StreamView stream);
+  /// What is enqueued on `stream` from here on waits for the latest record; nothing if there was none.
+  void make_wait(StreamView stream) const;
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] CUipcEventHandle export_handle() const;
+  [[nodiscard]] CUevent handle() const noexcept { return event_; }
+
+ private:
+  const Driver* driver_;
+  CUevent event_ = nullptr;
+};
+
+/// Milliseconds from `start` to `end`, both created for timing and completed.
+[[nodiscard]] float milliseconds_between(const Driver& driver, const Event& start, const Event& end);
+
+/// Events of one context, kept for reuse: creating one costs microseconds and is no call for a capture. Thread-safe;
+/// must outlive what it lends.
+class EventPool {
+ public:
+  explicit EventPool(const Driver& driver) : driver_(driver) {}
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+
+  /// A lent event; goes back on destruction, when the work that it marks may still run: a record is then just newer.
+  class Lent {
+   public:
+    Lent(EventPool& pool, Event event) : pool_(&pool), event_(std::move(event)) {}
+    Lent(Lent&& other) noexcept;
+    Lent& operator=(Lent&&) = delete;
+    ~Lent();
+    [[nodiscard]] Event& operator*() noexcept { return event_; }
+    [[nodiscard]] Event* operator->() noexcept { return &event_; }
+
+   private:
+    EventPool* pool_;
+    Event event_;
+  };
+
+  /// The context of the pool must be current.
+  [[nodiscard]] Lent lend();
+
+ private:
+  const Driver& driver_;
+  std::mutex mutex_;
+  std::vector<Event> idle_;
+};
+
+/// What is enqueued on `later` from here on waits for all that is on `earlier` now.
+void order_after(EventPool& pool, StreamView earlier, StreamView later);
+
+}  // namespace crosslane::gpu

@@ -1,0 +1,183 @@
+// See driver.h. Finding the driver library that the process has loaded, and asking it about addresses.
+#include "gpu/driver.h"
+
+#include "base/log.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+namespace crosslane::gpu {
+namespace {
+
+constexpr const char* driver_soname = "libcuda.so.1";
+
+// Loads and unloads of objects so far: glibc hands both counters to the first callback, no object need be looked at.
+std::uint64_t loaded_objects() noexcept {
+  std::uint64_t changes = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        *static_cast<std::uint64_t*>(result) = info->dlpi_adds + info->dlpi_subs;
+        return 1;
+      },
+      &changes);
+  return changes;
+}
+
+bool is_emulated(std::string_view setting) {
+  constexpr std::string_view prefix = "emulated:";
+  if (setting == "auto" || setting == "none") return false;
+  int count = 0;
+  const char* const end = setting.data() + setting.size();
+  if (setting.starts_with(prefix)) {
+    const auto [stop, error] = std::from_chars(setting.data() + prefix.size(), end, count);
+    if (error == std::errc() && count > 0 && (stop == end || *stop == ':')) return true;
+  }
+  throw base::Error(base::ErrorClass::argument,
+                    "CROSSLANE_GPU is '{}', allowed are auto, none and emulated:<GPUs a node>[:<topology file>]", setting);
+}
+
+// The folder of the object that this code is in.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
+  const std::string path = info.dli_fname;
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+void* load_emulated() {
+  const std::string folder = own_folder();
+  std::string reasons;
+  for (const auto& path : {folder + "/emulated/" + driver_soname, folder + "/" + driver_soname,
+                           folder + "/../lib/emulated/" + driver_soname}) {
+    // Global, as the machine's driver would be for a program linked with it.
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL); library != nullptr) return library;
+    reasons += std::string("\n  ") + dlerror();
+  }
+  throw base::Error(base::ErrorClass::argument,
+                    "CROSSLANE_GPU asks for emulated GPUs, but the emulated driver does not load:{}\n"
+                    "Install it beside this library, or start through `crosslane run`", reasons);
+}
+
+}  // namespace
+
+Gpu::Gpu(const base::Settings& settings) : enabled_(settings.gpu != "none") {
+  if (!is_emulated(settings.gpu)) return;
+  void* library = dlopen(driver_soname, RTLD_NOLOAD | RTLD_NOW);
+  if (library == nullptr) library = load_emulated();
+  if (dlsym(library, "crosslane_emulated_forbid") == nullptr) {
+    base::log(base::Topic::warning, "CROSSLANE_GPU={} but the program loaded the machine's own {}: real GPUs are used",
+              settings.gpu, driver_soname);
+  }
+  library_.store(library, std::memory_order_release);
+}
+
+Gpu::~Gpu() = default;
+
+bool Gpu::look_for_library() noexcept {
+  const std::uint64_t changes = loaded_objects();
+  if (changes == seen_objects_.load(std::memory_order_relaxed)) return false;
+  void* const library = dlopen(driver_soname, RTLD_NOLOAD | RTLD_NOW);
+  // Only now: a thread that sees the new count must have been able to find what was loaded before it.
+  seen_objects_.store(changes, std::memory_order_relaxed);
+  if (library == nullptr) {
+    dlerror();  // the absence is no error that the application should find
+    return false;
+  }
+  library_.store(library, std::memory_order_release);
+  return true;
+}
+
+const Driver& Gpu::load_driver() {
+  if (!present()) {
+    throw base::Error(base::ErrorClass::unsupported, "no CUDA driver library ({}) is loaded in this process{}", driver_soname,
+                      enabled_ ? "" : " as far as Crosslane may look: CROSSLANE_GPU is none");
+  }
+  const std::lock_guard lock(mutex_);
+  if (!loaded_) {
+    loaded_ = std::make_unique<Driver>(Driver::from_library(library_.load(std::memory_order_acquire)));
+    ready_.store(loaded_.get(), std::memory_order_release);
+  }
+  return *loaded_;
+}
+
+bool Gpu::on_gpu(const void* address) noexcept {
+  if (!present()) return false;
+  try {
+    CUmemorytype type{};
+    return driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(address)) ==
+               CUDA_SUCCESS &&
+           (type != CU_MEMORYTYPE_HOST || inspect(address).on_gpu());
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+PointerInfo Gpu::inspect(const void* address) noexcept {
+  PointerInfo info;
+  if (!present()) return info;
+  const Driver* table = nullptr;
+  try {
+    table = &driver();
+  } catch (const base::Error& error) {
+    // A driver that is too old to use: said once (no more searches), its pointers then take the CPU path.
+    base::log(base::Topic::error, "{}", error.what());
+    enabled_.store(false, std::memory_order_relaxed);
+    library_.store(nullptr, std::memory_order_release);
+    return info;
+  }
+  const auto pointer = reinterpret_cast<CUdeviceptr>(address);
+  CUmemorytype type{};
+  // The one call that an ordinary host pointer costs: the driver answers INVALID_VALUE for what it does not know.
+  if (table->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) != CUDA_SUCCESS) return info;
+
+  unsigned managed = 0;
+  int device = -1;
+  unsigned long long buffer_id = 0;
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  CUcontext context = nullptr;
+  std::array attributes{CU_POINTER_ATTRIBUTE_IS_MANAGED,  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_CONTEXT};
+  std::array<void*, attributes.size()> values{&managed, &device, &buffer_id, &start, &size, &context};
+  if (table->pointer_get_attributes(attributes.size(), attributes.data(), values.data(), pointer) != CUDA_SUCCESS) return info;
+  info.kind = managed != 0                     ? PointerInfo::Kind::managed
+              : type == CU_MEMORYTYPE_DEVICE ? PointerInfo::Kind::device
+                                             : PointerInfo::Kind::pinned;
+  info.base = start;
+  info.size = size;
+  info.buffer_id = buffer_id;
+  info.context = context;
+  info.device = device;
+  return info;
+}
+
+std::size_t Gpu::contiguous_from(const void* address, std::size_t wanted) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  std::uintptr_t at = begin;
+  while (at - begin < wanted) {
+    const PointerInfo info = inspect(reinterpret_cast<const void*>(at));
+    if (info.kind != PointerInfo::Kind::device || info.base + info.size <= at) break;
+    at = info.base + info.size;
+  }
+  return std::min<std::size_t>(at - begin, wanted);
+}
+
+bool Gpu::readable_by_cpu(const void* address) noexcept {
+  // The kernel copies the set before it looks at `how`: EFAULT says unreadable, EINVAL readable. The set is 8 bytes,
+  // so look at the 8-byte word that holds the address: it never reaches into the next page.
+  const auto word = reinterpret_cast<std::uintptr_t>(address) & ~std::uintptr_t{7};
+  if (word == 0) return false;  // to the kernel a null set is no set
+  return syscall(SYS_rt_sigprocmask, -1, word, nullptr, std::size_t{8}) == 0 || errno != EFAULT;
+}
+
+}  // namespace crosslane::gpu

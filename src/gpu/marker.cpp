@@ -1,0 +1,46 @@
+// See marker.h.
+#include "gpu/marker.h"
+
+#include "gpu/context.h"
+
+#include <new>
+
+namespace crosslane::gpu {
+namespace {
+
+// What a host function needs: it frees this itself.
+struct HostWrite {
+  std::atomic<std::uint64_t>* word;
+  std::uint64_t value;
+};
+
+}  // namespace
+
+Marker::Marker(const Driver& driver)
+    : memory_(driver, 64),  // a cache line of its own
+      word_(new (memory_.data()) std::atomic<std::uint64_t>(0)),
+      stream_writes_(device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(*word_) == sizeof(std::uint64_t));
+}
+
+std::uint64_t Marker::post(StreamView stream) {
+  const Driver& driver = stream.driver();
+  const std::uint64_t value = posted_ + 1;
+  if (stream_writes_) {
+    check(driver,
+          driver.stream_write_value_64(stream.handle(), memory_.device_address(), value, CU_STREAM_WRITE_VALUE_DEFAULT),
+          "cuStreamWriteValue64");
+  } else {
+    auto write = std::make_unique<HostWrite>(HostWrite{word_, value});
+    const auto host_function = [](void* argument) {
+      const std::unique_ptr<HostWrite> mine(static_cast<HostWrite*>(argument));
+      mine->word->store(mine->value, std::memory_order_release);
+    };
+    check(driver, driver.launch_host_func(stream.handle(), host_function, write.get()), "cuLaunchHostFunc");
+    write.release();  // NOLINT(bugprone-unused-return-value): the host function owns it now
+  }
+  posted_ = value;
+  return value;
+}
+
+}  // namespace crosslane::gpu

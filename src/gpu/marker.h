@@ -1,0 +1,45 @@
+// A marker: a word in pinned host memory that a stream writes when it gets there, and the host reads at no cost.
+// Unlike an event it can be read during a graph capture and by a thread that makes no CUDA call.
+// This file must not wait: engine/ does.
+#pragma once
+
+#include "gpu/driver.h"
+#include "gpu/pinned_buffer.h"
+#include "gpu/stream.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace crosslane::gpu {
+
+/// The word and the last value asked for. Move-only, address-stable word. post() is for one thread at a time, on streams
+/// that run in order after each other: values only grow, so two unordered streams would mark for one another.
+///
+/// States of the word w against the last posted value v: w == v idle; w < v under way. Only the stream (or the host
+/// function in its stead) writes w, only post() writes v; whoever reads w >= some posted value with acquire sees all
+/// that the stream wrote before, in host memory too, since the write of the value carries a memory barrier.
+class Marker {
+ public:
+  /// The context that is current decides which streams may post: those of its GPU (and other GPUs', pinned memory is
+  /// portable).
+  explicit Marker(const Driver& driver);
+
+  /// Enqueues "the word becomes the next value" and returns that value. The Marker must live until it is reached.
+  std::uint64_t post(StreamView stream);
+
+  [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return *word_; }
+  [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return word_->load(std::memory_order_acquire) >= value; }
+  /// True when everything posted has happened.
+  [[nodiscard]] bool idle() const noexcept { return reached(posted_); }
+  /// The word as the GPU knows it, for kernels and stream waits.
+  [[nodiscard]] CUdeviceptr device_address() const noexcept { return memory_.device_address(); }
+
+ private:
+  PinnedBuffer memory_;
+  std::atomic<std::uint64_t>* word_;
+  std::uint64_t posted_ = 0;
+  bool stream_writes_;  // the GPU has cuStreamWriteValue64; without it a host function writes the word
+};
+
+}  // namespace crosslane::gpu
