@@ -11,23 +11,21 @@ else()
   set(crosslane_headers_to "${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
-# src/interpose and src/gpu/emulated name their targets in these properties, or follow the convention.
-get_property(crosslane_interposed_targets GLOBAL PROPERTY CROSSLANE_INTERPOSED_TARGETS)
+# A library of src/interpose is named for its family; src/gpu/emulated has one.
+set(crosslane_interposed_targets)
 foreach(family IN LISTS CROSSLANE_FAMILIES)
   if(TARGET crosslane_${family})
     list(APPEND crosslane_interposed_targets crosslane_${family})
   endif()
 endforeach()
-list(REMOVE_DUPLICATES crosslane_interposed_targets)
-get_property(crosslane_emulated_driver GLOBAL PROPERTY CROSSLANE_EMULATED_DRIVER_TARGET)
 
 if(crosslane_interposed_targets)
   install(TARGETS ${crosslane_interposed_targets} LIBRARY DESTINATION "${crosslane_libraries_to}" COMPONENT libraries)
 elseif(SKBUILD)
   message(FATAL_ERROR "Crosslane: no interposed library is built; the Python package would be empty")
 endif()
-if(crosslane_emulated_driver)
-  install(TARGETS ${crosslane_emulated_driver}
-    LIBRARY DESTINATION "${crosslane_libraries_to}/emulated" COMPONENT libraries)
+if(TARGET crosslane_emulated_driver)
+  install(TARGETS crosslane_emulated_driver
+    LIBRARY DESTINATION "${crosslane_libraries_to}/emulated" COMPONENT libraries NAMELINK_SKIP)
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${crosslane_headers_to}" COMPONENT headers)
