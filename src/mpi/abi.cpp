@@ -27,7 +27,7 @@ Combiner combiner(int value) {
     case combiner_resized: return Combiner::resized;
     case combiner_value_index: return Combiner::value_index;
     default:
-      throw base::Error(base::ErrorClass::intern, "MPI_Type_get_envelope gave combiner {}, which family {} does not define",
+      throw base::Error(base::ErrorClass::intern, "MPI_Type_get_envelope gave combiner {}, which {} does not define",
                         value, family);
   }
 }

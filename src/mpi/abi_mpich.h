@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// MPI_Aint, MPI_Count and MPI_Offset are 64-bit integers; which of long and long long differs between builds of MPICH and
-// does not matter to a caller.
+// MPI_Aint, MPI_Count and MPI_Offset are 64-bit integers; which of long and long long differs between builds of MPICH
+// and does not matter to a caller.
 using MPI_Aint = std::ptrdiff_t;
 using MPI_Offset = long long;
 using MPI_Count = long long;

@@ -1,7 +1,7 @@
 // The predefined handles: one row each, with Open MPI's data symbol, MPICH's value and the standard ABI's value.
 // X(type, member of Handles, Open MPI symbol, MPICH value, standard value); "none" where a family has no such handle.
-// A symbol or value that only later versions have (integer16, the sized logical types, real2, errors_abort, session_null)
-// is listed: an older library lacks the symbol, and never yields the value.
+// Those that only later versions have (integer16, the sized logical types, real2, errors_abort, session_null) are listed
+// too: an older library lacks the symbol, and never yields the value.
 #pragma once
 
 #define CROSSLANE_MPI_PREDEFINED(X) \
