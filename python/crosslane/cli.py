@@ -1,0 +1,165 @@
+"""The commands: `crosslane run`, `preload`, `doctor` and `bench`. What they find out is in the modules beside this one."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crosslane import __version__, bench, doctor, environment, launcher, program
+from crosslane.families import FAMILIES
+from crosslane.problem import Problem
+
+app = typer.Typer(
+    help="GPU-aware communication over any MPI.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+#: Everything after the first word that is no option belongs to the program.
+_PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+Gpus = Annotated[
+    str, typer.Option("--gpus", help="emulated:<GPUs a node>[:<topology file>], real, or none.", metavar="GPUS")
+]
+Family = Annotated[str, typer.Option("--mpi", help="auto (what the program uses), openmpi or mpich.", metavar="FAMILY")]
+
+
+def _reports_problems(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Prints a Problem as two lines on standard error, and exits with its status."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except Problem as problem:
+            typer.secho(f"crosslane: {problem.text}", err=True, fg="red")
+            typer.secho(f"  remedy: {problem.remedy}", err=True)
+            raise typer.Exit(problem.status) from None
+
+    return wrapped
+
+
+def _family(text: str) -> str | None:
+    if text == "auto":
+        return None
+    if text not in FAMILIES:
+        raise Problem(f"--mpi {text} is not understood", f"write auto, {' or '.join(FAMILIES)}")
+    return text
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"crosslane {__version__}")
+        raise typer.Exit
+
+
+@app.command(context_settings=_PASS_ON)
+@_reports_problems
+def run(
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments.", metavar="[--] PROGRAM...")],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks to start; without it, one by itself.", min=0)] = 0,
+    gpus: Gpus = "",
+    mpi: Family = "auto",
+    launcher_command: Annotated[
+        str,
+        typer.Option("--launcher", help="Launcher to use, with options, e.g. 'srun --mpi=pmix'.", metavar="COMMAND"),
+    ] = "",
+    log: Annotated[str, typer.Option("--log", help="Topics to print, e.g. route (CROSSLANE_LOG).")] = "",
+) -> None:
+    """Start an unmodified MPI program with Crosslane loaded, under the launcher of the MPI that it uses.
+
+    Signals and the exit status are the launcher's own: this process becomes it.
+    """
+    found = program.find_mpi(command[0], _family(mpi))
+    variables = environment.for_ranks(found.family, gpus or None, log or None)
+    if launcher.inside_a_launcher() or (ranks == 0 and not launcher_command):
+        _become(command, variables)
+    chosen = launcher.find(found, launcher_command or None)
+    words = launcher.command_line(chosen, ranks, variables, command, own=bool(launcher_command))
+    _become(words, launcher.launcher_environment(chosen))
+
+
+def _become(words: list[str], variables: dict[str, str]) -> None:
+    """Replaces this process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvpe(words[0], words, {**os.environ, **variables})
+    except OSError as error:
+        raise Problem(f"{words[0]} cannot be started: {error.strerror}", "check that it is a program", 126) from error
+
+
+@app.command(context_settings=_PASS_ON)
+@_reports_problems
+def preload(
+    command: Annotated[list[str], typer.Argument(help="An MPI program.", metavar="[PROGRAM...]")] = [],  # noqa: B006
+    mpi: Family = "auto",
+    gpus: Gpus = "",
+) -> None:
+    """Print LD_PRELOAD's value, for srun and batch scripts: LD_PRELOAD=$(crosslane preload ./prog) srun ./prog."""
+    family = _family(mpi)
+    if command:
+        family = program.find_mpi(command[0], family).family
+    if family is None:
+        raise Problem("which MPI is not known", "name the program, or the family with --mpi openmpi or --mpi mpich")
+    setting = environment.gpu_setting(gpus or None) or os.environ.get("CROSSLANE_GPU", "auto")
+    typer.echo(environment.preload(family, setting))
+
+
+@app.command("doctor", context_settings=_PASS_ON)
+@_reports_problems
+def doctor_command(
+    command: Annotated[list[str], typer.Argument(help="The program to look from.", metavar="[PROGRAM...]")] = [],  # noqa: B006
+    mpi: Family = "auto",
+    gpus: Gpus = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Look at this machine as a rank would: settings, driver, GPUs, MPI, limits. Exit status 0 when usable."""
+    report = doctor.examine(command[0] if command else None, _family(mpi), gpus or None)
+    if as_json:
+        doctor.print_json(report)
+    else:
+        doctor.print_tables(report)
+    raise typer.Exit(0 if report["usable"] else 1)
+
+
+@app.command("bench")
+@_reports_problems
+def bench_command(
+    operation: Annotated[str, typer.Argument(help=f"One of {', '.join(bench.OPERATIONS)}.")],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks to start.", min=1)] = 2,
+    gpus: Gpus = "",
+    sizes: Annotated[
+        str, typer.Option("--sizes", help="Bytes: a list (8,4k,1m) or a range of doublings (8:64m).")
+    ] = "8,1k,32k,1m,16m",
+    mpi: Annotated[str, typer.Option("--mpi", help="openmpi or mpich; auto: the first that is built.")] = "auto",
+    iterations: Annotated[int, typer.Option("--iterations", help="Timed iterations a size; 0: by size.", min=0)] = 0,
+    json_file: Annotated[str, typer.Option("--json", help="Write the raw measurements to this file.")] = "",
+    launcher_command: Annotated[
+        str, typer.Option("--launcher", help="Launcher to use, with options.", metavar="COMMAND")
+    ] = "",
+) -> None:
+    """Measure an operation on device buffers: Crosslane, copies by hand around plain MPI, and NCCL where there is one."""
+    status = bench.measure(
+        bench.Request(
+            operation=operation,
+            ranks=ranks,
+            gpus=gpus or None,
+            sizes=bench.parse_sizes(sizes),
+            family=_family(mpi),
+            iterations=iterations,
+            json_file=Path(json_file) if json_file else None,
+            launcher=launcher_command or None,
+        )
+    )
+    raise typer.Exit(status)

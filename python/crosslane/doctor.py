@@ -1,0 +1,259 @@
+"""`crosslane doctor`: what the C++ side finds in child processes, as tables.
+
+The children are there so that a library that crashes while it loads is a finding, and because handing GPU memory from
+one process to another needs two. What is a problem, and its remedy, is said by the C++ side (src/api/doctor.h).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from crosslane import environment, libraries, program
+from crosslane.families import FAMILIES, TITLES
+from crosslane.problem import Problem
+
+#: A child: loads MPI as plug-ins do, then the library, and answers each line of its input with one function's result.
+_CHILD = """
+import ctypes, sys
+library, mpis = sys.argv[1], sys.argv[2:]
+for mpi in mpis:
+    try:
+        ctypes.CDLL(mpi, mode=ctypes.RTLD_LOCAL)
+        break
+    except OSError:
+        pass
+crosslane = ctypes.CDLL(library)
+for line in sys.stdin:
+    name, _, argument = line.rstrip("\\n").partition(" ")
+    function = getattr(crosslane, name, None)
+    if function is None:
+        print("null", flush=True)
+        continue
+    function.restype = ctypes.c_char_p
+    function.argtypes = [ctypes.c_char_p] if argument else []
+    print(function(*([argument.encode()] if argument else [])).decode().replace("\\n", " "), flush=True)
+"""
+
+_SONAMES = {"openmpi": ["libmpi.so.40"], "mpich": ["libmpi.so.12", "libmpich.so.12"]}
+_TIMEOUT_S = 120.0
+
+
+class _Died(Exception):
+    """A child ended instead of answering."""
+
+
+class _Child:
+    """A process that has the library loaded."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def ask(self, function: str, argument: str = "") -> Any:
+        """One function's JSON; None where the library does not export it; _Died when the process ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(f"{function} {argument}".rstrip() + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it is dead; its status says why
+        else:
+            line = self.process.stdout.readline()
+            if line.strip():
+                return json.loads(line)
+        status = self.process.wait(timeout=10)
+        assert self.process.stderr is not None
+        said = self.process.stderr.read().strip()[-2000:]
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        raise _Died(f"it ended with {how}" + (f": {said}" if said else ""))
+
+
+@contextmanager
+def _child(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator[_Child]:
+    # `timeout` as the parent of the child: a driver that hangs is a finding too.
+    with subprocess.Popen(
+        [sys.executable, "-c", _CHILD, library, *mpis],
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        alarm = signal.signal(signal.SIGALRM, lambda *_: process.kill())
+        signal.setitimer(signal.ITIMER_REAL, _TIMEOUT_S)
+        try:
+            yield _Child(process)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, alarm)
+            assert process.stdin is not None
+            try:
+                process.stdin.close()
+                process.wait(timeout=30)
+            except (OSError, subprocess.TimeoutExpired):
+                process.kill()
+
+
+def examine(program_name: str | None, family: str | None, gpus: str | None) -> dict[str, Any]:
+    """The report: what the library found in this environment, with `problems` and `usable`."""
+    mpi = _which_mpi(program_name, family)
+    library = libraries.interposed(mpi.family)
+    variables = environment.for_ranks(mpi.family, gpus, None)
+    mpis = [str(mpi.library)] if mpi.library else _SONAMES[mpi.family]
+    report: dict[str, Any] = {"family": mpi.family, "library": str(library), "usable": False, "problems": []}
+    try:
+        with _child(str(library), mpis, variables) as exporter:
+            found = exporter.ask("crosslane_doctor_json")
+            if found is None:
+                raise Problem(
+                    f"{library} does not export crosslane_doctor_json", "build it anew: it is of an older version"
+                )
+            report.update(found)
+            report["coverage"] = exporter.ask("crosslane_coverage_json")
+            exported = exporter.ask("crosslane_doctor_export_json")
+            if exported and exported.get("handles"):
+                with _child(str(library), mpis, variables) as importer:
+                    report["ipc"] = importer.ask("crosslane_doctor_import_json", json.dumps(exported))
+                report["problems"] += report["ipc"].pop("problems", [])
+    except _Died as death:
+        report["problems"].append(
+            {
+                "severity": "error",
+                "text": f"a process with {library.name} loaded crashed: {death}",
+                "remedy": "report it with this output; CROSSLANE_DISABLE=1 forwards every call untouched",
+            }
+        )
+    report["usable"] = bool(report["usable"]) and not any(p["severity"] == "error" for p in report["problems"])
+    return report
+
+
+def _which_mpi(program_name: str | None, family: str | None) -> program.Mpi:
+    if program_name:
+        return program.find_mpi(program_name, family)
+    built = libraries.available()
+    try:
+        mine = program.ask_python(program.find_executable(sys.executable))
+    except Problem:
+        mine = None
+    if mine is not None and family in (None, mine.family) and mine.family in built:
+        return mine
+    if family is None and not built:
+        libraries.interposed(FAMILIES[0])  # raises, with the remedy
+    return program.Mpi(family or built[0], None)
+
+
+def print_json(report: dict[str, Any]) -> None:
+    """The report as it is."""
+    print(json.dumps(report, indent=1))
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+def print_tables(report: dict[str, Any]) -> None:
+    """The report for people."""
+    console = Console()
+    _print_overview(console, report)
+    _print_gpus(console, report)
+    _print_settings(console, report)
+    _print_coverage(console, report)
+    marks = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[blue]note[/]"}
+    for problem in report["problems"]:
+        console.print(f"{marks.get(problem['severity'], '')}: ", end="")
+        console.print(problem["text"], markup=False, soft_wrap=True)
+        if problem.get("remedy"):
+            console.print("  remedy: ", end="")
+            console.print(problem["remedy"], markup=False, soft_wrap=True)
+    console.print("[bold green]usable[/]" if report["usable"] else "[bold red]not usable[/]")
+
+
+def _print_overview(console: Console, report: dict[str, Any]) -> None:
+    table = Table(title=f"Crosslane for {TITLES[report['family']]}", show_header=False)
+    table.add_row("library", report["library"])
+    if mpi := report.get("mpi"):
+        table.add_row("MPI", mpi["version"] if mpi["loaded"] else "not loaded")
+        if mpi["loaded"]:
+            table.add_row("", mpi["path"])
+            table.add_row("MPI's own GPU support", mpi["cuda"])
+    if driver := report.get("driver"):
+        what = "emulated, " if driver["emulated"] else ""
+        table.add_row("CUDA driver", f"{what}{driver['version']}, {driver['path']}" if driver["found"] else "none")
+    if mps := report.get("mps"):
+        table.add_row("MPS", f"active ({mps['pipe_directory']})" if mps["active"] else "not active")
+    if process := report.get("process"):
+        table.add_row("/dev/shm", f"{_gib(process['shm_bytes'])}, {_gib(process['shm_free_bytes'])} free")
+        table.add_row("container", process["container"] or "no")
+        table.add_row("PID namespaces", str(process["pid_namespaces"]))
+        table.add_row("CUDA_VISIBLE_DEVICES", process["visible_devices"] or "not set")
+        locked = process["memlock_bytes"]
+        table.add_row("lockable memory", "unlimited" if locked is None else _gib(locked))
+    console.print(table)
+
+
+def _print_gpus(console: Console, report: dict[str, Any]) -> None:
+    gpus = report.get("gpus") or []
+    if not gpus:
+        return
+    table = Table(title="GPUs")
+    for name in ("", "name", "UUID", "PCI", "memory", "free", "compute mode"):
+        table.add_column(name)
+    for gpu in gpus:
+        cells = (gpu["ordinal"], gpu["name"], gpu["uuid"], gpu["pci"], _gib(gpu["total_bytes"]),
+                 _gib(gpu["free_bytes"]), gpu["compute_mode"])  # fmt: skip
+        table.add_row(*map(str, cells))
+    console.print(table)
+    opened = {(one["exporter"], one["importer"]): one for one in (report.get("ipc") or {}).get("opened", [])}
+    table = Table(title="memory of one process opened in another, GPU by GPU (row: owner): IPC tried / peer access")
+    table.add_column("")
+    for gpu in gpus:
+        table.add_column(str(gpu["ordinal"]), justify="center")
+    for owner in gpus:
+        cells = [str(owner["ordinal"])]
+        for user in gpus:
+            tried = opened.get((owner["uuid"], user["uuid"]))
+            ipc = "-" if tried is None else "[green]yes[/]" if tried["ok"] else "[red]no[/]"
+            access = (
+                "same" if owner is user else "yes" if report["peer_access"][user["ordinal"]][owner["ordinal"]] else "no"
+            )
+            cells.append(f"{ipc} / {access}")
+        table.add_row(*cells)
+    console.print(table)
+
+
+def _print_settings(console: Console, report: dict[str, Any]) -> None:
+    settings = report.get("settings") or {}
+    if not settings.get("rows"):
+        return
+    table = Table(title="settings")
+    for name in ("name", "value", "origin", "meaning"):
+        table.add_column(name, overflow="fold")
+    for row in settings["rows"]:
+        style = "bold" if row["origin"] != "default" else None
+        table.add_row(row["name"], row["value"], row["origin"], row["help"], style=style)
+    console.print(table)
+
+
+def _print_coverage(console: Console, report: dict[str, Any]) -> None:
+    """How many procedures each route has; --json lists them."""
+    coverage = report.get("coverage")
+    if not coverage:
+        return
+    procedures = coverage.get("procedures", coverage) if isinstance(coverage, dict) else coverage
+    pairs = procedures.items() if isinstance(procedures, dict) else ((p["name"], p["route"]) for p in procedures)
+    counts: dict[str, int] = {}
+    for _, route in pairs:
+        counts[str(route)] = counts.get(str(route), 0) + 1
+    table = Table(title="MPI procedures by route")
+    table.add_column("route")
+    table.add_column("procedures", justify="right")
+    for route, count in sorted(counts.items(), key=lambda item: -item[1]):
+        table.add_row(route, str(count))
+    console.print(table)

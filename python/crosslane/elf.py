@@ -1,0 +1,127 @@
+"""What an ELF file needs and defines, read from the file and from its own dynamic loader; nothing of it is run."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PT_DYNAMIC, PT_INTERP = 2, 3
+SHT_SYMTAB, SHT_DYNSYM = 2, 11
+
+
+@dataclass
+class Elf:
+    """An executable: its loader ("" if statically linked) and whether it defines MPI_Init itself."""
+
+    path: Path
+    interpreter: str = ""
+    dynamic: bool = False
+    defines_mpi: bool = False
+
+
+@dataclass
+class Closure:
+    """The libraries that the loader would map: name as asked for → path ("" where it is not found)."""
+
+    libraries: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+def is_elf(path: Path) -> bool:
+    """True if the file starts as an ELF file does."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def read(path: Path) -> Elf:
+    """Reads the program headers, and the symbol tables for MPI_Init. Raises ValueError where the file is malformed."""
+    elf = Elf(path)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            _read_headers(elf, data)
+        except (struct.error, IndexError) as error:
+            raise ValueError(f"malformed ELF file: {error}") from error
+    return elf
+
+
+def _read_headers(elf: Elf, data: mmap.mmap) -> None:
+    wide = data[4] == 2
+    order = "<" if data[5] == 1 else ">"
+    # e_phoff, e_shoff, then after e_flags and e_ehsize: e_phentsize, e_phnum, e_shentsize, e_shnum.
+    segments_at, sections_at = struct.unpack_from(order + ("QQ" if wide else "II"), data, 32 if wide else 28)
+    segment_size, segment_count, section_size, section_count = struct.unpack_from(
+        order + "HHHH", data, 54 if wide else 42
+    )
+    for index in range(segment_count):
+        start = segments_at + index * segment_size
+        (kind,) = struct.unpack_from(order + "I", data, start)
+        offset, _, _, length = struct.unpack_from(
+            order + ("QQQQ" if wide else "IIII"), data, start + (8 if wide else 4)
+        )
+        if kind == PT_DYNAMIC:
+            elf.dynamic = True
+        elif kind == PT_INTERP:
+            elf.interpreter = data[offset : offset + length].rstrip(b"\0").decode()
+    sections = []
+    for index in range(section_count):
+        start = sections_at + index * section_size
+        kind = struct.unpack_from(order + "I", data, start + 4)[0]
+        if wide:
+            offset, length, link = struct.unpack_from(order + "QQI", data, start + 24)
+        else:
+            offset, length, link = struct.unpack_from(order + "III", data, start + 16)
+        sections.append((kind, offset, length, link))
+    for kind, offset, length, link in sections:
+        if kind in {SHT_SYMTAB, SHT_DYNSYM} and link < len(sections):
+            names_at, names_length = sections[link][1:3]
+            elf.defines_mpi |= _defines(data, order, wide, (offset, length), (names_at, names_length), b"MPI_Init")
+    if not elf.dynamic and not elf.defines_mpi:
+        # A stripped static program has no symbols left; MPI's own error messages still name the procedure.
+        elf.defines_mpi = data.find(b"MPI_Init\0") >= 0
+
+
+def _defines(
+    data: mmap.mmap, order: str, wide: bool, table: tuple[int, int], names: tuple[int, int], wanted: bytes
+) -> bool:
+    """True if the symbol table has a definition of `wanted`."""
+    found = data.find(b"\0" + wanted + b"\0", names[0], names[0] + names[1])
+    if found < 0:
+        return False
+    name = found + 1 - names[0]
+    size = 24 if wide else 16
+    for start in range(table[0], table[0] + table[1] - size + 1, size):
+        if struct.unpack_from(order + "I", data, start)[0] == name:
+            section = struct.unpack_from(order + "H", data, start + (6 if wide else 14))[0]
+            if section != 0:  # SHN_UNDEF: asked for, not defined
+                return True
+    return False
+
+
+def closure(elf: Elf, environment: dict[str, str] | None = None) -> Closure:
+    """What the program's own loader would map for it, in `environment`; the loader lists without running the program."""
+    environment = dict(os.environ if environment is None else environment)
+    environment.pop("LD_PRELOAD", None)  # ours may name a library for another family
+    try:
+        listing = subprocess.run(
+            [elf.interpreter, "--list", str(elf.path)],
+            env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        return Closure(error=f"its loader {elf.interpreter} cannot run: {error.strerror}")
+    except subprocess.TimeoutExpired:
+        return Closure(error=f"its loader {elf.interpreter} does not answer")
+    result = Closure()
+    for line in listing.stdout.splitlines():
+        match = re.match(r"^\s*(\S+) => (?:(not found)|(\S+))", line)
+        if match:
+            result.libraries[Path(match[1]).name] = "" if match[2] else match[3]
+        elif plain := re.match(r"^\s*(/\S+) \(0x", line):  # needed by its path, or already the loader
+            result.libraries[Path(plain[1]).name] = plain[1]
+    if listing.returncode != 0 and not result.libraries:
+        result.error = (listing.stderr or listing.stdout).strip() or f"{elf.interpreter} --list failed"
+    return result

@@ -1,0 +1,152 @@
+"""The launcher that belongs to an MPI, and the command line that gives ranks an environment with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from crosslane.families import TITLES, family_of_version
+from crosslane.problem import Problem
+from crosslane.program import Mpi
+
+#: Set by launchers in every rank's environment.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
+#: Set by batch systems: the launcher then knows how many ranks fit, and oversubscribing is not ours to decide.
+_BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "FLUX_URI")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A launcher's words, its family (None: neither of the two, e.g. srun) and its version's first number."""
+
+    words: tuple[str, ...]
+    family: str | None
+    major: int = 0
+
+
+def inside_a_launcher() -> bool:
+    """True in a process that an MPI launcher started."""
+    return any(name in os.environ for name in _RANK_VARIABLES)
+
+
+def identify(words: tuple[str, ...]) -> Launcher:
+    """Asks a launcher for its version."""
+    try:
+        asked = subprocess.run(
+            [words[0], "--version"],
+            capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL, env=_without_preload(),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return Launcher(words, None)
+    text = asked.stdout + asked.stderr
+    family = family_of_version(text) if asked.returncode == 0 else None
+    number = re.search(r"(?:\(.*\)|Version:)\s+(\d+)\.", text)
+    return Launcher(words, family, int(number[1]) if number else 0)
+
+
+def find(mpi: Mpi, command: str | None = None) -> Launcher:
+    """The launcher of this very MPI, or the one that the user named. Problem where there is none."""
+    if command:
+        words = tuple(shlex.split(command))
+        if not words or not shutil.which(words[0]):
+            raise Problem(f"launcher not found: {command}", "check --launcher, or leave it out")
+        launcher = identify(words)
+        if launcher.family not in (None, mpi.family):
+            raise Problem(
+                f"{words[0]} starts {TITLES[launcher.family]}, but the program uses {TITLES[mpi.family]}",
+                "leave --launcher out, or name the launcher of the program's MPI",
+            )
+        return launcher
+    strangers = []
+    for candidate in _candidates(mpi):
+        launcher = identify((str(candidate),))
+        if launcher.family == mpi.family:
+            return launcher
+        strangers.append(str(candidate))
+    where = f"beside {mpi.library}" if mpi.library else "on the PATH"
+    found = f" (found, but not of that MPI or not working: {', '.join(strangers)})" if strangers else ""
+    remedy = "install the launcher's package (Debian: openmpi-bin or mpich), or name one with --launcher"
+    if mpi.library and strangers:
+        remedy = (
+            "two MPIs in one folder overwrite each other's launcher: keep each in an environment of its own, "
+            "or name the right launcher with --launcher"
+        )
+    raise Problem(f"no launcher of {TITLES[mpi.family]} {where}{found}", remedy)
+
+
+def _candidates(mpi: Mpi) -> list[Path]:
+    names = {
+        "openmpi": ("mpirun.openmpi", "mpiexec.openmpi", "mpirun", "mpiexec"),
+        "mpich": ("mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"),
+    }[mpi.family]
+    if mpi.library is None:
+        found = [shutil.which(name) for name in names]
+        return [Path(path) for path in dict.fromkeys(found) if path]
+    folders: list[Path] = []
+    for library in (mpi.library, mpi.library.resolve()):
+        # Resolved: called as /bin/mpirun, Open MPI would take "/" for its prefix and refuse it.
+        folder = (_prefix(library) / "bin").resolve()
+        if folder not in folders:
+            folders.append(folder)
+    paths = (folder / name for folder in folders for name in names)
+    return [path for path in paths if path.is_file() and os.access(path, os.X_OK)]
+
+
+def _prefix(library: Path) -> Path:
+    """Where an MPI is installed: <prefix>/lib/libmpi.so.40, <prefix>/lib/x86_64-linux-gnu/..., <prefix>/lib/release/..."""
+    folder = library.parent
+    while folder.name not in {"lib", "lib64", ""} and (
+        "-linux-gnu" in folder.name or folder.name in {"release", "debug", "release_mt", "debug_mt"}
+    ):
+        folder = folder.parent
+    return folder.parent
+
+
+def command_line(
+    launcher: Launcher, ranks: int, environment: dict[str, str], program: list[str], own: bool
+) -> list[str]:
+    """What to exec: the launcher, its options, the ranks' environment, the program. `own`: the user named the launcher."""
+    words = list(launcher.words)
+    if ranks:
+        words += ["-n", str(ranks)]
+    if launcher.family == "openmpi":
+        if not own and ranks > _cores() and not any(name in os.environ for name in _BATCH_VARIABLES):
+            # 5 warns about the old spelling, 4.1 does not know every form of the new one.
+            words += ["--map-by", ":OVERSUBSCRIBE"] if launcher.major >= 5 else ["--oversubscribe"]
+        for name, value in environment.items():
+            words += ["-x", f"{name}={value}"]
+    elif launcher.family == "mpich":
+        for name, value in environment.items():
+            words += ["-genv", name, value]
+    else:
+        words += ["env", *(f"{name}={value}" for name, value in environment.items())]
+    return words + program
+
+
+def launcher_environment(launcher: Launcher) -> dict[str, str]:
+    """What the launcher itself must be told: Open MPI refuses to run as root unless it is told twice."""
+    if launcher.family != "openmpi" or os.geteuid() != 0:
+        return {}
+    return {f"{who}_ALLOW_RUN_AS_ROOT{what}": "1" for who in ("OMPI", "PRTE") for what in ("", "_CONFIRM")}
+
+
+def _cores() -> int:
+    """Physical cores that this process may use: Open MPI counts slots by them."""
+    cpus = os.sched_getaffinity(0)
+    cores = set()
+    for cpu in cpus:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list")
+        try:
+            cores.add(siblings.read_text().strip())
+        except OSError:
+            cores.add(str(cpu))
+    return len(cores)
+
+
+def _without_preload() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}

@@ -1,0 +1,70 @@
+"""Where Crosslane's own files are: the interposed libraries, the emulated driver, the benchmark programs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from crosslane.families import FAMILIES
+from crosslane.problem import Problem
+
+HERE = Path(__file__).resolve().parent
+
+
+def folders() -> list[Path]:
+    """Folders that may hold the libraries, first the one that CROSSLANE_PRELOAD (a folder, or a library in it) names."""
+    found = []
+    named = os.environ.get("CROSSLANE_PRELOAD")
+    if named:
+        path = Path(named).resolve()
+        found.append(path if path.is_dir() else path.parent)
+    found.append(HERE / "lib")
+    checkout = HERE.parent.parent
+    if (checkout / "CMakePresets.json").is_file():
+        found.append(checkout / "build" / "release" / "lib")
+    return found
+
+
+def interposed(family: str) -> Path:
+    """The library to preload for a family."""
+    name = f"libcrosslane_{family}.so"
+    for folder in folders():
+        if (folder / name).is_file():
+            return folder / name
+    searched = ", ".join(map(str, folders()))
+    raise Problem(
+        f"{name} is in none of {searched}",
+        "install the package (pip install .), build the checkout (make build), "
+        "or set CROSSLANE_PRELOAD to the folder that holds it",
+    )
+
+
+def emulated_driver() -> Path:
+    """The emulated libcuda.so.1."""
+    for folder in folders():
+        path = folder / "emulated" / "libcuda.so.1"
+        if path.is_file():
+            return path
+    searched = ", ".join(str(folder / "emulated") for folder in folders())
+    raise Problem(
+        f"the emulated driver (libcuda.so.1) is in none of {searched}",
+        "install the package or build the checkout (make build), or use --gpus real",
+    )
+
+
+def benchmark(family: str) -> Path:
+    """The benchmark program of a family."""
+    name = f"crosslane_bench_{family}"
+    candidates = [folder.parent / "bin" / name for folder in folders()] + [HERE / "bin" / name]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise Problem(
+        f"the benchmark program {name} is not built",
+        f"build it where a compiler wrapper of that MPI is installed: cmake --build build/release --target {name}",
+    )
+
+
+def available() -> list[str]:
+    """The families whose library exists."""
+    return [family for family in FAMILIES if any((f / f"libcrosslane_{family}.so").is_file() for f in folders())]
