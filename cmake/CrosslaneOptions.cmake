@@ -19,6 +19,11 @@ endif()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
+# The generators' Python. A build of the Python package brings its own, with pympistandard.
+if(SKBUILD AND NOT CROSSLANE_PYTHON)
+  set(CROSSLANE_PYTHON "${Python3_EXECUTABLE}" CACHE FILEPATH "Python with pympistandard for the generators")
+endif()
+
 find_program(CROSSLANE_CCACHE ccache DOC "Compiler cache, used where it is installed")
 if(CROSSLANE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
