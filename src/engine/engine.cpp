@@ -1,0 +1,129 @@
+// The engine's turn and its wait.
+#include "engine/engine.h"
+
+#include "base/error.h"
+
+#include <sched.h>
+
+namespace crosslane::engine {
+namespace {
+
+// About ten microseconds: longer than a small GPU collective, shorter than a time slice lost by not yielding.
+constexpr int spins = 300;
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace
+
+/// Ownership of the engine by this thread, if it was free. What the last owner wrote is visible to the next one.
+class Engine::Inside {
+ public:
+  explicit Inside(std::atomic<std::thread::id>& inside) noexcept : inside_(inside) {
+    std::thread::id nobody{};
+    owns_ = inside_.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_acquire,
+                                            std::memory_order_relaxed);
+  }
+  ~Inside() {
+    if (owns_) inside_.store(std::thread::id{}, std::memory_order_release);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  explicit operator bool() const noexcept { return owns_; }
+
+ private:
+  std::atomic<std::thread::id>& inside_;
+  bool owns_;
+};
+
+Engine::Engine(const mpi::Functions& below, double watchdog_seconds, MpiIdle mpi_idle)
+    : below_(below), watchdog_seconds_(watchdog_seconds), mpi_idle_(mpi_idle), requests_(below) {}
+
+Engine::~Engine() { abandon(); }  // tasks may refer to what this class has beyond the runner
+
+void Engine::keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept { poked_ = communicator; }
+
+void Engine::adopt(const Completion& completion) {
+  switch (completion.kind_) {
+    case Completion::Kind::request: requests_.adopt(std::static_pointer_cast<RequestState>(completion.state_)); break;
+    case Completion::Kind::all:
+    case Completion::Kind::any:
+      for (const Completion& member : completion.members()) adopt(member);
+      break;
+    default: break;
+  }
+}
+
+Completion Engine::spawn(Task<> task) {
+  Completion completion = post(std::move(task));
+  if (const Inside inside{inside_}; inside) turn();
+  return completion;
+}
+
+bool Engine::turn_inside() {
+  bool moved = !requests_.empty() && requests_.test();
+  if (!Runner::idle()) moved = turn() || moved;
+  return moved;
+}
+
+bool Engine::progress() {
+  if (idle()) return false;
+  const Inside inside{inside_};
+  return inside && turn_inside();
+}
+
+void Engine::wait(const Completion& completion, const Watch& watch) {
+  if (completion.is_word()) {
+    for (int spin = 0; spin < spins; ++spin) {
+      if (completion.done()) return;
+      pause();
+    }
+  }
+  wait_slowly(completion, watch);
+  completion.rethrow();
+}
+
+bool Engine::may_sleep(const Completion& completion) const {
+  return mpi_idle_ == MpiIdle::sleep && !completion.done() && completion.needs_no_polling() && needs_no_polling() &&
+         !requests_.empty();
+}
+
+// An answer is not wanted; the question makes MPI progress. Its failure is not this wait's.
+void Engine::poke_mpi() {
+  int flag = 0;
+  static_cast<void>(below_.Iprobe(mpi::any_source, mpi::any_tag, *poked_, &flag, mpi::status_ignore()));
+}
+
+void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
+  if (inside_.load(std::memory_order_relaxed) == std::this_thread::get_id())
+    throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));
+  adopt(completion);
+  Watchdog watchdog{watch, watchdog_seconds_};
+  while (!completion.done()) {
+    bool moved = false;
+    if (const Inside inside{inside_}; inside) {
+      moved = turn_inside();
+      if (!moved && may_sleep(completion)) {
+        requests_.sleep();
+        moved = true;
+      } else if (!moved && poked_ && requests_.empty()) {
+        poke_mpi();
+      }
+    }
+    if (moved) {
+      watchdog.look(true);
+      continue;
+    }
+    for (int spin = 0; spin < spins && completion.is_word() && !completion.done(); ++spin) pause();
+    if (completion.done()) break;
+    watchdog.look(false);
+    sched_yield();
+  }
+}
+
+}  // namespace crosslane::engine

@@ -1,0 +1,68 @@
+// The engine of a rank: it runs the rank's tasks, tests its MPI requests, and is the only place that blocks.
+// It must not know what tasks do, nor GPUs: a GPU's work is a word to it.
+//
+// Threads: any may spawn and wait, several may wait at once. One at a time is "in the engine" (it resumes tasks and calls
+// MPI); the others look at their own completion and yield. Tasks may spawn and co_await; they must not wait.
+#pragma once
+
+#include "engine/completion.h"
+#include "engine/requests.h"
+#include "engine/runner.h"
+#include "engine/task.h"
+#include "engine/watch.h"
+#include "mpi/functions.h"
+
+#include <atomic>
+#include <optional>
+#include <thread>
+
+namespace crosslane::engine {
+
+/// What to do while only MPI requests are pending.
+enum class MpiIdle {
+  poll,   ///< MPI_Testsome and a yield: real MPIs spin in their blocking calls, which starves ranks that share a core.
+  sleep,  ///< MPI_Waitsome: simulated MPI, where each test costs simulated time. Only below MPI_THREAD_MULTIPLE.
+};
+
+class Engine final : private Runner {
+ public:
+  /// `watchdog_seconds`: after that long without progress a wait is reported; 0 is never.
+  Engine(const mpi::Functions& below, double watchdog_seconds, MpiIdle mpi_idle = MpiIdle::poll);
+  ~Engine() override;
+
+  /// Any thread, and tasks: starts a task, up to where it first suspends if no thread is in the engine, else soon.
+  Completion spawn(Task<> task);
+
+  /// Returns when the completion is done; `watch` tells the watchdog what for. Throws what a task that it waits for threw.
+  /// MPI's verdict on a request is completion.code(). For a word that is there within a few microseconds, and no tasks,
+  /// it neither locks nor allocates. Throws Error (intern) when called from inside a task.
+  void wait(const Completion& completion, const Watch& watch);
+
+  /// Any thread: gives tasks and requests one turn, if no other thread does. True if something moved.
+  bool progress();
+
+  /// True if there is nothing to give a turn to: no task, and no request that somebody waits for.
+  [[nodiscard]] bool idle() const noexcept { return Runner::idle() && requests_.empty(); }
+
+  /// While a wait polls a word and no request is pending, MPI is asked for messages on this communicator now and then:
+  /// MPIs progress only inside their calls, and what would change the word may depend on an earlier send of this rank.
+  /// Unset by `std::nullopt`, before the communicator is freed.
+  void keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept;
+
+ private:
+  class Inside;
+  void adopt(const Completion& completion) override;
+  void wait_slowly(const Completion& completion, const Watch& watch);
+  bool turn_inside();
+  [[nodiscard]] bool may_sleep(const Completion& completion) const;
+  void poke_mpi();
+
+  const mpi::Functions& below_;
+  const double watchdog_seconds_;
+  const MpiIdle mpi_idle_;
+  Requests requests_;
+  std::atomic<std::thread::id> inside_{};   // the thread in the engine
+  std::optional<MPI_Comm> poked_;           // set while no thread waits
+};
+
+}  // namespace crosslane::engine

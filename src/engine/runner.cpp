@@ -1,0 +1,139 @@
+// The runner's loop, and the root coroutine that stands under each spawned task.
+#include "engine/runner.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace crosslane::engine {
+
+struct Runner::Root::promise_type : task_detail::PromiseBase {
+  std::shared_ptr<TaskState> state = std::make_shared<TaskState>();
+  promise_type* previous = nullptr;
+  promise_type* following = nullptr;
+
+  struct Final {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<promise_type> root) const noexcept {
+      promise_type& promise = root.promise();
+      const auto state = promise.state;
+      state->error = std::move(promise.error);
+      promise.runner->unlink(promise);
+      root.destroy();
+      state->finished.store(true, std::memory_order_release);
+    }
+    void await_resume() const noexcept {}
+  };
+
+  Root get_return_object() noexcept { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+  [[nodiscard]] Final final_suspend() const noexcept { return {}; }
+  void return_void() const noexcept {}
+};
+
+TaskState::~TaskState() {
+  if (!error || seen.load(std::memory_order_relaxed)) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& problem) {
+    base::log(base::Topic::error, "a task failed, and nobody waited for it: {}", problem.what());
+  } catch (...) {
+    base::log(base::Topic::error, "a task failed, and nobody waited for it");
+  }
+}
+
+void task_detail::pass_to(Runner& runner, std::coroutine_handle<> next) noexcept { runner.next_ = next; }
+
+void task_detail::suspend(Runner& runner, const Completion& completion, std::coroutine_handle<> task) {
+  runner.adopt(completion);
+  runner.suspended_.push_back({completion, task});
+}
+
+// The task's frame is gone, with all that it holds, before the root's end tells anybody.
+Runner::Root Runner::run(Task<> task) {
+  Task<> body = std::move(task);
+  co_await std::move(body);
+}
+
+Completion Runner::post(Task<> task) {
+  const auto handle = run(std::move(task)).handle;
+  Root::promise_type& root = handle.promise();
+  root.runner = this;
+  Completion completion{Completion::Kind::task, root.state};
+  {
+    const std::lock_guard lock{mutex_};
+    posted_.push_back(handle);
+    root.following = roots_;
+    if (roots_ != nullptr) roots_->previous = &root;
+    roots_ = &root;
+    posted_count_.store(posted_.size(), std::memory_order_release);
+    live_.fetch_add(1, std::memory_order_release);
+  }
+  return completion;
+}
+
+// Before `finished` is stored: whoever sees the last task finished sees the runner idle.
+void Runner::unlink(Root::promise_type& root) noexcept {
+  {
+    const std::lock_guard lock{mutex_};
+    (root.previous != nullptr ? root.previous->following : roots_) = root.following;
+    if (root.following != nullptr) root.following->previous = root.previous;
+  }
+  live_.fetch_sub(1, std::memory_order_release);
+}
+
+bool Runner::turn() {
+  bool moved = false;
+  std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
+  if (posted_count_.load(std::memory_order_acquire) != 0) {
+    const std::lock_guard lock{mutex_};
+    ready.insert(ready.end(), posted_.begin(), posted_.end());
+    posted_.clear();
+    posted_count_.store(0, std::memory_order_relaxed);
+    moved = true;
+  }
+  const auto still = std::remove_if(suspended_.begin(), suspended_.end(), [&](const Suspended& one) {
+    if (!one.completion.done()) return false;
+    moved = moved || one.completion.advanced();
+    ready.push_back(one.task);
+    return true;
+  });
+  suspended_.erase(still, suspended_.end());
+  for (const std::coroutine_handle<> task : ready) {
+    next_ = task;
+    while (next_) std::exchange(next_, nullptr).resume();
+  }
+  ready.clear();
+  ready_ = std::move(ready);  // keeps its capacity
+  return moved;
+}
+
+bool Runner::needs_no_polling() const {
+  return posted_count_.load(std::memory_order_acquire) == 0 &&
+         std::all_of(suspended_.begin(), suspended_.end(),
+                     [](const Suspended& one) { return one.completion.needs_no_polling() && !one.completion.done(); });
+}
+
+void Runner::abandon() noexcept {
+  const auto stopped = std::make_exception_ptr(base::Error(base::ErrorClass::intern, "the task was stopped before its end"));
+  suspended_.clear();
+  {
+    const std::lock_guard lock{mutex_};
+    posted_.clear();
+    posted_count_.store(0, std::memory_order_relaxed);
+  }
+  while (roots_ != nullptr) {
+    Root::promise_type& root = *roots_;
+    const auto state = root.state;
+    state->error = stopped;
+    state->seen.store(true, std::memory_order_relaxed);  // its owner knows that it stopped it
+    unlink(root);
+    std::coroutine_handle<Root::promise_type>::from_promise(root).destroy();
+    state->finished.store(true, std::memory_order_release);
+  }
+}
+
+Runner::~Runner() { abandon(); }
+
+}  // namespace crosslane::engine

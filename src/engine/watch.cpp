@@ -1,0 +1,37 @@
+// The watchdog's clock and its line.
+#include "engine/watch.h"
+
+#include "base/log.h"
+
+#include <fmt/format.h>
+
+namespace crosslane::engine {
+
+std::string describe(const Watch& watch) {
+  std::string line{watch.call.empty() ? std::string_view{"a wait"} : watch.call};
+  if (!watch.communicator.empty()) line += fmt::format(" on {}", watch.communicator);
+  if (watch.sequence != 0) line += fmt::format(", call {}", watch.sequence);
+  if (watch.peer >= 0) line += fmt::format(", peer {}", watch.peer);
+  if (watch.details != nullptr) line += fmt::format(": {}", watch.details(watch.context));
+  return line;
+}
+
+void Watchdog::look(bool moved) {
+  if (seconds_ <= 0) return;
+  moved_ = moved_ || moved;
+  constexpr unsigned looks_per_clock = 64;
+  if (looks_++ % looks_per_clock != 0) return;
+  const base::Time now = base::now();
+  if (moved_) {
+    last_ = reported_ = now;
+    moved_ = false;
+    return;
+  }
+  const std::chrono::duration<double> silent = now - reported_;
+  if (silent.count() < seconds_) return;
+  reported_ = now;
+  const std::chrono::duration<double> total = now - last_;
+  base::log(base::Topic::error, "no progress for {:.3g} s in {}", total.count(), describe(watch_));
+}
+
+}  // namespace crosslane::engine
