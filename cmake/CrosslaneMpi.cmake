@@ -54,6 +54,8 @@ function(crosslane_mpi_flags family)
   separate_arguments(words UNIX_COMMAND "${words}")
   list(REMOVE_AT words 0)
   add_library(mpi_${family} INTERFACE IMPORTED GLOBAL)
+  # A program that reaches MPI through Crosslane's table alone must still load it.
+  target_link_options(mpi_${family} INTERFACE "LINKER:--no-as-needed")
   foreach(word IN LISTS words)
     if(word MATCHES "^-I(.+)$")
       target_include_directories(mpi_${family} SYSTEM INTERFACE "${CMAKE_MATCH_1}")

@@ -56,4 +56,9 @@ void copy_but_error(const MPI_Status& from, MPI_Status* to) noexcept {
   to->MPI_ERROR = kept;
 }
 
+bool is_truncation(const Functions& mpi, int code) noexcept {
+  int error_class = success;
+  return code != success && mpi.Error_class(code, &error_class) == success && error_class == err_truncate;
+}
+
 }  // namespace crosslane::mpi

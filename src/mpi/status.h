@@ -24,6 +24,9 @@ inline void set_error(MPI_Status& status, int value) noexcept { status.MPI_ERROR
 /// Sets the bytes that MPI_Get_count and MPI_Get_elements will compute from.
 void set_received_bytes(const Functions& mpi, MPI_Status& status, MPI_Count bytes);
 
+/// True if an MPI call returned a code of the class MPI_ERR_TRUNCATE: the receive is complete, cut to its buffer.
+[[nodiscard]] bool is_truncation(const Functions& mpi, int code) noexcept;
+
 [[nodiscard]] bool cancelled(const Functions& mpi, const MPI_Status& status);
 void set_cancelled(const Functions& mpi, MPI_Status& status, bool value);
 
