@@ -1,0 +1,257 @@
+// See node.h.
+#include "layout/node.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace crosslane::layout {
+namespace {
+
+[[noreturn]] void overflow() {
+  throw base::Error(base::ErrorClass::type, "the datatype's displacements or its size do not fit into 64 bits");
+}
+
+std::int64_t add(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) overflow();
+  return sum;
+}
+
+std::int64_t multiply(std::int64_t a, std::uint64_t b) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) overflow();
+  return product;
+}
+
+// Sizes stay below 2^63, so that they compare with offsets.
+std::size_t add_sizes(std::size_t a, std::size_t b) {
+  std::size_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum) || sum > std::size_t{std::numeric_limits<std::int64_t>::max()}) overflow();
+  return sum;
+}
+
+std::size_t multiply_sizes(std::size_t a, std::uint64_t b) {
+  std::size_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product) || product > std::size_t{std::numeric_limits<std::int64_t>::max()}) {
+    overflow();
+  }
+  return product;
+}
+
+std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
+std::uint64_t saturating_multiply(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::uint64_t>::max() : product;
+}
+
+// Lists inside a list are copied into it while it stays this short: a flat list is walked faster than a tree, but a
+// large type that is used many times must not be copied as often.
+constexpr std::uint64_t flatten_limit = 4096;
+
+// Collects what a join is made of: runs as long as there are only runs, parts from the first other node on.
+class Joiner {
+ public:
+  void add(std::int64_t offset, const NodePointer& node) {
+    switch (node->kind) {
+      case Node::Kind::empty:
+        return;
+      case Node::Kind::block:
+        add_run(layout::add(offset, node->low), node->size);
+        return;
+      case Node::Kind::runs:
+        if (pieces_.size() + node->run_count <= flatten_limit) {
+          for (std::size_t i = 0; i + 1 < node->list.size(); ++i) {
+            add_run(layout::add(offset, node->list[i].offset), node->list[i + 1].packed - node->list[i].packed);
+          }
+          return;
+        }
+        break;
+      case Node::Kind::sequence:
+        if (parts_.size() + node->parts.size() <= flatten_limit) {
+          for (const Part& part : node->parts) add(layout::add(offset, part.offset), part.node);
+          return;
+        }
+        break;
+      case Node::Kind::loop:
+        // As runs it takes no more memory than as a part.
+        if (node->child->kind == Node::Kind::block && node->count <= short_loop) {
+          for (std::uint64_t i = 0; i < node->count; ++i) {
+            add_run(layout::add(layout::add(offset, multiply(node->stride, i)), node->child->low), node->child->size);
+          }
+          return;
+        }
+        break;
+    }
+    flush_runs();
+    parts_.push_back({offset, 0, node});
+  }
+
+  NodePointer finish() {
+    if (parts_.empty()) return runs_node();
+    flush_runs();
+    return sequence_node();
+  }
+
+ private:
+  struct Piece {
+    std::int64_t offset;
+    std::size_t length;
+  };
+  static constexpr std::uint64_t short_loop = 2;
+
+  void add_run(std::int64_t offset, std::size_t length) {
+    if (!pieces_.empty()) {
+      Piece& last = pieces_.back();
+      if (layout::add(last.offset, static_cast<std::int64_t>(last.length)) == offset) {
+        last.length = add_sizes(last.length, length);
+        return;
+      }
+    }
+    pieces_.push_back({offset, length});
+  }
+
+  void flush_runs() {
+    if (pieces_.empty()) return;
+    parts_.push_back({0, 0, runs_node()});
+    pieces_.clear();
+  }
+
+  NodePointer runs_node() const {
+    if (pieces_.empty()) return empty();
+    if (pieces_.size() == 1) return block(pieces_[0].offset, pieces_[0].length);
+    const std::int64_t stride = add_checked_difference(pieces_[1].offset, pieces_[0].offset);
+    bool regular = true;
+    for (std::size_t i = 1; i < pieces_.size() && regular; ++i) {
+      regular = pieces_[i].length == pieces_[0].length &&
+                add_checked_difference(pieces_[i].offset, pieces_[i - 1].offset) == stride;
+    }
+    if (regular) return repeat(block(pieces_[0].offset, pieces_[0].length), pieces_.size(), stride);
+
+    auto node = std::make_shared<Node>();
+    node->kind = Node::Kind::runs;
+    node->low = std::numeric_limits<std::int64_t>::max();
+    node->high = std::numeric_limits<std::int64_t>::min();
+    node->list.reserve(pieces_.size() + 1);
+    for (const Piece& piece : pieces_) {
+      node->list.push_back({piece.offset, node->size});
+      node->size = add_sizes(node->size, piece.length);
+      node->low = std::min(node->low, piece.offset);
+      node->high = std::max(node->high, layout::add(piece.offset, static_cast<std::int64_t>(piece.length)));
+    }
+    node->list.push_back({0, node->size});
+    node->run_count = pieces_.size();
+    return node;
+  }
+
+  NodePointer sequence_node() {
+    if (parts_.size() == 1) return shift(parts_[0].node, parts_[0].offset);
+    // Equal parts at equal distances are a loop.
+    const std::int64_t stride = add_checked_difference(parts_[1].offset, parts_[0].offset);
+    bool regular = true;
+    for (std::size_t i = 1; i < parts_.size() && regular; ++i) {
+      regular = parts_[i].node == parts_[0].node &&
+                add_checked_difference(parts_[i].offset, parts_[i - 1].offset) == stride;
+    }
+    if (regular) return repeat(shift(parts_[0].node, parts_[0].offset), parts_.size(), stride);
+
+    auto node = std::make_shared<Node>();
+    node->kind = Node::Kind::sequence;
+    node->low = std::numeric_limits<std::int64_t>::max();
+    node->high = std::numeric_limits<std::int64_t>::min();
+    for (Part& part : parts_) {
+      part.packed = node->size;
+      node->size = add_sizes(node->size, part.node->size);
+      node->low = std::min(node->low, layout::add(part.offset, part.node->low));
+      node->high = std::max(node->high, layout::add(part.offset, part.node->high));
+      node->run_count = saturating_add(node->run_count, part.node->run_count);
+    }
+    node->parts = std::move(parts_);
+    return node;
+  }
+
+  static std::int64_t add_checked_difference(std::int64_t a, std::int64_t b) {
+    std::int64_t difference = 0;
+    if (__builtin_sub_overflow(a, b, &difference)) overflow();
+    return difference;
+  }
+
+  std::vector<Piece> pieces_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+NodePointer empty() { return std::make_shared<const Node>(); }
+
+NodePointer block(std::int64_t offset, std::size_t length) {
+  if (length == 0) return empty();
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::block;
+  node->size = add_sizes(length, 0);
+  node->low = offset;
+  node->high = add(offset, static_cast<std::int64_t>(length));
+  node->run_count = 1;
+  return node;
+}
+
+NodePointer shift(NodePointer node, std::int64_t offset) {
+  if (offset == 0 || node->kind == Node::Kind::empty) return node;
+  auto moved = std::make_shared<Node>(*node);
+  moved->low = add(node->low, offset);
+  moved->high = add(node->high, offset);
+  switch (node->kind) {
+    case Node::Kind::empty:
+    case Node::Kind::block:
+      break;
+    case Node::Kind::loop:
+      moved->child = shift(node->child, offset);
+      break;
+    case Node::Kind::runs:
+      for (std::size_t i = 0; i + 1 < moved->list.size(); ++i) moved->list[i].offset = add(moved->list[i].offset, offset);
+      break;
+    case Node::Kind::sequence:
+      for (Part& part : moved->parts) part.offset = add(part.offset, offset);
+      break;
+  }
+  return moved;
+}
+
+NodePointer repeat(NodePointer node, std::uint64_t count, std::int64_t stride) {
+  if (count == 0 || node->kind == Node::Kind::empty) return empty();
+  if (count == 1) return node;
+  if (node->kind == Node::Kind::block && static_cast<std::int64_t>(node->size) == stride) {
+    return block(node->low, multiply_sizes(node->size, count));
+  }
+  std::uint64_t all = 0;
+  std::int64_t reach = 0;
+  if (node->kind == Node::Kind::loop && !__builtin_mul_overflow(node->stride, node->count, &reach) && reach == stride &&
+      !__builtin_mul_overflow(node->count, count, &all)) {
+    return repeat(node->child, all, node->stride);
+  }
+  auto loop = std::make_shared<Node>();
+  loop->kind = Node::Kind::loop;
+  loop->size = multiply_sizes(node->size, count);
+  loop->count = count;
+  loop->stride = stride;
+  const std::int64_t last = multiply(stride, count - 1);
+  loop->low = add(node->low, std::min<std::int64_t>(last, 0));
+  loop->high = add(node->high, std::max<std::int64_t>(last, 0));
+  loop->run_count = saturating_multiply(node->run_count, count);
+  loop->child = std::move(node);
+  return loop;
+}
+
+NodePointer join(std::span<const Placed> placed) {
+  Joiner joiner;
+  for (const Placed& one : placed) joiner.add(one.offset, one.node);
+  return joiner.finish();
+}
+
+}  // namespace crosslane::layout

@@ -1,0 +1,69 @@
+// The tree that a datatype becomes: runs of bytes, repeated and listed, in the order in which MPI packs them.
+// Equal layouts written differently mostly become equal trees: adjacent runs are joined and regular lists become loops.
+// It must not know MPI: decode.cpp builds these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace crosslane::layout {
+
+struct Node;
+using NodePointer = std::shared_ptr<const Node>;
+
+/// One run of a list: where it starts, and the bytes packed before it. Its length reaches to the next one's `packed`.
+struct Run {
+  std::int64_t offset;
+  std::size_t packed;
+};
+
+/// A node placed at an offset. Nodes are shared: a structure that names one type a thousand times keeps it once.
+struct Part {
+  std::int64_t offset;
+  std::size_t packed;
+  NodePointer node;
+};
+
+/// Immutable. Offsets are bytes from the buffer's address and may be negative.
+struct Node {
+  enum class Kind : std::uint8_t {
+    empty,     ///< no bytes
+    block,     ///< `size` bytes at `low`
+    loop,      ///< `count` times `child`, each `stride` bytes after the one before
+    runs,      ///< `list`, with a last entry that only ends the one before
+    sequence,  ///< `parts`, one after another
+  };
+  Kind kind = Kind::empty;
+  std::size_t size = 0;        ///< bytes packed
+  std::int64_t low = 0;        ///< lowest byte touched
+  std::int64_t high = 0;       ///< one past the highest byte touched
+  std::uint64_t run_count = 0; ///< runs before joining across repetitions; saturates
+
+  std::uint64_t count = 0;
+  std::int64_t stride = 0;
+  NodePointer child;
+  std::vector<Run> list;
+  std::vector<Part> parts;
+};
+
+/// A node where it is to stand, as the builders take it.
+struct Placed {
+  std::int64_t offset;
+  NodePointer node;
+};
+
+// The builders. All throw Error (type) where an offset or a size leaves 64 bits.
+
+NodePointer empty();
+NodePointer block(std::int64_t offset, std::size_t length);
+/// `node` moved by `offset` bytes.
+NodePointer shift(NodePointer node, std::int64_t offset);
+/// `count` times `node`, `stride` bytes apart.
+NodePointer repeat(NodePointer node, std::uint64_t count, std::int64_t stride);
+/// The given nodes one after another, in this order.
+NodePointer join(std::span<const Placed> placed);
+
+}  // namespace crosslane::layout
