@@ -19,9 +19,18 @@ endif()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
-# The generators' Python. A build of the Python package brings its own, with pympistandard.
-if(SKBUILD AND NOT CROSSLANE_PYTHON)
-  set(CROSSLANE_PYTHON "${Python3_EXECUTABLE}" CACHE FILEPATH "Python with pympistandard for the generators")
+# A build of the Python package brings its own Python with the generators' input, and CUDA's headers.
+if(SKBUILD)
+  if(NOT CROSSLANE_PYTHON)
+    set(CROSSLANE_PYTHON "${Python3_EXECUTABLE}" CACHE FILEPATH "Python with pympistandard for the generators")
+  endif()
+  execute_process(COMMAND "${CROSSLANE_PYTHON}" -c "import nvidia; print(*nvidia.__path__, sep=';')"
+    OUTPUT_VARIABLE folders OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  foreach(folder IN LISTS folders)
+    if(NOT DEFINED ENV{CUDA_HOME} AND EXISTS "${folder}/cu13/include/cuda.h")
+      set(ENV{CUDA_HOME} "${folder}/cu13")
+    endif()
+  endforeach()
 endif()
 
 find_program(CROSSLANE_CCACHE ccache DOC "Compiler cache, used where it is installed")
