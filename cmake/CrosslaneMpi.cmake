@@ -25,6 +25,7 @@ function(find_mpi_families)
     find_program(CROSSLANE_MPIEXEC_${family} NAMES mpiexec.${family} mpirun.${family} mpiexec mpirun HINTS "${folder}"
       NO_CMAKE_FIND_ROOT_PATH)
     crosslane_mpi_flags(${family})
+    crosslane_mpi_soname(${family})
     list(APPEND found ${family})
   endforeach()
   set(CROSSLANE_MPI_FAMILIES "${found}" CACHE INTERNAL "The MPI families that this machine can build and run")
@@ -44,6 +45,16 @@ function(crosslane_validate_mpicc_mpich result wrapper)
   if(NOT status EQUAL 0 OR (other_status EQUAL 0 AND other MATCHES "Open MPI"))
     set(${result} FALSE PARENT_SCOPE)
   endif()
+endfunction()
+
+# Sets CROSSLANE_MPI_SONAME_<family> to the name by which programs of this installation load MPI.
+function(crosslane_mpi_soname family)
+  set(program "${CMAKE_BINARY_DIR}/CMakeFiles/mpi_soname_${family}")
+  file(WRITE "${program}.c" "#include <mpi.h>\nint main(void) { int flag; return MPI_Initialized(&flag); }\n")
+  execute_process(COMMAND "${CROSSLANE_MPICC_${family}}" "${program}.c" -o "${program}" COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${CMAKE_READELF}" -d "${program}" OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCH "NEEDED[^[]*\\[(lib(mpi|mpich|mpi_abi)[.]so[.0-9]*)\\]" _ "${dynamic}")
+  set(CROSSLANE_MPI_SONAME_${family} "${CMAKE_MATCH_1}" CACHE INTERNAL "What programs of ${family} load")
 endfunction()
 
 # Turns what the wrapper of a family would add to a command line into the interface target mpi_<family>.

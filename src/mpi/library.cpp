@@ -197,6 +197,10 @@ std::string Library::version() const {
 
 bool Library::cuda_capable() const {
   const Tables& found = tables();
+  // MPICH ends the program when it is asked outside of MPI_Init and MPI_Finalize.
+  int initialized = 0, finalized = 0;
+  if (found.below.Initialized(&initialized) != success || initialized == 0) return false;
+  if (found.below.Finalized(&finalized) != success || finalized != 0) return false;
   if (found.query_gpu != nullptr) {
     constexpr int cuda = 0;  // MPIX_GPU_SUPPORT_CUDA
     int supported = 0;

@@ -36,7 +36,8 @@ class Library {
   [[nodiscard]] std::string version() const;
 
   /// True if the MPI below says that it takes CUDA device pointers (its own MPIX_Query_cuda_support or
-  /// MPIX_GPU_query_support). It says so for point-to-point; collectives may still need the host.
+  /// MPIX_GPU_query_support). It says so for point-to-point; collectives may still need the host. False outside of
+  /// MPI_Init and MPI_Finalize, where MPICH must not be asked.
   [[nodiscard]] bool cuda_capable() const;
 
   struct Tables {
@@ -44,8 +45,8 @@ class Library {
     Functions below;
     Handles handles;
     std::string path;
-    int (*query_cuda)(void) = nullptr;        // MPIX_Query_cuda_support
-    int (*query_gpu)(int, int*) = nullptr;    // MPIX_GPU_query_support
+    int (*query_cuda)(void) = nullptr;      // MPIX_Query_cuda_support
+    int (*query_gpu)(int, int*) = nullptr;  // MPIX_GPU_query_support
   };
 
  private:

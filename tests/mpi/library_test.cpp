@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
 #include "mpi/functions_names.inc"
 #undef CROSSLANE_MPI_FUNCTION
   std::printf("%s\n%d procedures present, %d missing\n", library.version().c_str(), present, missing);
-  CHECK(present >= 390);
+  CHECK(present >= 370);  // Open MPI 4.1 has 374
   CHECK(next.Allreduce_init != nullptr && next.Neighbor_alltoallw_init != nullptr && next.Barrier_init != nullptr);
 #if defined(CROSSLANE_ABI_OPENMPI)
   CHECK(library.version().find("Open MPI") != std::string::npos);
@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   CHECK(next.Send_c != nullptr && next.Type_get_contents_c != nullptr);
 #endif
   CHECK(!library.path().empty());
-  static_cast<void>(library.cuda_capable());  // any answer, no crash before MPI_Init
+  CHECK(!library.cuda_capable());  // too early to ask, and not an abort
 
   CHECK(next.Init(&argc, &argv) == mpi::success);
   int rank = -1, size = 0;
@@ -55,9 +55,11 @@ int main(int argc, char** argv) {
   CHECK(next.Comm_size(library.handles().comm_world, &size) == mpi::success && size > rank);
   int* tag_ub = nullptr;
   int found = 0;
-  CHECK(next.Comm_get_attr(library.handles().comm_world, mpi::tag_ub, static_cast<void*>(&tag_ub), &found) == mpi::success);
+  const MPI_Comm world = library.handles().comm_world;
+  CHECK(next.Comm_get_attr(world, mpi::tag_ub, static_cast<void*>(&tag_ub), &found) == mpi::success);
   CHECK(found != 0 && *tag_ub >= 32767);
   CHECK(mpi::error_class(base::ErrorClass::truncate) == mpi::err_truncate);
+  static_cast<void>(library.cuda_capable());  // either answer is right; MPICH would abort if asked at the wrong time
   CHECK(next.Finalize() == mpi::success);
   return check::status();
 }
