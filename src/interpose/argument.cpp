@@ -1,0 +1,45 @@
+// See argument.h.
+#include "interpose/argument.h"
+
+#include <algorithm>
+
+namespace crosslane::interpose {
+namespace {
+
+// Calls f(part, begin, end) for each part that has bytes of [begin, end) of the stream that the parts make together.
+template <class F>
+void for_each_part(const std::vector<Argument::Part>& parts, std::size_t begin, std::size_t end, F&& f) {
+  std::size_t start = 0;
+  for (const auto& part : parts) {
+    const std::size_t from = std::max(begin, start);
+    const std::size_t to = std::min(end, start + part.bytes);
+    if (from < to) f(part, from - start, to - start);
+    start += part.bytes;
+  }
+}
+
+}  // namespace
+
+void Argument::stage(lane::Batch& batch) {
+  if (parts_.empty()) return;
+  host_ = batch.lend(place_, host_bytes_);
+  address_ = lane::byte_at(host_.data(), first_);
+}
+
+std::byte* Argument::host_of(const Part& part, std::size_t begin) const {
+  return lane::byte_at(host_.data(), part.offset + (form_ == lane::Form::packed ? static_cast<std::ptrdiff_t>(begin) : 0));
+}
+
+void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
+  for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
+    batch.to_host(place_, host_of(part, from), part.device, *part.layout, part.count, from, to, form_);
+  });
+}
+
+void Argument::deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
+  for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
+    batch.to_gpu(place_, const_cast<std::byte*>(part.device), host_of(part, from), *part.layout, part.count, from, to, form_);
+  });
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,87 @@
+// One buffer argument of an MPI call, and the host copy that stands for it while the MPI works.
+// An argument in host memory passes through untouched. It must not know which call it belongs to.
+#pragma once
+
+#include "lane/copier.h"
+#include "layout/layout.h"
+#include "mpi/abi.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// Which way data goes through a buffer argument; none: the call does not touch it on this rank.
+enum class Direction { none, in, out, inout };
+
+/// One block of a buffer: count elements of a type at a displacement (in extents, or bytes in the w forms).
+struct Block {
+  MPI_Count count;
+  MPI_Aint displacement;
+  MPI_Datatype type;
+};
+using BlockList = std::vector<Block>;
+
+/// What the MPI below is given for a buffer argument. For GPU memory that is a host copy:
+/// - a dense type keeps count and type;
+/// - another type is packed, and stands as as many elements of a contiguous type of its size (the packed twin), so that
+///   only the bytes the type touches are copied and any extent is fine;
+/// - in mirror form (reductions, files) count and type stay, and the copy has the layout of the original.
+class Argument {
+ public:
+  /// A part of the argument in GPU memory and its place in the host copy.
+  struct Part {
+    const std::byte* device;  // where the buffer's block starts (not its first touched byte)
+    std::shared_ptr<const layout::Layout> layout;
+    MPI_Count count;
+    std::ptrdiff_t offset;  // in the host copy: of the packed stream, or of the block's start in mirror form
+    std::size_t bytes;      // length of the packed stream
+  };
+
+  [[nodiscard]] void* address() const noexcept { return address_; }
+  [[nodiscard]] MPI_Count count() const noexcept { return count_; }
+  [[nodiscard]] MPI_Datatype type() const noexcept { return type_; }
+  [[nodiscard]] const MPI_Count* counts() const noexcept { return counts_.data(); }
+  [[nodiscard]] const MPI_Aint* displacements() const noexcept { return displacements_.data(); }
+  [[nodiscard]] const MPI_Datatype* types() const noexcept { return types_.data(); }
+
+  [[nodiscard]] bool on_gpu() const noexcept { return !parts_.empty(); }
+  [[nodiscard]] bool reads() const noexcept { return direction_ == Direction::in || direction_ == Direction::inout; }
+  [[nodiscard]] bool writes() const noexcept { return direction_ == Direction::out || direction_ == Direction::inout; }
+  [[nodiscard]] bool received() const noexcept { return received_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  /// Lends the host copy its memory. Addresses are valid from then on. Call once.
+  void stage(lane::Batch& batch);
+  /// Enqueues the copies to the host (reads) or to the GPU (writes; the first `limit` bytes of the packed stream).
+  void fetch(lane::Batch& batch) const { fetch_range(batch, 0, bytes_); }
+  void deliver(lane::Batch& batch, std::size_t limit) const { deliver_range(batch, 0, limit); }
+  /// The same for bytes [begin, end) of the packed stream of all parts.
+  void fetch_range(lane::Batch& batch, std::size_t begin, std::size_t end) const;
+  void deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const;
+
+ private:
+  friend class ArgumentBuilder;
+  [[nodiscard]] std::byte* host_of(const Part& part, std::size_t begin) const;
+
+  void* address_ = nullptr;
+  MPI_Count count_ = 0;
+  MPI_Datatype type_{};
+  std::vector<MPI_Count> counts_;
+  std::vector<MPI_Aint> displacements_;
+  std::vector<MPI_Datatype> types_;
+
+  Direction direction_ = Direction::none;
+  lane::Form form_ = lane::Form::packed;
+  bool received_ = false;
+  lane::Place place_;
+  std::vector<Part> parts_;
+  std::size_t bytes_ = 0;         // of the packed stream of all parts
+  std::size_t host_bytes_ = 0;    // of the host copy
+  std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given
+  lane::HostBlock host_;
+};
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,148 @@
+// See argument_builder.h.
+#include "interpose/argument_builder.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace crosslane::interpose {
+namespace {
+
+using lane::byte_at;
+
+std::byte* writable(const void* base) { return const_cast<std::byte*>(static_cast<const std::byte*>(base)); }
+
+// Host copies start at multiples of a cache line, so that parts keep the alignment that copies like.
+constexpr std::ptrdiff_t alignment = 64;
+
+}  // namespace
+
+std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* name, MPI_Datatype type) const {
+  try {
+    return layouts_.of(type);
+  } catch (const base::Error& error) {
+    throw base::Error(error.error_class(), "{}: datatype of argument {}: {}", call_, name, error.what());
+  }
+}
+
+bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
+                             lane::Place& place) const {
+  if (count == 0 || layout.size() == 0) return false;
+  const auto span = layout.span(count);
+  const std::byte* const first = byte_at(base, static_cast<std::ptrdiff_t>(span.begin));
+  const auto length = static_cast<std::size_t>(span.end - span.begin);
+  auto& gpu = copier_.gpu();
+  const auto info = gpu.inspect(first);
+  if (!info.on_gpu()) {
+    if (!gpu.readable_by_cpu(first)) {
+      throw base::Error(base::ErrorClass::buffer,
+                        "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed before the call, or "
+                        "does it belong to a context that was destroyed?",
+                        call_, name, static_cast<const void*>(first));
+    }
+    return false;
+  }
+  const std::size_t there = gpu.contiguous_from(first, length);
+  if (there < length) {
+    throw base::Error(base::ErrorClass::buffer,
+                      "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and datatype against "
+                      "what was allocated",
+                      call_, name, length, static_cast<const void*>(first), there);
+  }
+  place = copier_.place(info);
+  return true;
+}
+
+std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* base, const char* count_name, MPI_Count count,
+                                                  MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
+                                                  bool received) const {
+  auto argument = std::make_unique<Argument>();
+  argument->address_ = writable(base);
+  argument->count_ = count;
+  argument->type_ = type;
+  if (direction == Direction::none || base == mpi::in_place()) return argument;
+  if (count < 0)
+    throw base::Error(base::ErrorClass::count, "{}: argument {} is {}; a count is never negative", call_, count_name, count);
+  argument->received_ = received;
+  argument->direction_ = direction;
+  if (count == 0 || blocks == 0) return argument;
+
+  const auto layout = layout_of(name, type);
+  const MPI_Count all = count * blocks;
+  if (!locate(name, base, *layout, all, argument->place_)) return argument;
+
+  const std::size_t bytes = layout->size() * static_cast<std::size_t>(all);
+  Argument::Part part{static_cast<const std::byte*>(base), layout, all, 0, bytes};
+  argument->bytes_ = bytes;
+  argument->form_ = form;
+  if (form == lane::Form::mirror || layout->dense()) {
+    const auto span = layout->span(all);
+    argument->form_ = lane::Form::mirror;
+    argument->host_bytes_ = static_cast<std::size_t>(span.end - span.begin);
+    argument->first_ = static_cast<std::ptrdiff_t>(-span.begin);
+    part.offset = argument->first_;
+  } else {
+    argument->host_bytes_ = bytes;
+    argument->type_ = layouts_.packed_twin(type);
+  }
+  argument->parts_.push_back(std::move(part));
+  return argument;
+}
+
+std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
+                                                  Direction direction) const {
+  auto argument = std::make_unique<Argument>();
+  argument->address_ = writable(base);
+  argument->type_ = type;
+  argument->direction_ = direction;
+  for (const Block& block : list) {
+    argument->counts_.push_back(block.count);
+    argument->displacements_.push_back(block.displacement);
+    if (in_bytes) argument->types_.push_back(block.type);
+  }
+  if (direction == Direction::none || base == mpi::in_place()) return argument;
+
+  // One part a block that holds anything. All blocks are in one buffer, so all are in GPU memory or none is.
+  std::shared_ptr<const layout::Layout> layout;
+  std::ptrdiff_t offset = 0;
+  bool first = true;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Block& block = list[i];
+    if (block.count == 0) continue;
+    if (in_bytes || layout == nullptr) layout = layout_of(name, block.type);
+    if (layout->size() == 0) continue;
+    const auto displacement = static_cast<std::ptrdiff_t>(in_bytes ? block.displacement : block.displacement * layout->extent());
+    lane::Place place;
+    const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place);
+    if (first && !on_gpu) return argument;
+    if (!on_gpu) {
+      throw base::Error(base::ErrorClass::buffer, "{}: block {} of argument {} is in host memory while block 0 is in GPU memory; "
+                        "a buffer lies in one memory", call_, i, name);
+    }
+    if (first) argument->place_ = place;
+    first = false;
+    const std::size_t bytes = layout->size() * static_cast<std::size_t>(block.count);
+    argument->parts_.push_back({byte_at(base, displacement), layout, block.count, offset, bytes});
+    argument->bytes_ += bytes;
+    // Displacements of the host copy are in elements of the packed type, so blocks follow each other without a gap.
+    if (in_bytes) {
+      argument->displacements_[i] = offset;
+      argument->types_[i] = layouts_.packed_twin(block.type);
+      offset = (offset + static_cast<std::ptrdiff_t>(bytes) + alignment - 1) / alignment * alignment;
+    } else {
+      argument->displacements_[i] = offset / static_cast<std::ptrdiff_t>(layout->size());
+      offset += static_cast<std::ptrdiff_t>(bytes);
+    }
+  }
+  if (argument->parts_.empty()) return argument;
+  // Blocks that hold nothing may carry displacements far outside the host copy.
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (list[i].count == 0) argument->displacements_[i] = 0;
+  argument->host_bytes_ = static_cast<std::size_t>(offset);
+  const bool same_as_packed = !in_bytes && layout->dense() && layout->true_lb() == 0;
+  if (!in_bytes && !same_as_packed) argument->type_ = layouts_.packed_twin(type);
+  return argument;
+}
+
+}  // namespace crosslane::interpose

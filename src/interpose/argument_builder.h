@@ -1,0 +1,33 @@
+// Turns the description of a buffer argument into an Argument: finds out where the memory is, checks that it is all
+// there, and lays out the host copy. Errors name the call, the argument and the remedy.
+#pragma once
+
+#include "interpose/argument.h"
+#include "layout/cache.h"
+
+#include <memory>
+
+namespace crosslane::interpose {
+
+class ArgumentBuilder {
+ public:
+  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call) : copier_(copier), layouts_(layouts), call_(call) {}
+
+  /// blocks x count elements from `base` on.
+  std::unique_ptr<Argument> single(const char* name, const void* base, const char* count_name, MPI_Count count, MPI_Count blocks,
+                                   MPI_Datatype type, Direction direction, lane::Form form, bool received) const;
+
+  /// One block a peer. With `in_bytes` displacements are bytes and each block has a type, else they are extents of `type`.
+  std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
+                                   Direction direction) const;
+
+ private:
+  std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
+  bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place) const;
+
+  lane::Copier& copier_;
+  layout::Cache& layouts_;
+  const char* call_;
+};
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,37 @@
+// Calls that have no route, and what the library exports besides wrappers: the queries by which applications ask whether
+// they may pass GPU memory. Open MPI and MPICH both know the first, MPICH the second.
+#include "interpose/exports.h"
+
+#include "base/error.h"
+#include "interpose/process.h"
+
+namespace crosslane::interpose {
+
+int missing(Process& process, const Target& target, const char* call) noexcept {
+  return raise(process, target, call,
+               base::Error(base::ErrorClass::unsupported, "{}: the MPI that this program runs on does not have this procedure; "
+                           "a newer version of it may", call));
+}
+
+int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy) noexcept {
+  return raise(process, target, call,
+               base::Error(base::ErrorClass::buffer, "{}: argument {} is GPU memory: {}", call, argument, remedy));
+}
+
+}  // namespace crosslane::interpose
+
+using crosslane::interpose::Process;
+
+extern "C" CROSSLANE_EXPORT int MPIX_Query_cuda_support();
+extern "C" CROSSLANE_EXPORT int MPIX_GPU_query_support(int gpu_type, int* is_supported);
+
+extern "C" int MPIX_Query_cuda_support() {
+  auto& process = Process::get();
+  return process.active() || process.library().cuda_capable() ? 1 : 0;
+}
+
+extern "C" int MPIX_GPU_query_support(int gpu_type, int* is_supported) {
+  constexpr int cuda = 0;  // MPIX_GPU_SUPPORT_CUDA in MPICH's mpi_proto.h; other kinds of GPU are not ours
+  *is_supported = gpu_type == cuda ? MPIX_Query_cuda_support() : 0;
+  return crosslane::mpi::success;
+}

@@ -1,0 +1,16 @@
+// How the library's exported functions are marked, and the two ends of a call that has no route.
+#pragma once
+
+#include "interpose/route.h"
+
+#define CROSSLANE_EXPORT __attribute__((visibility("default")))
+
+namespace crosslane::interpose {
+
+/// The MPI below does not have this procedure.
+int missing(Process& process, const Target& target, const char* call) noexcept;
+
+/// GPU memory was given to a procedure that takes host memory only.
+int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy) noexcept;
+
+}  // namespace crosslane::interpose

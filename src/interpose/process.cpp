@@ -1,0 +1,153 @@
+// The process's object, and the calls that begin and end its life (MPI 5.0, section 11.2).
+#include "interpose/process.h"
+
+#include "base/log.h"
+#include "interpose/manual.h"
+#include "interpose/route.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+namespace crosslane::interpose {
+namespace {
+
+// The one writable global of the library: all that the wrappers keep hangs on it.
+std::atomic<Process*> the_process{nullptr};
+
+bool switched_off(const base::Settings& settings) { return settings.disable || settings.mode == base::Mode::passthrough; }
+
+}  // namespace
+
+thread_local int detail::nesting = 0;
+
+Process& Process::get() noexcept {
+  if (Process* const ready = the_process.load(std::memory_order_acquire)) return *ready;
+  auto* const mine = new Process;
+  Process* expected = nullptr;
+  if (the_process.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return *mine;
+  delete mine;  // another thread was first
+  return *expected;
+}
+
+Process::Process() {
+  try {
+    settings_ = base::Settings::from_environment();
+    base::set_log_topics(settings_.log);
+    active_ = !switched_off(settings_);
+    gpu_ = std::make_unique<gpu::Gpu>(settings_);
+  } catch (const std::exception& error) {
+    // Reported by MPI_Init, where there is a communicator whose error handler can be called.
+    settings_error_ = error.what();
+    active_ = false;
+    settings_ = {};
+    settings_.gpu = "none";
+    gpu_ = std::make_unique<gpu::Gpu>(settings_);
+  }
+}
+
+void Process::make_services() {
+  std::call_once(services_once_, [this] {
+    engine_ = std::make_unique<engine::Engine>(library_.below(), settings_.watchdog_s);
+    copier_ = std::make_unique<lane::Copier>(*gpu_, *engine_, settings_);
+    layouts_ = std::make_unique<layout::Cache>(library_.below(), library_.handles());
+  });
+}
+
+engine::Engine& Process::engine() {
+  make_services();
+  return *engine_;
+}
+
+lane::Copier& Process::copier() {
+  make_services();
+  return *copier_;
+}
+
+layout::Cache& Process::layouts() {
+  make_services();
+  return *layouts_;
+}
+
+void Process::log_route(const char* call, const char* route) {
+  if (!base::log_enabled(base::Topic::route)) return;
+  const std::lock_guard lock(mutex_);
+  if (logged_routes_.insert(std::string(call) + ' ' + route).second) base::log(base::Topic::route, "{}: {}", call, route);
+}
+
+void Process::remember_error(int code, const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  error_code_ = code;
+  error_message_ = message;
+}
+
+std::string Process::error_message(int code) const {
+  const std::lock_guard lock(mutex_);
+  return code == error_code_ ? error_message_ : std::string{};
+}
+
+int Process::initialized() noexcept {
+  if (std::exchange(initialized_, true)) return mpi::success;
+  if (!settings_error_.empty())
+    return raise(*this, Target::self(), "MPI_Init", base::Error(base::ErrorClass::argument, settings_error_));
+  if (!active_) return mpi::success;
+  try {
+    const Nested nested;
+    int rank = -1;
+    library_.below().Comm_rank(library_.handles().comm_world, &rank);
+    base::set_log_rank(rank);
+    if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
+      base::log(base::Topic::info, "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
+                "CROSSLANE_MODE=passthrough leaves them to it");
+    }
+  } catch (const std::exception& error) {
+    active_ = false;
+    return raise(*this, Target::self(), "MPI_Init", base::Error(base::ErrorClass::other, error.what()));
+  }
+  return mpi::success;
+}
+
+void Process::finalizing() noexcept {
+  if (!active_ || copier_ == nullptr) return;
+  try {
+    const Nested nested;
+    requests_.settle(*copier_, library_.below(), true);
+    layouts_->release();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
+  }
+}
+
+bool Site::on_gpu(const void* pointer) const noexcept {
+  auto& gpu = process_.gpu();
+  return pointer != mpi::in_place() && (gpu.on_gpu(pointer) || !gpu::Gpu::readable_by_cpu(pointer));
+}
+
+int manual::init(const Site& site, int* argc, char*** argv) {
+  const int result = site.next().Init(argc, argv);
+  return result == mpi::success ? site.process().initialized() : result;
+}
+
+int manual::init_thread(const Site& site, int* argc, char*** argv, int required, int* provided) {
+  const int result = site.next().Init_thread(argc, argv, required, provided);
+  return result == mpi::success ? site.process().initialized() : result;
+}
+
+int manual::finalize(const Site& site) {
+  site.process().finalizing();
+  return site.next().Finalize();
+}
+
+// An error that Crosslane raised is explained by its own message, cut to what MPI allows.
+int manual::error_string(const Site& site, int errorcode, char* string, int* resultlen) {
+  const std::string message = detail::nesting == 0 ? site.process().error_message(errorcode) : std::string{};
+  if (message.empty()) return site.next().Error_string(errorcode, string, resultlen);
+  const std::size_t length = std::min(message.size(), static_cast<std::size_t>(mpi::max_error_string) - 1);
+  std::memcpy(string, message.data(), length);
+  string[length] = '\0';
+  *resultlen = static_cast<int>(length);
+  return mpi::success;
+}
+
+}  // namespace crosslane::interpose

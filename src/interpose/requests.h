@@ -1,0 +1,76 @@
+// The requests that carry an operation of ours: the user holds the MPI's own request, and this table knows which host
+// copies hang on it. It must not know MPI's calls: completion.cpp asks the MPI, this keeps the books.
+#pragma once
+
+#include "interpose/argument.h"
+#include "mpi/abi.h"
+#include "mpi/functions.h"
+#include "mpi/narrowed.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// What a call with GPU memory needs until it is complete.
+struct Operation {
+  const char* call = "";
+  std::vector<std::unique_ptr<Argument>> arguments;
+  std::vector<std::vector<MPI_Count>> arrays;  // arrays that the MPI may read until completion
+  mpi::Narrowed narrowed;                      // the same for an MPI without large counts
+  bool persistent = false;
+  bool active = false;     // between start and completion
+  bool delivered = false;  // results were copied out by a query that does not complete the request
+
+  // Partitioned communication: the bytes of a partition, and which ones were copied.
+  std::size_t partition_bytes = 0;
+
+  [[nodiscard]] bool receives() const noexcept;
+  /// Lends host copies to all arguments.
+  void stage(lane::Copier& copier);
+  /// Copies all that is read to the host, and returns when it is there.
+  void fetch(lane::Copier& copier);
+  /// Copies all that was written to the GPU, and returns when it is there. `status` tells how much a receive wrote;
+  /// null where there is none.
+  void deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below);
+};
+
+/// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
+/// request value to another thread as soon as it has completed.
+class Requests {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return size_.load(std::memory_order_acquire) == 0; }
+
+  void add(MPI_Request request, std::shared_ptr<Operation> operation);
+  /// The operation of this request, which leaves the table; null for a request that is not ours.
+  [[nodiscard]] std::shared_ptr<Operation> take(MPI_Request request);
+
+  /// The same without taking it out: for calls that complete nothing, several threads at a time.
+  [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const;
+
+  /// Keeps an active operation whose request the user freed until the MPI completes it.
+  void adopt(MPI_Request request, std::shared_ptr<Operation> operation);
+  /// Completes adopted operations that are done; with `all`, waits for the rest.
+  void settle(lane::Copier& copier, const mpi::Functions& below, bool all);
+
+ private:
+  static std::uint64_t key(MPI_Request request) noexcept {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &request, sizeof request);
+    return bits;
+  }
+
+  std::atomic<std::size_t> size_{0};
+  std::atomic<std::size_t> adopted_size_{0};
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Operation>> operations_;
+  std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> adopted_;
+};
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,140 @@
+// See route.h.
+#include "interpose/route.h"
+
+#include "base/log.h"
+#include "interpose/argument_builder.h"
+
+namespace crosslane::interpose {
+namespace {
+
+// True if the target's error handler returns to the application, which then asks MPI_Error_string.
+bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, const Target& target) {
+  MPI_Errhandler handler{};
+  int result = mpi::success;
+  switch (target.kind) {
+    case Target::Kind::comm: result = below.Comm_get_errhandler(target.comm, &handler); break;
+    case Target::Kind::file: result = below.File_get_errhandler(target.file, &handler); break;
+    case Target::Kind::win: result = below.Win_get_errhandler(target.win, &handler); break;
+    case Target::Kind::self: result = below.Comm_get_errhandler(handles.comm_world, &handler); break;
+  }
+  if (result != mpi::success) return false;
+  const bool returns = handler == handles.errors_return;
+  if (!returns && handler != handles.errors_are_fatal) below.Errhandler_free(&handler);
+  return returns;
+}
+
+}  // namespace
+
+int raise(Process& process, const Target& target, const char* call, const base::Error& error) noexcept {
+  const Nested nested;
+  const int code = mpi::error_class(error.error_class());
+  try {
+    const auto& below = process.library().below();
+    const auto& handles = process.library().handles();
+    std::string message = error.what();
+    if (!message.starts_with("MPI_")) message = std::string(call) + ": " + message;
+    process.remember_error(code, message);
+    if (!handler_returns(below, handles, target)) base::log(base::Topic::error, "{}", message);
+    switch (target.kind) {
+      case Target::Kind::comm: below.Comm_call_errhandler(target.comm, code); break;
+      case Target::Kind::file: below.File_call_errhandler(target.file, code); break;
+      case Target::Kind::win: below.Win_call_errhandler(target.win, code); break;
+      case Target::Kind::self: below.Comm_call_errhandler(handles.comm_world, code); break;
+    }
+  } catch (const std::exception& second) {
+    base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what(), second.what());
+  }
+  return code;
+}
+
+Route::Route(Process& process, const mpi::Functions& next, const char* call)
+    : process_(process), next_(next), call_(call), operation_(std::make_shared<Operation>()) {
+  operation_->call = call;
+  process.log_route(call, "staged");
+}
+
+Peers Route::peers(MPI_Comm comm) const {
+  const auto& below = process_.library().below();
+  Peers peers;
+  int inter = 0;
+  below.Comm_rank(comm, &peers.rank);
+  below.Comm_size(comm, &peers.local);
+  below.Comm_test_inter(comm, &inter);
+  peers.inter = inter != 0;
+  peers.count = peers.local;
+  if (peers.inter) below.Comm_remote_size(comm, &peers.count);
+  return peers;
+}
+
+Neighbours Route::neighbours(MPI_Comm comm) const {
+  const auto& below = process_.library().below();
+  Neighbours result;
+  int topology = mpi::undefined;
+  below.Topo_test(comm, &topology);
+  if (topology == mpi::cart) {
+    int dimensions = 0;
+    below.Cartdim_get(comm, &dimensions);
+    result.in = result.out = 2 * dimensions;
+  } else if (topology == mpi::graph) {
+    int rank = 0;
+    below.Comm_rank(comm, &rank);
+    below.Graph_neighbors_count(comm, rank, &result.in);
+    result.out = result.in;
+  } else if (topology == mpi::dist_graph) {
+    int weighted = 0;
+    below.Dist_graph_neighbors_count(comm, &result.in, &result.out, &weighted);
+  } else {
+    throw base::Error(base::ErrorClass::comm, "{}: argument comm has no virtual topology; make it with MPI_Cart_create, "
+                      "MPI_Graph_create or MPI_Dist_graph_create", call_);
+  }
+  return result;
+}
+
+MPI_Count Route::checked(const char* argument, MPI_Count count) const {
+  if (count < 0) throw base::Error(base::ErrorClass::count, "{}: argument {} holds {}; a count is never negative", call_, argument, count);
+  return count;
+}
+
+const Argument& Route::single(const char* name, const void* base, const char* count_name, MPI_Count count, MPI_Count blocks,
+                              MPI_Datatype type, Direction direction, lane::Form form, bool received) {
+  ArgumentBuilder builder(copier(), process_.layouts(), call_);
+  return *operation_->arguments.emplace_back(
+      builder.single(name, base, count_name, count, blocks, type, direction, form, received));
+}
+
+const Argument& Route::add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
+                                  Direction direction) {
+  ArgumentBuilder builder(copier(), process_.layouts(), call_);
+  return *operation_->arguments.emplace_back(builder.blocks(name, base, std::move(list), in_bytes, type, direction));
+}
+
+void Route::partitioned(int partitions) {
+  operation_->partition_bytes = partitions > 0 ? operation_->arguments.front()->bytes() / static_cast<std::size_t>(partitions) : 0;
+}
+
+void Route::stage_and_fetch() {
+  process_.requests().settle(copier(), process_.library().below(), false);
+  operation_->stage(copier());
+  operation_->fetch(copier());
+}
+
+int Route::track(MPI_Request* request, int result, bool persistent) {
+  if (result != mpi::success) return result;
+  operation_->persistent = persistent;
+  if (!persistent) {
+    // Some operations are complete at once, and then MPIs like to hand out one shared request for all of them.
+    operation_->active = true;
+    const auto& below = process_.library().below();
+    int flag = 0;
+    MPI_Status status;
+    below.Request_get_status(*request, &flag, &status);
+    if (flag != 0) {
+      operation_->deliver(copier(), &status, below);
+      return result;
+    }
+  }
+  process_.requests().add(*request, std::move(operation_));
+  return result;
+}
+
+}  // namespace crosslane::interpose

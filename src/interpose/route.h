@@ -1,0 +1,169 @@
+// A route: how one call with GPU memory among its arguments is carried out on host copies by the application's own MPI.
+// The generated wrappers describe the arguments here and say how the MPI is called; the route copies in, calls, and
+// copies out: at once (blocking), when a completion call sees the request (nonblocking), or at each start (persistent).
+#pragma once
+
+#include "base/error.h"
+#include "interpose/process.h"
+#include "interpose/requests.h"
+#include "lane/copier.h"
+#include "mpi/abi.h"
+#include "mpi/calls.h"
+#include "mpi/functions.h"
+#include "mpi/status.h"
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// Whom an MPI error is raised on: the handle whose error handler the standard names for the call.
+struct Target {
+  enum class Kind { comm, file, win, self } kind = Kind::self;
+  MPI_Comm comm{};
+  MPI_File file{};
+  MPI_Win win{};
+
+  static Target of_comm(MPI_Comm handle) { return {.kind = Kind::comm, .comm = handle}; }
+  static Target of_file(MPI_File handle) { return {.kind = Kind::file, .file = handle}; }
+  static Target of_win(MPI_Win handle) { return {.kind = Kind::win, .win = handle}; }
+  static Target self() { return {}; }
+};
+
+/// Raises an error on its target as MPI does: calls the error handler, returns the error class. The message is printed
+/// unless the handler returns (the application is then told by MPI_Error_string).
+int raise(Process& process, const Target& target, const char* call, const base::Error& error) noexcept;
+
+/// A communicator as the significance rules of the collectives see it (MPI 5.0, section 6.2).
+struct Peers {
+  int rank = 0;   ///< Own rank in the local group.
+  int local = 0;  ///< Size of the local group.
+  int count = 0;  ///< Size of the group that data comes from and goes to: the remote one of an inter-communicator.
+  bool inter = false;
+
+  [[nodiscard]] bool is_root(int root) const noexcept { return inter ? root == mpi::root : root == rank; }
+  [[nodiscard]] bool contributes(int root) const noexcept { return !inter || (root != mpi::root && root != mpi::proc_null); }
+  /// Length of the arrays that are significant at the root alone.
+  [[nodiscard]] int at_root(int root) const noexcept { return is_root(root) ? count : 0; }
+};
+
+/// Degrees of the own vertex in a communicator's virtual topology.
+struct Neighbours {
+  int in = 0, out = 0;
+};
+
+class Route {
+ public:
+  Route(Process& process, const mpi::Functions& next, const char* call);
+
+  [[nodiscard]] Peers peers(MPI_Comm comm) const;
+  [[nodiscard]] Neighbours neighbours(MPI_Comm comm) const;
+
+  /// Sum of an array of counts; throws Error (count) naming the argument when one is negative.
+  template <class Count>
+  [[nodiscard]] MPI_Count total(const char* argument, const Count* counts, int length) const {
+    MPI_Count sum = 0;
+    for (int i = 0; i < length; ++i) sum += checked(argument, counts[i]);
+    return sum;
+  }
+
+  /// A counts array that belongs to no buffer, as the large-count forms want it; lives as long as the call.
+  template <class Count>
+  const MPI_Count* widened(const Count* counts, int length) {
+    return operation_->arrays.emplace_back(counts, counts + length).data();
+  }
+
+  /// Describes a buffer of blocks x count elements.
+  const Argument& single(const char* name, const void* base, const char* count_name, MPI_Count count, MPI_Count blocks,
+                         MPI_Datatype type, Direction direction, lane::Form form, bool received = false);
+
+  /// Describes a buffer of one block a peer, with displacements in extents of the type. The arrays are not read where the
+  /// call does not (MPI_IN_PLACE, ranks other than the root).
+  template <class Count, class Displacement>
+  const Argument& blocks(const char* name, const void* base, const char* counts_name, const Count* counts,
+                         const Displacement* displacements, MPI_Datatype type, int length, Direction direction) {
+    BlockList list(static_cast<std::size_t>(length), Block{0, 0, type});
+    if (direction != Direction::none && base != mpi::in_place()) {
+      for (int i = 0; i < length; ++i)
+        list[static_cast<std::size_t>(i)] = {checked(counts_name, counts[i]), static_cast<MPI_Aint>(displacements[i]), type};
+    }
+    return add_blocks(name, base, std::move(list), false, type, direction);
+  }
+
+  /// The same with a type for each peer and displacements in bytes (the w forms).
+  template <class Count, class Displacement>
+  const Argument& blocks_w(const char* name, const void* base, const char* counts_name, const Count* counts,
+                           const Displacement* displacements, const MPI_Datatype* types, int length, Direction direction) {
+    BlockList list(static_cast<std::size_t>(length), Block{0, 0, MPI_Datatype{}});
+    if (direction != Direction::none && base != mpi::in_place()) {
+      for (int i = 0; i < length; ++i)
+        list[static_cast<std::size_t>(i)] = {checked(counts_name, counts[i]), static_cast<MPI_Aint>(displacements[i]), types[i]};
+    }
+    return add_blocks(name, base, std::move(list), true, MPI_Datatype{}, direction);
+  }
+
+  /// The buffer just described is that of a partitioned operation: partitions are copied one by one.
+  void partitioned(int partitions);
+
+  /// A blocking call: in, call, out. `status` is where a receiving call's status goes (may be ignored); the MPI is
+  /// given one of ours where the user ignores it, since it says how much arrived.
+  template <class Invoke>
+  int blocking(MPI_Status* status, Invoke&& invoke) {
+    stage_and_fetch();
+    MPI_Status own;
+    if (operation_->receives() && status == mpi::status_ignore()) status = &own;
+    const int result = invoke(next_, operation_->narrowed, status);
+    // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
+    if (result == mpi::success || (operation_->receives() && mpi::is_truncation(process_.library().below(), result)))
+      operation_->deliver(copier(), operation_->receives() ? status : nullptr, process_.library().below());
+    return result;
+  }
+
+  /// A nonblocking call: in and call now, out at completion.
+  template <class Invoke>
+  int nonblocking(MPI_Request* request, Invoke&& invoke) {
+    stage_and_fetch();
+    return track(request, invoke(next_, operation_->narrowed), false);
+  }
+
+  /// A persistent call: in at each start, out at each completion.
+  template <class Invoke>
+  int persistent(MPI_Request* request, Invoke&& invoke) {
+    operation_->stage(copier());
+    return track(request, invoke(next_, operation_->narrowed), true);
+  }
+
+ private:
+  [[nodiscard]] MPI_Count checked(const char* argument, MPI_Count count) const;
+  const Argument& add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type, Direction direction);
+  void stage_and_fetch();
+  int track(MPI_Request* request, int result, bool persistent);
+  [[nodiscard]] lane::Copier& copier() const { return process_.copier(); }
+
+  Process& process_;
+  const mpi::Functions& next_;
+  const char* call_;
+  std::shared_ptr<Operation> operation_;  // shared with the table of requests
+};
+
+/// Runs a route; what it throws is raised on the target.
+template <class Body>
+int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target, Body&& body) noexcept {
+  try {
+    const Nested nested;  // the MPI below, and tools between, may call wrappers again
+    Route route(process, next, call);
+    return body(route);
+  } catch (const base::Error& error) {
+    return raise(process, target, call, error);
+  } catch (const std::bad_alloc&) {
+    return raise(process, target, call, base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
+  } catch (const std::exception& error) {
+    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+  }
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,142 @@
+// Starting persistent operations, and partitioned communication (MPI 5.0, sections 3.9 and 4.2), with GPU memory.
+#include "interpose/manual.h"
+#include "interpose/process.h"
+#include "interpose/route.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace crosslane::interpose {
+namespace {
+
+bool nothing_ours(const Site& site) { return detail::nesting != 0 || site.process().requests().empty(); }
+
+// Copies in what the started operations read. Requests stay in the table: a start does not complete anything.
+template <class Start>
+int starting(const Site& site, const char* call, int count, const MPI_Request requests[], Start&& start) {
+  auto& process = site.process();
+  try {
+    const Nested nested;
+    std::vector<std::shared_ptr<Operation>> ours;
+    for (int i = 0; i < count; ++i) {
+      auto operation = process.requests().find(requests[i]);
+      if (!operation || operation->active) continue;
+      // Partitions are copied as they become ready.
+      if (operation->partition_bytes == 0) operation->fetch(process.copier());
+      ours.push_back(std::move(operation));
+    }
+    const int result = start();
+    if (result == mpi::success) {
+      for (const auto& operation : ours) {
+        operation->active = true;
+        operation->delivered = false;
+      }
+    }
+    return result;
+  } catch (const base::Error& error) {
+    return raise(process, Target::self(), call, error);
+  }
+}
+
+template <class Init>
+int partitioned_init(const Site& site, const char* call, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
+                     MPI_Comm comm, MPI_Request* request, Direction direction, Init&& init) {
+  return run_route(site.process(), site.next(), call, Target::of_comm(comm), [&](Route& route) {
+    const auto& buffer = route.single("buf", buf, "count", count, partitions, datatype, direction, lane::Form::packed);
+    route.partitioned(partitions);
+    return route.persistent(request, [&](const mpi::Functions& next, mpi::Narrowed&) {
+      return init(next, buffer.address(), buffer.type());
+    });
+  });
+}
+
+// Copies partitions [low, high] of a send to the host before the MPI hears that they are ready.
+void fetch_partitions(const Site& site, MPI_Request request, const std::vector<std::pair<int, int>>& ranges) {
+  auto& process = site.process();
+  const auto operation = process.requests().find(request);
+  if (!operation) return;
+  lane::Batch batch(process.copier(), operation->call);
+  for (const auto& [low, high] : ranges)
+    operation->arguments.front()->fetch_range(batch, static_cast<std::size_t>(low) * operation->partition_bytes,
+                                              static_cast<std::size_t>(high + 1) * operation->partition_bytes);
+  batch.wait();
+}
+
+template <class Body>
+int with_partitions(const Site& site, const char* call, MPI_Request request, const std::vector<std::pair<int, int>>& ranges, Body&& body) {
+  if (nothing_ours(site)) return body();
+  try {
+    const Nested nested;
+    fetch_partitions(site, request, ranges);
+    return body();
+  } catch (const base::Error& error) {
+    return raise(site.process(), Target::self(), call, error);
+  }
+}
+
+}  // namespace
+
+int manual::start(const Site& site, MPI_Request* request) {
+  const auto& next = site.next();
+  if (nothing_ours(site) || request == nullptr) return next.Start(request);
+  return starting(site, "MPI_Start", 1, request, [&] { return next.Start(request); });
+}
+
+int manual::startall(const Site& site, int count, MPI_Request requests[]) {
+  const auto& next = site.next();
+  if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Startall(count, requests);
+  return starting(site, "MPI_Startall", count, requests, [&] { return next.Startall(count, requests); });
+}
+
+int manual::partitioned_send_init(const Site& site, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest,
+                                  int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return partitioned_init(site, "MPI_Psend_init", buf, partitions, count, datatype, comm, request, Direction::in,
+                          [&](const mpi::Functions& next, void* address, MPI_Datatype type) {
+                            return next.Psend_init(address, partitions, count, type, dest, tag, comm, info, request);
+                          });
+}
+
+int manual::partitioned_receive_init(const Site& site, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source,
+                                     int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return partitioned_init(site, "MPI_Precv_init", buf, partitions, count, datatype, comm, request, Direction::out,
+                          [&](const mpi::Functions& next, void* address, MPI_Datatype type) {
+                            return next.Precv_init(address, partitions, count, type, source, tag, comm, info, request);
+                          });
+}
+
+int manual::pready(const Site& site, int partition, MPI_Request request) {
+  return with_partitions(site, "MPI_Pready", request, {{partition, partition}}, [&] { return site.next().Pready(partition, request); });
+}
+
+int manual::pready_range(const Site& site, int partition_low, int partition_high, MPI_Request request) {
+  return with_partitions(site, "MPI_Pready_range", request, {{partition_low, partition_high}},
+                         [&] { return site.next().Pready_range(partition_low, partition_high, request); });
+}
+
+int manual::pready_list(const Site& site, int length, const int partitions[], MPI_Request request) {
+  std::vector<std::pair<int, int>> ranges;
+  for (int i = 0; i < length; ++i) ranges.emplace_back(partitions[i], partitions[i]);
+  return with_partitions(site, "MPI_Pready_list", request, ranges, [&] { return site.next().Pready_list(length, partitions, request); });
+}
+
+// A partition that has arrived may be read before the whole is complete, so it is copied to the GPU here.
+int manual::parrived(const Site& site, MPI_Request request, int partition, int* flag) {
+  const int result = site.next().Parrived(request, partition, flag);
+  if (result != mpi::success || *flag == 0 || nothing_ours(site)) return result;
+  auto& process = site.process();
+  const auto operation = process.requests().find(request);
+  if (!operation) return result;
+  try {
+    const Nested nested;
+    lane::Batch batch(process.copier(), operation->call);
+    operation->arguments.front()->deliver_range(batch, static_cast<std::size_t>(partition) * operation->partition_bytes,
+                                                static_cast<std::size_t>(partition + 1) * operation->partition_bytes);
+    batch.wait();
+  } catch (const base::Error& error) {
+    return raise(process, Target::self(), "MPI_Parrived", error);
+  }
+  return result;
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,145 @@
+// See copier.h.
+#include "lane/copier.h"
+
+#include "base/error.h"
+#include "gpu/copy.h"
+
+#include <utility>
+
+namespace crosslane::lane {
+
+Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& settings)
+    : gpu_(gpu), engine_(engine), order_(settings.order), pool_(gpu, settings.pinned_limit) {}
+
+Place Copier::place(const gpu::PointerInfo& info) {
+  if (info.context != nullptr) return {info.context, info.device};
+  const std::lock_guard lock(mutex_);
+  auto found = primary_.find(info.device);
+  if (found == primary_.end()) found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
+  return {found->second.context(), info.device};
+}
+
+std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
+  {
+    const std::lock_guard lock(mutex_);
+    auto& idle = idle_[place.context];
+    if (!idle.empty()) {
+      auto channel = std::move(idle.back());
+      idle.pop_back();
+      return channel;
+    }
+  }
+  const auto& driver = gpu_.driver();
+  const gpu::ContextScope scope(driver, place.context);
+  return std::make_unique<Channel>(Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver)});
+}
+
+void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
+  const std::lock_guard lock(mutex_);
+  auto& idle = idle_[channel->context];
+  idle.push_back(std::move(channel));
+}
+
+Batch::~Batch() {
+  try {
+    wait();
+  } catch (const base::Error&) {
+    // The failure was or will be reported by the call itself; the channels of a broken context are not kept.
+    channels_.clear();
+  }
+  for (auto& channel : channels_) copier_.take_back(std::move(channel));
+}
+
+HostBlock Batch::lend(const Place& place, std::size_t bytes) {
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  return copier_.pool_.lend(bytes);
+}
+
+Copier::Channel& Batch::channel(const Place& place) {
+  for (auto& channel : channels_)
+    if (channel->context == place.context) return *channel;
+  channels_.push_back(copier_.lend_channel(place));
+  auto& channel = *channels_.back();
+  if (copier_.order_ == base::Order::legacy) {
+    // What the application has enqueued on the legacy default stream comes before the copies of this call.
+    const auto& driver = copier_.gpu_.driver();
+    const gpu::ContextScope scope(driver, place.context);
+    channel.before.record(gpu::StreamView::legacy(driver));
+    channel.before.make_wait(channel.stream);
+  }
+  return channel;
+}
+
+void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout, MPI_Count count,
+                    std::size_t begin, std::size_t end, Form form) {
+  copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host);
+}
+
+void Batch::to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout, MPI_Count count,
+                   std::size_t begin, std::size_t end, Form form) {
+  copy(place, const_cast<std::byte*>(host), device, layout, count, begin, end, form, Toward::gpu);
+}
+
+void Batch::copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
+                 std::size_t begin, std::size_t end, Form form, Toward toward) {
+  if (begin == end) return;
+  const auto& driver = copier_.gpu_.driver();
+  auto& stream = channel(place).stream;
+  const gpu::ContextScope scope(driver, place.context);
+  pending_ = true;
+
+  const auto one = [&](std::byte* host_run, std::byte* device_run, std::size_t length) {
+    if (toward == Toward::host) {
+      gpu::copy_async(host_run, device_run, length, stream.view());
+    } else {
+      gpu::copy_async(device_run, host_run, length, stream.view());
+    }
+  };
+
+  const std::size_t all = layout.size() * static_cast<std::size_t>(count);
+  if (const auto shape = layout.as_2d(count); shape && shape->rows > 1 && begin == 0 && end == all) {
+    const auto pitch = static_cast<std::size_t>(shape->pitch);
+    std::byte* const device_first = byte_at(device, static_cast<std::ptrdiff_t>(shape->offset));
+    std::byte* const host_first = form == Form::packed ? host : byte_at(host, static_cast<std::ptrdiff_t>(shape->offset));
+    const std::size_t host_pitch = form == Form::packed ? shape->width : pitch;
+    if (toward == Toward::host) {
+      gpu::copy_2d_async(host_first, device_first, {shape->width, shape->rows, host_pitch, pitch}, stream);
+    } else {
+      gpu::copy_2d_async(device_first, host_first, {shape->width, shape->rows, pitch, host_pitch}, stream);
+    }
+    return;
+  }
+  std::size_t packed = 0;
+  layout.for_each_run(count, begin, end, [&](std::int64_t offset, std::size_t length) {
+    const auto run = static_cast<std::ptrdiff_t>(offset);
+    one(form == Form::packed ? byte_at(host, static_cast<std::ptrdiff_t>(packed)) : byte_at(host, run), byte_at(device, run), length);
+    packed += length;
+  });
+}
+
+engine::Completion Batch::completion() {
+  std::vector<engine::Completion> all;
+  for (auto& channel : channels_) {
+    const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
+    const auto reached = channel->marker.post(channel->stream.view());
+    all.push_back(engine::Completion::of(channel->marker.word(), reached));
+  }
+  pending_ = false;
+  return engine::Completion::when_all(std::move(all));
+}
+
+void Batch::wait() {
+  if (!std::exchange(pending_, false)) return;
+  for (auto& channel : channels_) {
+    std::uint64_t reached = 0;
+    {
+      const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
+      reached = channel->marker.post(channel->stream.view());
+    }
+    engine::Watch watch;
+    watch.call = call_;
+    copier_.engine_.wait(engine::Completion::of(channel->marker.word(), reached), watch);
+  }
+}
+
+}  // namespace crosslane::lane

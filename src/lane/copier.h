@@ -1,0 +1,115 @@
+// Copies between GPU memory and host memory for staged calls: streams of our own in the buffer's context, and one wait
+// at the end of a batch. It must not know MPI's calls: it moves bytes that a layout names.
+#pragma once
+
+#include "base/settings.h"
+#include "engine/engine.h"
+#include "gpu/context.h"
+#include "gpu/driver.h"
+#include "gpu/event.h"
+#include "gpu/marker.h"
+#include "gpu/stream.h"
+#include "lane/pinned_pool.h"
+#include "layout/layout.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::lane {
+
+/// The byte `offset` from `base`. Not pointer arithmetic, which ends at the object: MPI_BOTTOM with absolute displacements
+/// is a buffer too, and a host copy may stand for a block that starts far before its first touched byte.
+inline std::byte* byte_at(const void* base, std::ptrdiff_t offset) noexcept {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
+}
+
+/// Where a user's buffer lies: the context to copy in. The context is the primary one of the device where the memory
+/// belongs to none (stream-ordered pools, virtual memory management).
+struct Place {
+  CUcontext context = nullptr;
+  int device = -1;
+};
+
+/// Whether the host side of a copy holds the packed stream of the layout, or the same layout as the GPU side.
+enum class Form { packed, mirror };
+
+/// What batches share within a process: the streams of each context, and the pinned pool. Thread-safe.
+class Copier {
+ public:
+  Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& settings);
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+
+  [[nodiscard]] PinnedPool& pool() noexcept { return pool_; }
+  [[nodiscard]] gpu::Gpu& gpu() noexcept { return gpu_; }
+
+  /// Where device memory that inspect() described belongs.
+  [[nodiscard]] Place place(const gpu::PointerInfo& info);
+
+ private:
+  friend class Batch;
+  // A stream with the word that it writes when all before is done. Lent to one batch at a time.
+  struct Channel {
+    CUcontext context;
+    gpu::Stream stream;
+    gpu::Marker marker;
+    gpu::Event before;  // orders the stream after the legacy default stream
+  };
+  std::unique_ptr<Channel> lend_channel(const Place& place);
+  void take_back(std::unique_ptr<Channel> channel) noexcept;
+
+  gpu::Gpu& gpu_;
+  engine::Engine& engine_;
+  const base::Order order_;
+  PinnedPool pool_;
+  std::mutex mutex_;
+  std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
+  std::map<int, gpu::PrimaryContext> primary_;  // retained for memory that belongs to no context, by device
+};
+
+/// The copies of one call. They are enqueued by to_host and to_gpu and complete when wait() returns; a batch that is
+/// destroyed before waits for what it enqueued, since the memory may go.
+class Batch {
+ public:
+  /// `call` names the MPI procedure in messages.
+  Batch(Copier& copier, std::string_view call) : copier_(copier), call_(call) {}
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  /// Lends staging memory, pinned in the place's context.
+  [[nodiscard]] HostBlock lend(const Place& place, std::size_t bytes);
+
+  /// Copies bytes [begin, end) of the packed stream of `count` elements at `device` to the host. In packed form `host`
+  /// receives stream byte `begin` first; in mirror form `host` stands for the same address as `device`.
+  void to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout, MPI_Count count,
+               std::size_t begin, std::size_t end, Form form);
+
+  /// The same, from the host: only bytes that the layout touches are written.
+  void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout, MPI_Count count,
+              std::size_t begin, std::size_t end, Form form);
+
+  /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
+  void wait();
+
+  /// Enqueues the marker of everything so far and returns its completion, for those that wait elsewhere.
+  [[nodiscard]] engine::Completion completion();
+
+ private:
+  enum class Toward { host, gpu };
+  Copier::Channel& channel(const Place& place);
+  void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count, std::size_t begin,
+            std::size_t end, Form form, Toward toward);
+
+  Copier& copier_;
+  const std::string_view call_;
+  std::vector<std::unique_ptr<Copier::Channel>> channels_;
+  bool pending_ = false;
+};
+
+}  // namespace crosslane::lane

@@ -1,0 +1,107 @@
+// See pinned_pool.h.
+#include "lane/pinned_pool.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <bit>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+namespace crosslane::lane {
+namespace {
+
+// Rounds up to the next of four sizes an octave: at most a quarter is wasted, and few classes stay.
+std::size_t class_size(std::size_t bytes) {
+  constexpr std::size_t smallest = 4096;
+  if (bytes <= smallest) return smallest;
+  const std::size_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+HostBlock::HostBlock(HostBlock&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+HostBlock::~HostBlock() {
+  if (pool_ != nullptr) pool_->take_back(data_, size_);
+}
+
+PinnedPool::~PinnedPool() { trim(); }
+
+HostBlock PinnedPool::lend(std::size_t bytes) {
+  const std::size_t size = class_size(bytes);
+  HostBlock block;
+  block.size_ = size;
+
+  const std::lock_guard lock(mutex_);
+  std::optional<gpu::PinnedBuffer> buffer;
+  if (const auto found = kept_.find(size); found != kept_.end() && !found->second.empty()) {
+    buffer = std::move(found->second.back());
+    found->second.pop_back();
+  } else {
+    if (pinned_ + size > limit_) trim_locked();
+    if (pinned_ + size <= limit_) {
+      for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
+        try {
+          buffer.emplace(gpu_.driver(), size);
+          pinned_ += size;
+        } catch (const base::Error&) {
+          trim_locked();  // memory kept in other classes may be what is missing
+        }
+      }
+    }
+  }
+  if (buffer) {
+    block.data_ = static_cast<std::byte*>(buffer->data());
+    lent_.emplace(block.data_, std::move(*buffer));
+  } else {
+    if (!std::exchange(fallback_said_, true)) {
+      base::log(base::Topic::warning,
+                "no pinned host memory left for staging ({} bytes in use, {} wanted, limit {}): ordinary memory is used, which copies "
+                "more slowly; raise CROSSLANE_PINNED_LIMIT or the machine's locked-memory limit, or have fewer messages in flight",
+                pinned_, size, limit_);
+    }
+    block.data_ = static_cast<std::byte*>(std::malloc(size));
+    if (block.data_ == nullptr)
+      throw base::Error(base::ErrorClass::no_memory, "staging needs {} bytes of host memory and the system has none left; "
+                        "send in smaller pieces or have fewer messages in flight", size);
+  }
+  block.pool_ = this;
+  return block;
+}
+
+void PinnedPool::take_back(std::byte* data, std::size_t size) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (auto node = lent_.extract(data)) {
+    kept_[size].push_back(std::move(node.mapped()));
+  } else {
+    std::free(data);
+  }
+}
+
+void PinnedPool::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  trim_locked();
+}
+
+void PinnedPool::trim_locked() noexcept {
+  for (const auto& [size, blocks] : kept_) pinned_ -= size * blocks.size();
+  kept_.clear();
+}
+
+std::size_t PinnedPool::pinned_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return pinned_;
+}
+
+}  // namespace crosslane::lane

@@ -1,0 +1,300 @@
+"""The route table: what Crosslane does with each MPI procedure that takes a buffer, a request or a message.
+
+A procedure is one row here and, where it needs thought, one function in src/interpose. The wrappers (wrappers.py), the
+coverage that `crosslane doctor` prints and the mutation run all read this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Single:
+    """A buffer of `count` elements of `datatype`; direction and form are C++ expressions."""
+
+    buffer: str
+    count: str
+    datatype: str
+    direction: str
+    form: str = "packed"
+    blocks: str | None = None  # the buffer holds `count` elements for each of so many peers
+    received: bool = False  # a status tells how much of it was written
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A buffer of one block a peer, with counts and displacements; `datatype` is one type or, for w, an array."""
+
+    buffer: str
+    counts: str
+    displacements: str | None
+    datatype: str
+    length: str
+    direction: str
+    form: str = "packed"
+    each_type: bool = False
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Host copies of the buffers, and the application's own MPI on them."""
+
+    buffers: tuple[Single | Blocks, ...]
+    kind: str  # blocking, nonblocking or persistent
+    setup: str = ""  # C++ that the directions and lengths use
+    lengths: tuple[tuple[str, str], ...] = ()  # lengths of array arguments, by name
+
+
+@dataclass(frozen=True)
+class Manual:
+    """Hand-written: src/interpose has a template of this name that takes the call's arguments."""
+
+    route: str
+    reason: str = "manual"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """GPU memory is refused with a clear error; host memory goes straight on."""
+
+    buffers: tuple[str, ...]
+    remedy: str
+
+
+IN, OUT, INOUT = "Direction::in", "Direction::out", "Direction::inout"
+
+
+def in_place(buffer: str, otherwise: str = OUT) -> str:
+    """Direction of a receive buffer that is also the input when `buffer` is MPI_IN_PLACE."""
+    return f"({buffer} == mpi::in_place() ? {INOUT} : {otherwise})"
+
+
+PEERS = "const Peers peers = route.peers(comm);"
+NEIGHBOURS = "const Neighbours neighbours = route.neighbours(comm);"
+
+AT_ROOT_IN = f"(peers.is_root(root) ? {IN} : Direction::none)"
+AT_ROOT_OUT = f"(peers.is_root(root) ? {in_place('sendbuf')} : Direction::none)"
+TO_ROOT = f"(peers.contributes(root) ? {IN} : Direction::none)"
+FROM_ROOT = f"(peers.contributes(root) ? {OUT} : Direction::none)"
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective operation; its three forms (blocking, nonblocking, persistent) share the buffers."""
+
+    buffers: tuple[Single | Blocks, ...]
+    setup: str = PEERS
+    lengths: tuple[tuple[str, str], ...] = field(default=())
+
+
+SEND = Single("sendbuf", "sendcount", "sendtype", IN)
+MIRROR_SEND = Single("sendbuf", "count", "datatype", IN, "mirror")
+
+COLLECTIVES: dict[str, Collective] = {
+    "Bcast": Collective(
+        (Single("buffer", "count", "datatype", f"(peers.is_root(root) ? {IN} : peers.contributes(root) ? {OUT} : Direction::none)"),)
+    ),
+    "Gather": Collective(
+        (Single("sendbuf", "sendcount", "sendtype", TO_ROOT), Single("recvbuf", "recvcount", "recvtype", AT_ROOT_OUT, blocks="peers.count"))
+    ),
+    "Gatherv": Collective(
+        (
+            Single("sendbuf", "sendcount", "sendtype", TO_ROOT),
+            Blocks("recvbuf", "recvcounts", "displs", "recvtype", "peers.at_root(root)", AT_ROOT_OUT),
+        ),
+        lengths=(("recvcounts", "peers.at_root(root)"), ("displs", "peers.at_root(root)")),
+    ),
+    "Scatter": Collective(
+        (Single("sendbuf", "sendcount", "sendtype", AT_ROOT_IN, blocks="peers.count"), Single("recvbuf", "recvcount", "recvtype", FROM_ROOT))
+    ),
+    "Scatterv": Collective(
+        (
+            Blocks("sendbuf", "sendcounts", "displs", "sendtype", "peers.at_root(root)", AT_ROOT_IN),
+            Single("recvbuf", "recvcount", "recvtype", FROM_ROOT),
+        ),
+        lengths=(("sendcounts", "peers.at_root(root)"), ("displs", "peers.at_root(root)")),
+    ),
+    "Allgather": Collective((SEND, Single("recvbuf", "recvcount", "recvtype", in_place("sendbuf"), blocks="peers.count"))),
+    "Allgatherv": Collective(
+        (SEND, Blocks("recvbuf", "recvcounts", "displs", "recvtype", "peers.count", in_place("sendbuf"))),
+        lengths=(("recvcounts", "peers.count"), ("displs", "peers.count")),
+    ),
+    "Alltoall": Collective(
+        (
+            Single("sendbuf", "sendcount", "sendtype", IN, blocks="peers.count"),
+            Single("recvbuf", "recvcount", "recvtype", in_place("sendbuf"), blocks="peers.count"),
+        )
+    ),
+    "Alltoallv": Collective(
+        (
+            Blocks("sendbuf", "sendcounts", "sdispls", "sendtype", "peers.count", IN),
+            Blocks("recvbuf", "recvcounts", "rdispls", "recvtype", "peers.count", in_place("sendbuf")),
+        ),
+        lengths=tuple((a, "peers.count") for a in ("sendcounts", "sdispls", "recvcounts", "rdispls")),
+    ),
+    "Alltoallw": Collective(
+        (
+            Blocks("sendbuf", "sendcounts", "sdispls", "sendtypes", "peers.count", IN, each_type=True),
+            Blocks("recvbuf", "recvcounts", "rdispls", "recvtypes", "peers.count", in_place("sendbuf"), each_type=True),
+        ),
+        lengths=tuple((a, "peers.count") for a in ("sendcounts", "sdispls", "recvcounts", "rdispls")),
+    ),
+    "Reduce": Collective(
+        (Single("sendbuf", "count", "datatype", TO_ROOT, "mirror"), Single("recvbuf", "count", "datatype", AT_ROOT_OUT, "mirror"))
+    ),
+    "Allreduce": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", in_place("sendbuf"), "mirror")), setup=""),
+    # Rank 0 of an inclusive or exclusive scan may leave its result untouched: the receive buffer keeps what it held.
+    "Scan": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", in_place("sendbuf"), "mirror")), setup=""),
+    "Exscan": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", INOUT, "mirror")), setup=""),
+    "Reduce_scatter_block": Collective(
+        (
+            Single("sendbuf", "recvcount", "datatype", IN, "mirror", blocks="peers.local"),
+            Single("recvbuf", "recvcount", "datatype", in_place("sendbuf"), "mirror", blocks="(sendbuf == mpi::in_place() ? peers.local : 1)"),
+        )
+    ),
+    "Reduce_scatter": Collective(
+        (
+            Single("sendbuf", "total", "datatype", IN, "mirror"),
+            Single("recvbuf", "(sendbuf == mpi::in_place() ? total : MPI_Count{recvcounts[peers.rank]})", "datatype", in_place("sendbuf"), "mirror"),
+        ),
+        setup=PEERS + " const MPI_Count total = route.total(\"recvcounts\", recvcounts, peers.local);",
+        lengths=(("recvcounts", "peers.local"),),
+    ),
+    "Barrier": Collective((), setup=""),
+    # Blocks of absent neighbours (MPI_PROC_NULL in a Cartesian topology) are not written: they keep what they held.
+    "Neighbor_allgather": Collective((SEND, Single("recvbuf", "recvcount", "recvtype", INOUT, blocks="neighbours.in")), setup=NEIGHBOURS),
+    "Neighbor_allgatherv": Collective(
+        (SEND, Blocks("recvbuf", "recvcounts", "displs", "recvtype", "neighbours.in", INOUT)),
+        setup=NEIGHBOURS,
+        lengths=(("recvcounts", "neighbours.in"), ("displs", "neighbours.in")),
+    ),
+    "Neighbor_alltoall": Collective(
+        (
+            Single("sendbuf", "sendcount", "sendtype", IN, blocks="neighbours.out"),
+            Single("recvbuf", "recvcount", "recvtype", INOUT, blocks="neighbours.in"),
+        ),
+        setup=NEIGHBOURS,
+    ),
+    "Neighbor_alltoallv": Collective(
+        (
+            Blocks("sendbuf", "sendcounts", "sdispls", "sendtype", "neighbours.out", IN),
+            Blocks("recvbuf", "recvcounts", "rdispls", "recvtype", "neighbours.in", INOUT),
+        ),
+        setup=NEIGHBOURS,
+        lengths=(
+            ("sendcounts", "neighbours.out"),
+            ("sdispls", "neighbours.out"),
+            ("recvcounts", "neighbours.in"),
+            ("rdispls", "neighbours.in"),
+        ),
+    ),
+    "Neighbor_alltoallw": Collective(
+        (
+            Blocks("sendbuf", "sendcounts", "sdispls", "sendtypes", "neighbours.out", IN, each_type=True),
+            Blocks("recvbuf", "recvcounts", "rdispls", "recvtypes", "neighbours.in", INOUT, each_type=True),
+        ),
+        setup=NEIGHBOURS,
+        lengths=(
+            ("sendcounts", "neighbours.out"),
+            ("sdispls", "neighbours.out"),
+            ("recvcounts", "neighbours.in"),
+            ("rdispls", "neighbours.in"),
+        ),
+    ),
+}
+
+BUF = Single("buf", "count", "datatype", IN)
+RECEIVED = Single("buf", "count", "datatype", OUT, received=True)
+
+WINDOW_REMEDY = "windows and one-sided communication take host memory only; copy to host memory, or use send and receive"
+ATTACH_REMEDY = "the MPI writes to an attached buffer from the CPU; attach host memory"
+
+
+def table() -> dict[str, Staged | Manual | Refused]:
+    """The whole table, by procedure name without MPI_."""
+    rows: dict[str, Staged | Manual | Refused] = {}
+
+    for name, collective in COLLECTIVES.items():
+        if collective.buffers:
+            rows[name] = Staged(collective.buffers, "blocking", collective.setup, collective.lengths)
+            rows["I" + name[0].lower() + name[1:]] = Staged(collective.buffers, "nonblocking", collective.setup, collective.lengths)
+            rows[name + "_init"] = Staged(collective.buffers, "persistent", collective.setup, collective.lengths)
+
+    for name in ("Send", "Bsend", "Ssend", "Rsend"):
+        rows[name] = Staged((BUF,), "blocking")
+        rows["I" + name.lower()] = Staged((BUF,), "nonblocking")
+        rows[name + "_init"] = Staged((BUF,), "persistent")
+    rows["Recv"] = Staged((RECEIVED,), "blocking")
+    rows["Irecv"] = Staged((RECEIVED,), "nonblocking")
+    rows["Recv_init"] = Staged((RECEIVED,), "persistent")
+    rows["Mrecv"] = Staged((RECEIVED,), "blocking")
+    rows["Imrecv"] = Staged((RECEIVED,), "nonblocking")
+    exchange = (
+        Single("sendbuf", "sendcount", "sendtype", IN),
+        Single("recvbuf", "recvcount", "recvtype", OUT, received=True),
+    )
+    rows["Sendrecv"] = Staged(exchange, "blocking")
+    rows["Isendrecv"] = Staged(exchange, "nonblocking")
+    replace = (Single("buf", "count", "datatype", INOUT, received=True),)
+    rows["Sendrecv_replace"] = Staged(replace, "blocking")
+    rows["Isendrecv_replace"] = Staged(replace, "nonblocking")
+    rows["Psend_init"] = Manual("partitioned_send_init", "staged")
+    rows["Precv_init"] = Manual("partitioned_receive_init", "staged")
+    for name in ("Pready", "Pready_range", "Pready_list", "Parrived"):
+        rows[name] = Manual(name.lower(), "request")
+
+    rows["Reduce_local"] = Staged(
+        (Single("inbuf", "count", "datatype", IN, "mirror"), Single("inoutbuf", "count", "datatype", INOUT, "mirror")), "blocking"
+    )
+    for name in ("Pack", "Pack_external"):
+        rows[name] = Manual("pack", "staged")
+    for name in ("Unpack", "Unpack_external"):
+        rows[name] = Manual("unpack", "staged")
+
+    # The file view's data representation depends on the type: the host copy keeps it.
+    write = Single("buf", "count", "datatype", IN, "mirror")
+    read = Single("buf", "count", "datatype", OUT, "mirror", received=True)
+    for suffix in ("", "_at", "_all", "_at_all", "_shared", "_ordered"):
+        rows["File_write" + suffix] = Staged((write,), "blocking")
+        rows["File_read" + suffix] = Staged((read,), "blocking")
+        if suffix != "_ordered":
+            rows["File_iwrite" + suffix] = Staged((write,), "nonblocking")
+            rows["File_iread" + suffix] = Staged((read,), "nonblocking")
+    for suffix in ("_all", "_at_all", "_ordered"):
+        for direction in ("read", "write"):
+            rows[f"File_{direction}{suffix}_begin"] = Refused(
+                ("buf",), f"split collectives take host memory only; use MPI_File_{direction}{suffix} or its nonblocking form"
+            )
+
+    for name in ("Put", "Get", "Accumulate", "Rput", "Rget", "Raccumulate"):
+        rows[name] = Refused(("origin_addr",), WINDOW_REMEDY)
+    for name in ("Get_accumulate", "Rget_accumulate", "Fetch_and_op"):
+        rows[name] = Refused(("origin_addr", "result_addr"), WINDOW_REMEDY)
+    rows["Compare_and_swap"] = Refused(("origin_addr", "compare_addr", "result_addr"), WINDOW_REMEDY)
+    rows["Win_create"] = Refused(("base",), WINDOW_REMEDY)
+    rows["Win_attach"] = Refused(("base",), WINDOW_REMEDY)
+    for name in ("Buffer_attach", "Comm_attach_buffer", "Session_attach_buffer"):
+        rows[name] = Refused(("buffer",), ATTACH_REMEDY)
+
+    for name in (
+        "Wait",
+        "Waitall",
+        "Waitany",
+        "Waitsome",
+        "Test",
+        "Testall",
+        "Testany",
+        "Testsome",
+        "Request_free",
+        "Request_get_status",
+        "Request_get_status_all",
+        "Request_get_status_any",
+        "Request_get_status_some",
+        "Start",
+        "Startall",
+    ):
+        rows[name] = Manual(name.lower(), "request")
+    for name in ("Init", "Init_thread", "Finalize", "Error_string"):
+        rows[name] = Manual(name.lower(), "process")
+    return rows
