@@ -3,12 +3,12 @@
 include_guard(GLOBAL)
 
 set(CROSSLANE_FAMILIES openmpi mpich CACHE INTERNAL "The MPI ABI families that Crosslane is built for")
-set(CROSSLANE_GENERATED_DIR "${CMAKE_BINARY_DIR}/generated" CACHE INTERNAL "Where the generators of tools/generate write")
+set(CROSSLANE_GENERATED_DIR "${CMAKE_BINARY_DIR}/generated" CACHE INTERNAL "Where the generators write")
 
 # crosslane_family_library(<name> <folder> [EXCLUDE <regex>...] [LIBRARIES <library>...])
 #
-# Creates the static libraries <name>_openmpi, <name>_mpich, ... from the *.cpp of <folder> (not below it), each compiled
-# with CROSSLANE_ABI_<FAMILY>=1. LIBRARIES are linked publicly; where a target <library>_<family> exists it is taken
+# Creates the static libraries <name>_openmpi, <name>_mpich, ... from the *.cpp of <folder> (not below it), each
+# compiled with CROSSLANE_ABI_<FAMILY>=1. LIBRARIES are linked publicly; where a target <library>_<family> exists it is taken
 # instead of <library>, so `LIBRARIES crosslane_mpi crosslane_gpu` means the right thing for both.
 function(crosslane_family_library name folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXCLUDE;LIBRARIES")

@@ -19,8 +19,23 @@ namespace crosslane::mpi {
 
 /// Which constructor made a datatype (MPI 5.0, section 5.1.13), in numbers of our own.
 enum class Combiner {
-  named, dup, contiguous, vector, hvector, indexed, hindexed, indexed_block, hindexed_block, structure,
-  subarray, darray, f90_real, f90_complex, f90_integer, resized, value_index,
+  named,
+  dup,
+  contiguous,
+  vector,
+  hvector,
+  indexed,
+  hindexed,
+  indexed_block,
+  hindexed_block,
+  structure,
+  subarray,
+  darray,
+  f90_real,
+  f90_complex,
+  f90_integer,
+  resized,
+  value_index,
 };
 
 /// The combiner that MPI_Type_get_envelope gave as `value`; Error (intern) for one that no MPI up to 5.0 has.

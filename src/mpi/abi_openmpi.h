@@ -27,7 +27,7 @@ struct MPI_Status {
   int MPI_SOURCE;
   int MPI_TAG;
   int MPI_ERROR;
-  int internal_cancelled;     // the MPI's own
+  int internal_cancelled;      // the MPI's own
   std::size_t internal_count;  // the MPI's own
 };
 

@@ -206,9 +206,9 @@ inline constexpr int combiner_f90_real = 113;
 inline constexpr int combiner_f90_complex = 114;
 inline constexpr int combiner_f90_integer = 115;
 inline constexpr int combiner_resized = 116;
-inline constexpr int combiner_hvector_integer = -1;  // not in this family
+inline constexpr int combiner_hvector_integer = -1;   // not in this family
 inline constexpr int combiner_hindexed_integer = -2;  // not in this family
-inline constexpr int combiner_struct_integer = -3;  // not in this family
+inline constexpr int combiner_struct_integer = -3;    // not in this family
 inline constexpr int combiner_value_index = 117;
 
 }  // namespace crosslane::mpi

@@ -1,6 +1,7 @@
 // An MPI's predefined handles, reachable as library.handles().comm_world on every family.
 // In Open MPI they are addresses of data in libmpi, found once at run time and never referenced by our linker;
-// elsewhere they are constants. A handle that the loaded version lacks is a null pointer (Open MPI) or a value it never yields.
+// elsewhere they are constants. A handle that the loaded version lacks is a null pointer (Open MPI) or a value that it
+// never yields.
 #pragma once
 
 #include "mpi/abi.h"

@@ -41,10 +41,11 @@ void refuse(bool exists, const char* procedure) {
     throw base::Error(base::ErrorClass::unsupported, "{}: the MPI library that this program runs on does not have it",
                       procedure);
   }
-  throw base::Error(base::ErrorClass::count,
-                    "{0}: a count, displacement or size exceeds the 2,147,483,647 of an int, and the MPI library has no "
-                    "{0}_c. Divide the operation, or run on an MPI 4 library with large counts (MPICH 4.0 or later)",
-                    procedure);
+  throw base::Error(
+      base::ErrorClass::count,
+      "{0}: a count, displacement or size exceeds the 2,147,483,647 of an int, and the MPI library has no "
+      "{0}_c. Divide the operation, or run on an MPI 4 library with large counts (MPICH 4.0 or later)",
+      procedure);
 }
 
 }  // namespace crosslane::mpi

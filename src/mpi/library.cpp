@@ -143,10 +143,11 @@ std::string expected_names() {
   std::string found;
   for (const std::string& path : loaded_mpis()) found += fmt::format("{}{}", found.empty() ? "" : ", ", path);
   if (found.empty()) found = other.empty() ? "no MPI library" : other;
-  throw base::Error(base::ErrorClass::other,
-                    "this is Crosslane's library for the {} family of MPI ({}), and the process has loaded {}. Start the "
-                    "program with `crosslane run`, which picks the right one, or preload the library of the other family",
-                    family, expected_names(), found);
+  throw base::Error(
+      base::ErrorClass::other,
+      "this is Crosslane's library for the {} family of MPI ({}), and the process has loaded {}. Start the "
+      "program with `crosslane run`, which picks the right one, or preload the library of the other family",
+      family, expected_names(), found);
 }
 
 }  // namespace
@@ -165,9 +166,9 @@ const Library::Tables& Library::resolve() const {
   if (!of_this_family(search, made->path)) not_found(made->path);
   const std::size_t below = fill(search, "PMPI", made->below);
   const std::size_t next = fill(search, "MPI", made->next);
-  made->handles = Handles::resolve(
-      [](void* context, const char* name) { return static_cast<const Search*>(context)->data(name); },
-      const_cast<Search*>(&search));
+  made->handles =
+      Handles::resolve([](void* context, const char* name) { return static_cast<const Search*>(context)->data(name); },
+                       const_cast<Search*>(&search));
   made->next.handles = &made->handles;
   made->below.handles = &made->handles;
   made->query_cuda = function_from<int (*)(void)>(search.function("MPIX_Query_cuda_support"));

@@ -52,7 +52,8 @@ class Library {
  private:
   [[nodiscard]] const Tables& tables() const {
     const Tables* const found = found_.load(std::memory_order_acquire);
-    if (found != nullptr) [[likely]] return *found;
+    if (found != nullptr) [[likely]]
+      return *found;
     return resolve();
   }
   const Tables& resolve() const;

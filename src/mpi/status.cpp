@@ -7,7 +7,8 @@ namespace crosslane::mpi {
 namespace {
 
 void check(int result, const char* procedure) {
-  if (result != success) throw base::Error(base::ErrorClass::intern, "{} on a status failed with {}", procedure, result);
+  if (result != success)
+    throw base::Error(base::ErrorClass::intern, "{} on a status failed with {}", procedure, result);
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ void small_counts(const World& world) {
   CHECK(world.mpi.Wait(&request, mpi::status_ignore()) == mpi::success);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const auto start = static_cast<std::size_t>(places[rank]);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(counts[rank]); ++i) CHECK(all[start + i] == static_cast<int>(rank));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(counts[rank]); ++i)
+      CHECK(all[start + i] == static_cast<int>(rank));
     CHECK(all[start + static_cast<std::size_t>(counts[rank])] == -1);
   }
   // A displacement beyond int on an MPI without the large form: an error that names the procedure.
@@ -182,12 +183,14 @@ void envelopes(const World& world) {
   CHECK(calls::Type_vector(world.mpi, 3, 2, 5, world.handles.float_, &vector) == mpi::success);
   MPI_Count integers = -1, addresses = -1, large = -1, datatypes = -1;
   int combiner = -1;
-  CHECK(calls::Type_get_envelope(world.mpi, vector, &integers, &addresses, &large, &datatypes, &combiner) == mpi::success);
+  CHECK(calls::Type_get_envelope(world.mpi, vector, &integers, &addresses, &large, &datatypes, &combiner) ==
+        mpi::success);
   CHECK(mpi::combiner(combiner) == mpi::Combiner::vector);
   CHECK(integers == 3 && addresses == 0 && large == 0 && datatypes == 1);
   std::array<int, 3> values{};
   MPI_Datatype element{};
-  CHECK(calls::Type_get_contents(world.mpi, vector, 3, 0, 0, 1, values.data(), nullptr, nullptr, &element) == mpi::success);
+  CHECK(calls::Type_get_contents(world.mpi, vector, 3, 0, 0, 1, values.data(), nullptr, nullptr, &element) ==
+        mpi::success);
   CHECK(values[0] == 3 && values[1] == 2 && values[2] == 5 && element == world.handles.float_);
   CHECK(world.mpi.Type_free(&vector) == mpi::success);
   CHECK(calls::Type_get_envelope(world.mpi, world.handles.int_, &integers, &addresses, &large, &datatypes, &combiner) ==

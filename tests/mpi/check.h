@@ -22,13 +22,13 @@ inline int status() { return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE; }
 }  // namespace check
 
 #define CHECK(condition) check::that((condition), #condition, __FILE__, __LINE__)
-#define CHECK_THROWS(error_type, ...)                                                        \
-  do {                                                                                       \
-    bool thrown = false;                                                                     \
-    try {                                                                                    \
-      static_cast<void>(__VA_ARGS__);                                                        \
-    } catch (const error_type&) {                                                            \
-      thrown = true;                                                                         \
-    }                                                                                        \
-    check::that(thrown, #__VA_ARGS__ " throws " #error_type, __FILE__, __LINE__);            \
+#define CHECK_THROWS(error_type, ...)                                             \
+  do {                                                                            \
+    bool thrown = false;                                                          \
+    try {                                                                         \
+      static_cast<void>(__VA_ARGS__);                                             \
+    } catch (const error_type&) {                                                 \
+      thrown = true;                                                              \
+    }                                                                             \
+    check::that(thrown, #__VA_ARGS__ " throws " #error_type, __FILE__, __LINE__); \
   } while (false)

@@ -28,12 +28,12 @@ int main(int argc, char** argv) {
 
   // Everything of MPI 3.1, and of what came later the persistent collectives, on every MPI that we claim.
   int missing = 0, present = 0;
-#define CROSSLANE_MPI_FUNCTION(name)                                                                        \
-  if (next.name == nullptr) {                                                                               \
-    ++missing;                                                                                              \
-  } else {                                                                                                  \
-    ++present;                                                                                              \
-    CHECK(below.name != nullptr);                                                                           \
+#define CROSSLANE_MPI_FUNCTION(name) \
+  if (next.name == nullptr) {        \
+    ++missing;                       \
+  } else {                           \
+    ++present;                       \
+    CHECK(below.name != nullptr);    \
   }
 #include "mpi/functions_names.inc"
 #undef CROSSLANE_MPI_FUNCTION

@@ -66,7 +66,10 @@ def functions_h() -> str:
 
 
 def functions_names_inc() -> str:
-    lines = [BANNER, "// Define CROSSLANE_MPI_FUNCTION(name) before including this file: one use for each member of Functions."]
+    lines = [
+        BANNER,
+        "// Define CROSSLANE_MPI_FUNCTION(name) before including this file: one use for each member of Functions.",
+    ]
     for procedure in standard.procedures():
         lines.append(f"CROSSLANE_MPI_FUNCTION({procedure.name})")
         if procedure.has_large:
@@ -94,7 +97,7 @@ class Caller:
         taken = {p.name for p in self.parameters} & {"mpi", "narrowed", "length", "send_length", "receive_length"}
         if taken or procedure.return_type != "int":
             raise ValueError(f"{procedure.full_name}: {taken or procedure.return_type}")
-        # Neighbourhood collectives have as many send blocks as out-neighbours and as many receive blocks as in-neighbours.
+        # Neighbourhood collectives: a send block for each out-neighbour, a receive block for each in-neighbour.
         self.two_lengths = "eighbor_alltoall" in procedure.name and bool(self.unknown_lengths)
 
     def extra_parameters(self) -> str:
@@ -180,8 +183,11 @@ class Caller:
         lines.append(f"{indent}const int result = {self.plain_call(replaced)};")
         # After an error the outputs are undefined; a null plain_ value would look like one.
         assignments = " ".join(f"*{p.name} = plain_{p.name};" for p in self.outputs)
-        lines.append(f"{indent}if (result == success) {{ {assignments} }}" if len(self.outputs) > 1
-                     else f"{indent}if (result == success) {assignments}")
+        lines.append(
+            f"{indent}if (result == success) {{ {assignments} }}"
+            if len(self.outputs) > 1
+            else f"{indent}if (result == success) {assignments}"
+        )
         lines.append(f"{indent}return result;")
         return lines
 
@@ -208,7 +214,9 @@ class Caller:
         refuse = f'  refuse(mpi.{name} != nullptr, "MPI_{name}");'
         counted = [(p, self.datatype_of(p)) for p in self.scalars]
         counted = [(p, t) for p, t in counted if t is not None]
-        reduction = any(p.kind == "OPERATION" for p in self.parameters) and not any(p.kind == "WINDOW" for p in self.parameters)
+        reduction = any(p.kind == "OPERATION" for p in self.parameters) and not any(
+            p.kind == "WINDOW" for p in self.parameters
+        )
         if reduction:
             count = self.procedure.parameter("count") if any(p.name == "count" for p in self.parameters) else None
             if count is None or self.procedure.takes_request or self.arrays:
@@ -238,11 +246,11 @@ class Caller:
 def calls_h() -> str:
     lines = [
         BANNER,
-        "// Canonical callers: each procedure that has a large-count form, with counts and displacements as that form has",
-        "// them, on whatever the loaded MPI offers. See tools/generate/functions.py for the order of attempts.",
+        "// Canonical callers: each procedure that has a large-count form, counts and displacements as in that form,",
+        "// on whatever the loaded MPI offers. See tools/generate/functions.py for the order of attempts.",
         "//",
-        "// `narrowed` keeps copies of arrays: it must outlive a nonblocking or persistent operation, as must the arrays",
-        "// themselves. `length` is the number of their elements that are significant on this rank (0: they are not read).",
+        "// `narrowed` keeps copies of arrays: like the arrays it must outlive a nonblocking or persistent operation.",
+        "// `length` is the number of their elements that are significant on this rank (0: they are not read).",
         "// Counts and types that are not significant on a rank must still be values that fit int.",
         "#pragma once",
         "",

@@ -158,7 +158,7 @@ class Procedure:
 
 
 def _type_of(declaration: str, name: str) -> str:
-    """ "const int recvcounts[]" -> "const int*"; "int ranges[][3]" -> "int (*)[3]"; "..." stays."""
+    """The type alone: "const int recvcounts[]" gives "const int*", "int ranges[][3]" gives "int (*)[3]"."""
     if declaration in ("", "..."):
         return declaration
     match = re.fullmatch(rf"(.*?)\s*\b{re.escape(name)}\b((?:\[\d*\])*)", declaration)
@@ -224,8 +224,8 @@ def _procedure(source) -> Procedure:
 def procedures() -> tuple[Procedure, ...]:
     """All procedures of MPI 5.0 that an MPI library exports to C, by name.
 
-    Left out: the tools interface (MPI_T_*: it takes no buffer and no request), what only Fortran has, and the conversions
-    to and from Fortran handles and statuses (macros in MPICH).
+    Left out: the tools interface (MPI_T_*: it takes no buffer and no request), what only Fortran has, and the
+    conversions to and from Fortran handles and statuses (macros in MPICH).
     """
     pympistandard.use_api_version(1)
     found = []
