@@ -125,9 +125,9 @@ def measure(request: Request) -> int:
     if wrong:
         console.print(f"[bold red]{wrong} of {len(rows)} measurements had wrong results[/]")
     if status != 0:
-        typer_status = status if status > 0 else 128 - status
-        console.print(f"[red]the benchmark ended with status {typer_status}[/]")
-        return typer_status
+        ended = status if status > 0 else 128 - status
+        console.print(f"[red]the benchmark ended with status {ended}[/]")
+        return ended
     if not rows:
         raise Problem("the benchmark printed no measurement", "run it with --log info; its messages are above", 1)
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""The commands: `crosslane run`, `preload`, `doctor` and `bench`. What they find out is in the modules beside this one."""
+"""The commands: `crosslane run`, `preload`, `doctor`, `bench`. What they find out is in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def _main(
 
 @app.command(context_settings=_PASS_ON)
 @_reports_problems
-def run(
+def run(  # noqa: PLR0917 - options of a command line
     command: Annotated[list[str], typer.Argument(help="The program and its arguments.", metavar="[--] PROGRAM...")],
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks to start; without it, one by itself.", min=0)] = 0,
     gpus: Gpus = "",
     mpi: Family = "auto",
     launcher_command: Annotated[
         str,
-        typer.Option("--launcher", help="Launcher to use, with options, e.g. 'srun --mpi=pmix'.", metavar="COMMAND"),
+        typer.Option("--launcher", help="Launcher to use with its options: 'srun --mpi=pmix'.", metavar="COMMAND"),
     ] = "",
     log: Annotated[str, typer.Option("--log", help="Topics to print, e.g. route (CROSSLANE_LOG).")] = "",
 ) -> None:
@@ -135,7 +135,7 @@ def doctor_command(
 
 @app.command("bench")
 @_reports_problems
-def bench_command(
+def bench_command(  # noqa: PLR0917 - options of a command line
     operation: Annotated[str, typer.Argument(help=f"One of {', '.join(bench.OPERATIONS)}.")],
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks to start.", min=1)] = 2,
     gpus: Gpus = "",
@@ -149,7 +149,7 @@ def bench_command(
         str, typer.Option("--launcher", help="Launcher to use, with options.", metavar="COMMAND")
     ] = "",
 ) -> None:
-    """Measure an operation on device buffers: Crosslane, copies by hand around plain MPI, and NCCL where there is one."""
+    """Measure an operation on device buffers: Crosslane, copies by hand around plain MPI, NCCL where there is one."""
     status = bench.measure(
         bench.Request(
             operation=operation,

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from crosslane import environment, libraries, program
+from crosslane import environment, launcher, libraries, program
 from crosslane.families import FAMILIES, TITLES
 from crosslane.problem import Problem
 
@@ -48,7 +49,7 @@ _SONAMES = {"openmpi": ["libmpi.so.40"], "mpich": ["libmpi.so.12", "libmpich.so.
 _TIMEOUT_S = 120.0
 
 
-class _Died(Exception):
+class _DiedError(Exception):
     """A child ended instead of answering."""
 
 
@@ -59,7 +60,7 @@ class _Child:
         self.process = process
 
     def ask(self, function: str, argument: str = "") -> Any:
-        """One function's JSON; None where the library does not export it; _Died when the process ended."""
+        """One function's JSON; None where the library does not export it; _DiedError when the process ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -75,24 +76,23 @@ class _Child:
         assert self.process.stderr is not None
         said = self.process.stderr.read().strip()[-2000:]
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        raise _Died(f"it ended with {how}" + (f": {said}" if said else ""))
+        raise _DiedError(f"it ended with {how}" + (f": {said}" if said else ""))
 
 
 @contextmanager
 def _child(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator[_Child]:
-    # `timeout` as the parent of the child: a driver that hangs is a finding too.
     with subprocess.Popen(
         [sys.executable, "-c", _CHILD, library, *mpis],
         env={**os.environ, **variables},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        alarm = signal.signal(signal.SIGALRM, lambda *_: process.kill())
-        signal.setitimer(signal.ITIMER_REAL, _TIMEOUT_S)
+        # A driver that hangs is a finding too.
+        watchdog = threading.Timer(_TIMEOUT_S, process.kill)
+        watchdog.start()
         try:
             yield _Child(process)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, alarm)
+            watchdog.cancel()
             assert process.stdin is not None
             try:
                 process.stdin.close()
@@ -122,7 +122,7 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
                 with _child(str(library), mpis, variables) as importer:
                     report["ipc"] = importer.ask("crosslane_doctor_import_json", json.dumps(exported))
                 report["problems"] += report["ipc"].pop("problems", [])
-    except _Died as death:
+    except _DiedError as death:
         report["problems"].append(
             {
                 "severity": "error",
@@ -130,8 +130,29 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
                 "remedy": "report it with this output; CROSSLANE_DISABLE=1 forwards every call untouched",
             }
         )
+    if (report.get("mpi") or {}).get("loaded"):
+        _try_mpi(report, str(library), mpis, variables)
     report["usable"] = bool(report["usable"]) and not any(p["severity"] == "error" for p in report["problems"])
     return report
+
+
+def _try_mpi(report: dict[str, Any], library: str, mpis: list[str], variables: dict[str, str]) -> None:
+    """Initializes MPI, in a child of its own: some end the process when they do not like where they are."""
+    try:
+        with _child(library, mpis, {**variables, **launcher.root_environment()}) as child:
+            tried = child.ask("crosslane_doctor_mpi_json")
+    except _DiedError as death:
+        report["problems"].append(
+            {
+                "severity": "warning",
+                "text": f"this MPI does not start a process by itself (without a launcher): {death}",
+                "remedy": "start under its launcher: crosslane run -n 2 ...",
+            }
+        )
+        return
+    if tried:
+        report["problems"] += tried.pop("problems", [])
+        report["mpi"] |= tried
 
 
 def _which_mpi(program_name: str | None, family: str | None) -> program.Mpi:
@@ -179,10 +200,11 @@ def _print_overview(console: Console, report: dict[str, Any]) -> None:
     table = Table(title=f"Crosslane for {TITLES[report['family']]}", show_header=False)
     table.add_row("library", report["library"])
     if mpi := report.get("mpi"):
-        table.add_row("MPI", mpi["version"] if mpi["loaded"] else "not loaded")
+        table.add_row("MPI", " ".join(mpi["version"].split()) if mpi["loaded"] else "not loaded")
         if mpi["loaded"]:
             table.add_row("", mpi["path"])
-            table.add_row("MPI's own GPU support", mpi["cuda"])
+            if mpi.get("initialized"):
+                table.add_row("it takes GPU buffers itself", "yes" if mpi["cuda"] else "no")
     if driver := report.get("driver"):
         what = "emulated, " if driver["emulated"] else ""
         table.add_row("CUDA driver", f"{what}{driver['version']}, {driver['path']}" if driver["found"] else "none")

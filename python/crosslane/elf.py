@@ -79,31 +79,38 @@ def _read_headers(elf: Elf, data: mmap.mmap) -> None:
     for kind, offset, length, link in sections:
         if kind in {SHT_SYMTAB, SHT_DYNSYM} and link < len(sections):
             names_at, names_length = sections[link][1:3]
-            elf.defines_mpi |= _defines(data, order, wide, (offset, length), (names_at, names_length), b"MPI_Init")
+            elf.defines_mpi |= _defines_mpi(_Layout(data, order, wide), (offset, length), (names_at, names_length))
     if not elf.dynamic and not elf.defines_mpi:
         # A stripped static program has no symbols left; MPI's own error messages still name the procedure.
         elf.defines_mpi = data.find(b"MPI_Init\0") >= 0
 
 
-def _defines(
-    data: mmap.mmap, order: str, wide: bool, table: tuple[int, int], names: tuple[int, int], wanted: bytes
-) -> bool:
-    """True if the symbol table has a definition of `wanted`."""
-    found = data.find(b"\0" + wanted + b"\0", names[0], names[0] + names[1])
+@dataclass(frozen=True)
+class _Layout:
+    """A file's bytes, their order, and whether it is of the 64-bit kind."""
+
+    data: mmap.mmap
+    order: str
+    wide: bool
+
+
+def _defines_mpi(file: _Layout, table: tuple[int, int], names: tuple[int, int]) -> bool:
+    """True if the symbol table (offset, bytes) with these names has a definition of MPI_Init."""
+    found = file.data.find(b"\0MPI_Init\0", names[0], names[0] + names[1])
     if found < 0:
         return False
     name = found + 1 - names[0]
-    size = 24 if wide else 16
+    size = 24 if file.wide else 16
     for start in range(table[0], table[0] + table[1] - size + 1, size):
-        if struct.unpack_from(order + "I", data, start)[0] == name:
-            section = struct.unpack_from(order + "H", data, start + (6 if wide else 14))[0]
+        if struct.unpack_from(file.order + "I", file.data, start)[0] == name:
+            section = struct.unpack_from(file.order + "H", file.data, start + (6 if file.wide else 14))[0]
             if section != 0:  # SHN_UNDEF: asked for, not defined
                 return True
     return False
 
 
 def closure(elf: Elf, environment: dict[str, str] | None = None) -> Closure:
-    """What the program's own loader would map for it, in `environment`; the loader lists without running the program."""
+    """What the program's own loader would map for it in `environment`; it lists, the program does not run."""
     environment = dict(os.environ if environment is None else environment)
     environment.pop("LD_PRELOAD", None)  # ours may name a library for another family
     try:

@@ -35,7 +35,8 @@ def gpu_setting(gpus: str | None) -> str | None:
 
 def for_ranks(family: str, gpus: str | None, log: str | None) -> dict[str, str]:
     """The variables that the ranks need beyond what they inherit from the launcher. Settings of the caller's
-    environment are named too: Open MPI does not hand them to other nodes."""
+    environment are named too: Open MPI does not hand them to other nodes.
+    """
     environment = {name: value for name, value in os.environ.items() if name.startswith("CROSSLANE_")}
     setting = gpu_setting(gpus)
     if setting is not None:

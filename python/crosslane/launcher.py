@@ -98,7 +98,7 @@ def _candidates(mpi: Mpi) -> list[Path]:
 
 
 def _prefix(library: Path) -> Path:
-    """Where an MPI is installed: <prefix>/lib/libmpi.so.40, <prefix>/lib/x86_64-linux-gnu/..., <prefix>/lib/release/..."""
+    """Where an MPI is installed: <prefix>/lib/libmpi.so.40, <prefix>/lib/x86_64-linux-gnu/..., <prefix>/lib/release/."""
     folder = library.parent
     while folder.name not in {"lib", "lib64", ""} and (
         "-linux-gnu" in folder.name or folder.name in {"release", "debug", "release_mt", "debug_mt"}
@@ -108,9 +108,9 @@ def _prefix(library: Path) -> Path:
 
 
 def command_line(
-    launcher: Launcher, ranks: int, environment: dict[str, str], program: list[str], own: bool
+    launcher: Launcher, ranks: int, environment: dict[str, str], program: list[str], *, own: bool
 ) -> list[str]:
-    """What to exec: the launcher, its options, the ranks' environment, the program. `own`: the user named the launcher."""
+    """What to exec: launcher, its options, the ranks' environment, the program. `own`: the user named the launcher."""
     words = list(launcher.words)
     if ranks:
         words += ["-n", str(ranks)]
@@ -130,7 +130,12 @@ def command_line(
 
 def launcher_environment(launcher: Launcher) -> dict[str, str]:
     """What the launcher itself must be told: Open MPI refuses to run as root unless it is told twice."""
-    if launcher.family != "openmpi" or os.geteuid() != 0:
+    return root_environment() if launcher.family == "openmpi" else {}
+
+
+def root_environment() -> dict[str, str]:
+    """Open MPI's consent to being run by root, where this process is root's."""
+    if os.geteuid() != 0:
         return {}
     return {f"{who}_ALLOW_RUN_AS_ROOT{what}": "1" for who in ("OMPI", "PRTE") for what in ("", "_CONFIRM")}
 

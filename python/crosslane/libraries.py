@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def folders() -> list[Path]:
-    """Folders that may hold the libraries, first the one that CROSSLANE_PRELOAD (a folder, or a library in it) names."""
+    """Folders that may hold the libraries; first the one that CROSSLANE_PRELOAD (it, or a library in it) names."""
     found = []
     named = os.environ.get("CROSSLANE_PRELOAD")
     if named:

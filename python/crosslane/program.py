@@ -53,8 +53,10 @@ def find_executable(name: str) -> Path:
 
 
 def find_mpi(program: str, family: str | None = None) -> Mpi:
-    """The MPI of a program. `family` is what the user said: it decides where nothing can be read off, and must agree
-    with what can."""
+    """The MPI of a program. `family` is what the user said: it decides where nothing can be read off.
+
+    Where something can, it must agree.
+    """
     path = find_executable(program)
     try:
         found = _inspect(path)

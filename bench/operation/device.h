@@ -1,0 +1,67 @@
+// This rank's GPU, and memory on it and beside it, as an application that uses the CUDA driver API has them.
+// It must not know MPI, nor anything of Crosslane.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <string>
+
+namespace crosslane::bench {
+
+/// Throws std::runtime_error with the driver's name for the error.
+void check(CUresult result, const char* call);
+
+/// The GPU that the rank `local_rank` of its node uses, with its primary context current, and one stream.
+class Device {
+ public:
+  explicit Device(int local_rank);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] int count() const noexcept { return count_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] CUstream stream() const noexcept { return stream_; }
+  /// Waits for the stream, as an application does that needs its result.
+  void wait() const { check(cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
+
+ private:
+  int count_ = 0;
+  CUdevice device_ = 0;
+  CUstream stream_ = nullptr;
+  std::string name_;
+};
+
+/// Device memory; 0 bytes allocate nothing.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  [[nodiscard]] CUdeviceptr address() const noexcept { return address_; }
+  [[nodiscard]] void* pointer() const noexcept { return reinterpret_cast<void*>(address_); }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  CUdeviceptr address_ = 0;
+  std::size_t size_;
+};
+
+/// Pinned host memory: what a careful application copies through.
+class PinnedBuffer {
+ public:
+  explicit PinnedBuffer(std::size_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+}  // namespace crosslane::bench
