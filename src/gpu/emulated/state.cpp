@@ -1,0 +1,260 @@
+// See state.h. Reading the environment, the life of contexts, and the checks before every entry.
+#include "gpu/emulated/state.h"
+
+#include "gpu/emulated/capture.h"
+#include "gpu/emulated/faults.h"
+#include "gpu/emulated/memory.h"
+
+#include <nlohmann/json.hpp>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+namespace crosslane::gpu::emulated {
+namespace {
+
+enum class Phase { fresh, ready, failed, forked, exiting };
+
+std::atomic<Phase>& phase() {
+  static auto& value = *new std::atomic<Phase>(Phase::fresh);
+  return value;
+}
+
+thread_local int forbidden = 0;  // crosslane_emulated_forbid
+
+[[noreturn]] void malformed(const std::string& what) {
+  say(what);
+  throw Failure{CUDA_ERROR_INVALID_VALUE};
+}
+
+std::size_t memory_setting() {
+  const char* const text = std::getenv("CROSSLANE_EMULATED_MEMORY");
+  if (text == nullptr) return std::size_t{16} << 30;
+  char* end = nullptr;
+  const unsigned long long number = std::strtoull(text, &end, 10);
+  const std::string_view suffix = end;
+  const int shift = suffix.empty() ? 0 : suffix == "k" ? 10 : suffix == "m" ? 20 : suffix == "g" ? 30 : -1;
+  if (shift < 0 || number == 0 || number > (std::uint64_t{1} << 40 >> shift)) {
+    malformed("CROSSLANE_EMULATED_MEMORY is '" + std::string(text) + "'; give bytes with k, m or g, at most 1024g");
+  }
+  return static_cast<std::size_t>(number) << shift;
+}
+
+// A UUID that every process of every node gives to the same GPU of its node: the ordinal in a fixed pattern. Hosts
+// differ in reality, so the host's name is hashed in (FNV-1a).
+CUuuid uuid_of(int physical) {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char* at = host; *at != '\0'; ++at) hash = (hash ^ static_cast<unsigned char>(*at)) * 0x100000001b3U;
+  CUuuid uuid{};
+  std::memcpy(uuid.bytes, "emulated", 4);
+  std::memcpy(uuid.bytes + 4, &hash, sizeof hash);
+  std::memcpy(uuid.bytes + 12, &physical, sizeof physical);
+  return uuid;
+}
+
+std::string uuid_text(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (int at = 0; at < 16; ++at) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[at])));
+    if (at == 4 || at == 6 || at == 8 || at == 10) text += '-';
+    text += digits;
+  }
+  return text;
+}
+
+// The GPUs that CUDA_VISIBLE_DEVICES names, by index or UUID prefix; the list ends at the first that does not exist.
+std::vector<std::size_t> visible(const std::vector<std::unique_ptr<Device>>& all) {
+  std::vector<std::size_t> chosen;
+  const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (text == nullptr) {
+    for (std::size_t at = 0; at < all.size(); ++at) chosen.push_back(at);
+    return chosen;
+  }
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    std::size_t index = all.size();
+    if (item.starts_with("GPU-")) {
+      for (std::size_t at = 0; at < all.size(); ++at) {
+        if (uuid_text(all[at]->uuid).starts_with(item)) index = at;
+      }
+    } else if (const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), index);
+               error != std::errc() || end != item.data() + item.size()) {
+      index = all.size();
+    }
+    if (index >= all.size() || std::find(chosen.begin(), chosen.end(), index) != chosen.end()) break;
+    chosen.push_back(index);
+  }
+  return chosen;
+}
+
+void read_topology(const std::string& path, std::vector<std::unique_ptr<Device>>& all, Topology& topology) {
+  std::ifstream file(path);
+  if (!file) malformed("cannot read the topology file " + path);
+  const auto json = nlohmann::json::parse(file, nullptr, false, true);
+  if (json.is_discarded() || !json.is_object()) malformed("the topology file " + path + " is no JSON object");
+  if (const auto gpus = json.find("gpus"); gpus != json.end() && gpus->is_array()) {
+    for (std::size_t at = 0; at < std::min(all.size(), gpus->size()); ++at) {
+      const auto& gpu = (*gpus)[at];
+      all[at]->name = gpu.value("name", all[at]->name);
+      all[at]->pci = gpu.value("pci", all[at]->pci);
+      all[at]->numa = gpu.value("numa", all[at]->numa);
+    }
+  }
+  if (const auto peer = json.find("peer"); peer != json.end()) {
+    for (std::size_t from = 0; from < all.size(); ++from) {
+      for (std::size_t to = 0; to < all.size(); ++to) {
+        if (!peer->is_array() || from >= peer->size() || to >= (*peer)[from].size() || !(*peer)[from][to].is_number()) {
+          malformed("\"peer\" in " + path + " must be rows of numbers, one a GPU: 0 for no access, else GB/s");
+        }
+        topology.peer[from][to] = (*peer)[from][to].get<double>() > 0;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void say(const std::string& line) { std::fprintf(stderr, "crosslane emulated driver: %s\n", line.c_str()); }
+
+void say_once(std::atomic<bool>& once, const std::string& line) {
+  if (!once.exchange(true)) say(line);
+}
+
+State& state() {
+  static auto& instance = *new State();
+  return instance;
+}
+
+void initialize() {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  if (phase().load() == Phase::ready) return;
+  require(phase().load() == Phase::fresh, CUDA_ERROR_NO_DEVICE);
+  phase().store(Phase::failed);
+
+  int count = 1;
+  std::string topology_file;
+  constexpr std::string_view prefix = "emulated:";
+  if (const char* const text = std::getenv("CROSSLANE_GPU"); text != nullptr && std::string_view(text).starts_with(prefix)) {
+    const char* const begin = text + prefix.size();
+    const char* const end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(begin, end, count);
+    if (error != std::errc() || count < 1 || count > 64 || (stop != end && *stop != ':')) {
+      malformed("CROSSLANE_GPU is '" + std::string(text) + "'; give emulated:<1 to 64>[:<topology file>]");
+    }
+    if (stop != end) topology_file = stop + 1;
+  }
+  const std::size_t memory_bytes = memory_setting();
+  read_faults();
+
+  std::vector<std::unique_ptr<Device>> physical;
+  for (int index = 0; index < count; ++index) {
+    auto device = std::make_unique<Device>();
+    device->physical = index;
+    device->name = "Crosslane Emulated GPU";
+    char pci[32];
+    std::snprintf(pci, sizeof pci, "0000:%02X:00.0", 16 + index);
+    device->pci = pci;
+    device->uuid = uuid_of(index);
+    device->memory = memory_bytes;
+    physical.push_back(std::move(device));
+  }
+  const auto all_gpus = static_cast<std::size_t>(count);
+  all.topology.peer.assign(all_gpus, std::vector<bool>(all_gpus, true));
+  if (!topology_file.empty()) read_topology(topology_file, physical, all.topology);
+  for (const std::size_t index : visible(physical)) {
+    physical[index]->ordinal = static_cast<int>(all.devices.size());
+    all.devices.push_back(std::move(physical[index]));
+  }
+  require(!all.devices.empty(), CUDA_ERROR_NO_DEVICE);
+  memory().initialize();
+  // A child has our mappings but no stream threads: as with the real driver nothing works there, and nothing breaks.
+  pthread_atfork(nullptr, nullptr, [] { phase().store(Phase::forked); });
+  phase().store(Phase::ready);
+}
+
+CUresult before(const char* name, unsigned traits) noexcept {
+  switch (phase().load(std::memory_order_acquire)) {
+    case Phase::ready: break;
+    case Phase::exiting: return CUDA_ERROR_DEINITIALIZED;
+    case Phase::forked: return CUDA_ERROR_NOT_INITIALIZED;
+    case Phase::fresh:
+    case Phase::failed:
+      if ((traits & before_init) == 0) return CUDA_ERROR_NOT_INITIALIZED;
+  }
+  if ((traits & allocates) != 0 && forbidden > 0) {
+    say(std::string(name) + " was called where allocating and mapping are forbidden (inside Plan::start): prepare() must do it");
+    std::abort();
+  }
+  if (const CUresult asked_for = fault(name); asked_for != CUDA_SUCCESS) return asked_for;
+  if ((traits & unsafe_in_capture) != 0 && unsafe_now()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return CUDA_SUCCESS;
+}
+
+std::vector<CUcontext>& context_stack() {
+  static thread_local std::vector<CUcontext> stack;
+  return stack;
+}
+
+CUctx_st& checked(CUcontext context) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  require(all.contexts.contains(context), CUDA_ERROR_INVALID_CONTEXT);
+  return *context;
+}
+
+CUctx_st& current() {
+  const auto& stack = context_stack();
+  require(!stack.empty() && stack.back() != nullptr, CUDA_ERROR_INVALID_CONTEXT);
+  CUcontext const context = stack.back();
+  require(!context->aborted->load(std::memory_order_acquire), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  return *context;
+}
+
+CUcontext make_context(Device& device, unsigned flags, bool primary) {
+  // Never freed: streams, events and threads refer to it, and a handle's number is then never used twice.
+  auto* const context = new CUctx_st();
+  context->device = &device;
+  context->flags = flags;
+  context->primary = primary;
+  context->legacy = std::make_shared<Stream>(*context, Stream::Kind::legacy, 0);
+  state().contexts.insert(context);
+  return context;
+}
+
+void destroy_context(CUcontext context) {
+  context->aborted->store(true, std::memory_order_release);
+  synchronize(*context);
+  memory().free_all_of(context);
+}
+
+}  // namespace crosslane::gpu::emulated
+
+// While on (calls nest), allocating or mapping on this thread aborts: whoever starts a plan turns it on.
+extern "C" __attribute__((visibility("default"))) void crosslane_emulated_forbid(int on);
+void crosslane_emulated_forbid(int on) {
+  crosslane::gpu::emulated::forbidden += on != 0 ? 1 : -1;
+  if (crosslane::gpu::emulated::forbidden < 0) crosslane::gpu::emulated::forbidden = 0;
+}
+
+// The library goes when the process ends: calls then fail as the real driver's do, streams are left to the end.
+namespace {
+__attribute__((destructor)) void unload() {
+  using crosslane::gpu::emulated::phase;
+  phase().store(crosslane::gpu::emulated::Phase::exiting);
+}
+}  // namespace
