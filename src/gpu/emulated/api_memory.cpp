@@ -198,10 +198,10 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr po
 }
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
-  return enter("cuPointerGetAttribute", plain, [&] {
-    require(data != nullptr, CUDA_ERROR_INVALID_VALUE);
+  return enter("cuPointerGetAttribute", plain, [&]() -> CUresult {
+    if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto range = memory().find(pointer);
-    require(range && describe(*range, pointer, attribute, data), CUDA_ERROR_INVALID_VALUE);
+    return range && describe(*range, pointer, attribute, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

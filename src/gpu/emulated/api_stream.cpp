@@ -120,10 +120,10 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
 }
 
 CUresult cuStreamQuery(CUstream handle) {
-  return enter("cuStreamQuery", unsafe_in_capture, [&] {
+  return enter("cuStreamQuery", unsafe_in_capture, [&]() -> CUresult {
     const auto stream = resolve(handle);
     refuse_captured(*stream);
-    require(stream->idle(), CUDA_ERROR_NOT_READY);
+    return stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 

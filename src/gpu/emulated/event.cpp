@@ -223,7 +223,9 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
 }
 
 CUresult cuEventQuery(CUevent handle) {
-  return enter("cuEventQuery", unsafe_in_capture, [&] { require(query(*resolve(handle)), CUDA_ERROR_NOT_READY); });
+  return enter("cuEventQuery", unsafe_in_capture, [&]() -> CUresult {
+    return query(*resolve(handle)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
 }
 
 CUresult cuEventSynchronize(CUevent handle) {

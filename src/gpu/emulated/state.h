@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -85,8 +86,12 @@ template <class Body>
 CUresult enter(const char* name, unsigned traits, Body&& body) noexcept {
   try {
     if (const CUresult early = before(name, traits); early != CUDA_SUCCESS) return early;
-    body();
-    return CUDA_SUCCESS;
+    if constexpr (std::is_same_v<std::invoke_result_t<Body>, CUresult>) {
+      return body();  // for answers that are no rarity, which an exception would make slow
+    } else {
+      body();
+      return CUDA_SUCCESS;
+    }
   } catch (const Failure& failure) {
     return failure.code;
   } catch (const std::bad_alloc&) {
