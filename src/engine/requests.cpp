@@ -1,6 +1,8 @@
 // Testing many MPI requests by one call, with each one's code and status going to its owner.
 #include "engine/requests.h"
 
+#include "mpi/status.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -46,12 +48,7 @@ void Requests::drop_abandoned() {
 void Requests::finish(std::size_t index, int code, const MPI_Status& status) noexcept {
   RequestState& state = *states_[index];
   *state.request = handles_[index];
-  if (state.status != nullptr) {
-    // The calls below set MPI_ERROR where MPI_Test would leave it alone.
-    const int error = state.status->MPI_ERROR;
-    *state.status = status;
-    state.status->MPI_ERROR = error;
-  }
+  if (state.status != nullptr) mpi::copy_but_error(status, state.status);  // as MPI_Test leaves it
   state.code = code;
   // Reads as: the handle, the status and the code are written; seen by Completion::done().
   state.finished.store(true, std::memory_order_release);

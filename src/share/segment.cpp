@@ -1,0 +1,182 @@
+// The three ways to share memory, and the marks: open-file-description locks, which the kernel drops when a process ends.
+#include "share/segment.h"
+
+#include "base/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace crosslane::share {
+namespace {
+
+using base::Error;
+using base::ErrorClass;
+
+[[noreturn]] void fail(Method method, std::string_view what, int problem) {
+  throw Error(problem == ENOSPC || problem == ENOMEM ? ErrorClass::no_memory : ErrorClass::other, "shared memory ({}): {}: {}",
+              name_of(method), what, std::strerror(problem));
+}
+
+std::string fresh_name(std::string_view folder, std::array<std::uint64_t, 2> secret) {
+  return fmt::format("{}/crosslane-{:016x}-{}", folder, secret[0] ^ secret[1], getpid());
+}
+
+// Sparse memory that the system cannot back would be a bus error at the first touch: have it promised now. /dev/shm is
+// 64 MB in many containers.
+void reserve(Method method, int descriptor, std::size_t bytes) {
+  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail(method, "cannot set the size", errno);
+  if (const int problem = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)); problem != 0)
+    fail(method, fmt::format("cannot reserve {} bytes", bytes), problem);
+}
+
+struct flock lock_of(int index) noexcept {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = index;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+std::string_view name_of(Method method) noexcept {
+  switch (method) {
+    case Method::anonymous: return "memfd";
+    case Method::posix: return "shm_open";
+    case Method::file: return "file";
+    default: return "none";
+  }
+}
+
+Segment Segment::create(Method method, std::size_t bytes, std::array<std::uint64_t, 2> secret) {
+  Segment segment;
+  std::string name;
+  switch (method) {
+    case Method::anonymous:
+      segment.descriptor_ = memfd_create("crosslane", MFD_CLOEXEC);
+      if (segment.descriptor_ >= 0 && fchmod(segment.descriptor_, S_IRUSR | S_IWUSR) != 0) fail(method, "cannot set the mode", errno);
+      break;
+    case Method::posix:
+      name = fresh_name("", secret);
+      segment.descriptor_ = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+      break;
+    case Method::file: {
+      const char* folder = std::getenv("TMPDIR");
+      name = fresh_name(folder != nullptr && *folder == '/' ? folder : "/tmp", secret);
+      segment.descriptor_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+      break;
+    }
+    default: fail(method, "no method", EINVAL);
+  }
+  if (segment.descriptor_ < 0) fail(method, "cannot create it", errno);
+  segment.token_ = {.method = method,
+                    .descriptor = segment.descriptor_,
+                    .process = getpid(),
+                    .bytes = bytes + header_bytes,
+                    .secret = secret,
+                    .name = {}};
+  segment.named_ = !name.empty();
+  if (name.size() >= segment.token_.name.size()) {
+    // Only a long $TMPDIR gets here. The name cannot travel, so the file must go by the name that we still have.
+    unlink(name.c_str());
+    segment.named_ = false;
+    fail(method, "the name is too long", ENAMETOOLONG);
+  }
+  name.copy(segment.token_.name.data(), name.size());
+  reserve(method, segment.descriptor_, segment.token_.bytes);
+  segment.map(segment.token_.bytes);
+  std::memcpy(segment.mapped_.data(), secret.data(), sizeof secret);
+  return segment;
+}
+
+Segment Segment::open(const Token& token) {
+  Segment segment;
+  segment.token_ = token;
+  switch (token.method) {
+    case Method::anonymous:
+      segment.descriptor_ = ::open(fmt::format("/proc/{}/fd/{}", token.process, token.descriptor).c_str(), O_RDWR | O_CLOEXEC);
+      break;
+    case Method::posix: segment.descriptor_ = shm_open(token.name.data(), O_RDWR | O_CLOEXEC, 0); break;
+    case Method::file: segment.descriptor_ = ::open(token.name.data(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); break;
+    default: fail(token.method, "no method", EINVAL);
+  }
+  if (segment.descriptor_ < 0) fail(token.method, "cannot open it", errno);
+  // In another namespace the same number or name may be something else altogether: look before mapping, compare after.
+  struct stat facts {};
+  if (fstat(segment.descriptor_, &facts) != 0) fail(token.method, "cannot look at it", errno);
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || static_cast<std::uint64_t>(facts.st_size) != token.bytes)
+    throw Error(ErrorClass::other, "shared memory ({}): what has its name here is something else", name_of(token.method));
+  segment.map(token.bytes);
+  if (std::memcmp(segment.mapped_.data(), token.secret.data(), sizeof token.secret) != 0)
+    throw Error(ErrorClass::other, "shared memory ({}): what has its name here belongs to another job", name_of(token.method));
+  return segment;
+}
+
+Segment Segment::unshared(std::size_t bytes) {
+  Segment segment;
+  segment.map(bytes + header_bytes);
+  return segment;
+}
+
+void Segment::map(std::size_t bytes) {
+  const int kind = descriptor_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, descriptor_, 0);
+  if (address == MAP_FAILED) fail(token_.method, "cannot map it", errno);
+  mapped_ = {static_cast<std::byte*>(address), bytes};
+}
+
+void Segment::forget() noexcept {
+  if (!std::exchange(named_, false)) return;
+  if (token_.method == Method::posix) shm_unlink(token_.name.data());
+  if (token_.method == Method::file) unlink(token_.name.data());
+}
+
+bool Segment::hold_mark(int index) noexcept {
+  struct flock lock = lock_of(index);
+  return fcntl(descriptor_, F_OFD_SETLK, &lock) == 0;
+}
+
+bool Segment::mark_held(int index) const noexcept {
+  struct flock lock = lock_of(index);
+  return descriptor_ < 0 || fcntl(descriptor_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+void Segment::close() noexcept {
+  // A child of fork() has a copy of this object, but not the name to remove.
+  if (token_.process == getpid()) forget();
+  if (!mapped_.empty()) munmap(mapped_.data(), mapped_.size());
+  if (descriptor_ >= 0) ::close(descriptor_);
+  mapped_ = {};
+  descriptor_ = -1;
+}
+
+Segment::~Segment() { close(); }
+
+Segment::Segment(Segment&& other) noexcept
+    : token_(other.token_),
+      mapped_(std::exchange(other.mapped_, {})),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      named_(std::exchange(other.named_, false)) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  if (this != &other) {
+    close();
+    token_ = other.token_;
+    mapped_ = std::exchange(other.mapped_, {});
+    descriptor_ = std::exchange(other.descriptor_, -1);
+    named_ = std::exchange(other.named_, false);
+  }
+  return *this;
+}
+
+}  // namespace crosslane::share

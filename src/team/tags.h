@@ -1,0 +1,16 @@
+// The tags of the world's private communicator: one list, so that no two users of it meet. It must not know its users.
+#pragma once
+
+namespace crosslane::team {
+
+/// MPI guarantees tags up to 32,767. A user that needs many takes a range and says how long it is.
+enum class Tag : int {
+  share_token = 1,    ///< leader to member: how to open the node's segment
+  share_answer = 2,   ///< member to leader: whether that worked
+  share_verdict = 3,  ///< leader to member: whether it worked for all
+  first_free = 16,
+};
+
+[[nodiscard]] constexpr int value(Tag tag) noexcept { return static_cast<int>(tag); }
+
+}  // namespace crosslane::team

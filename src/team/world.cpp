@@ -1,0 +1,142 @@
+// How a world forms: one duplicate of MPI_COMM_WORLD, one exchange of cards, the nodes' directories, one exchange of
+// whether these worked. All nonblocking, driven by the engine: a few milliseconds even on ranks that share cores.
+#include "team/world.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "team/share_node.h"
+#include "topology/host.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace crosslane::team {
+namespace {
+
+// Counts the changes of what ranks exchange or share; ranks with different numbers must not meet.
+constexpr std::uint64_t protocol = 1;
+
+Cookie random_cookie() {
+  Cookie cookie{};
+  std::size_t filled = 0;
+  while (filled < sizeof cookie) {
+    const auto into = bytes_of(cookie).subspan(filled);
+    const ssize_t got = getrandom(into.data(), into.size(), 0);
+    if (got < 0 && errno != EINTR)
+      throw base::Error(base::ErrorClass::other, "no random numbers from the system: {}", std::strerror(errno));
+    if (got > 0) filled += static_cast<std::size_t>(got);
+  }
+  return cookie;
+}
+
+std::string processor_name(const mpi::Functions& mpi) {
+  std::string name(1024, '\0');  // above every family's MPI_MAX_PROCESSOR_NAME
+  int length = 0;
+  check(mpi, mpi.Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
+  name.resize(static_cast<std::size_t>(length));
+  return name;
+}
+
+}  // namespace
+
+/// What every rank says first. Of the cookies, rank 0's counts.
+struct World::Card {
+  topology::HostIdentity host;
+  Cookie cookie;
+  std::uint64_t protocol;
+};
+
+World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
+             std::span<const share::Method> methods)
+    : mpi_(mpi), handles_(handles), engine_(engine), communicator_(handles.comm_null) {
+  check(mpi_, mpi_.Comm_rank(handles_.comm_world, &rank_), "MPI_Comm_rank");
+  check(mpi_, mpi_.Comm_size(handles_.comm_world, &size_), "MPI_Comm_size");
+  base::set_log_rank(rank_);
+  if (settings.world == base::World::partial) {
+    std::vector<topology::HostIdentity> apart;
+    for (int rank = 0; rank < size_; ++rank) apart.push_back({static_cast<std::uint64_t>(rank), 0});
+    nodes_ = topology::NodeMap{apart, 0};
+    cookie_ = random_cookie();
+    share::Directory own{share::Segment::unshared(share::Directory::bytes_for({})), {}, 0};
+    own.join(rank_);
+    directory_.emplace(std::move(own));
+    return;
+  }
+  const engine::Watch watch{.call = "MPI_Init",
+                            .communicator = "MPI_COMM_WORLD",
+                            .details =
+                                [](const void*) {
+                                  return std::string{
+                                      "waiting for all ranks to form Crosslane's world; where some do not load Crosslane, set "
+                                      "CROSSLANE_WORLD=partial on those that do"};
+                                }};
+  try {
+    engine_.wait(engine_.spawn(form(settings, methods)), watch);
+  } catch (...) {
+    messenger_.reset();
+    if (communicator_ != handles_.comm_null) mpi_.Comm_free(&communicator_);
+    throw;
+  }
+  engine_.keep_mpi_progressing(communicator_);
+}
+
+engine::Task<> World::form(const base::Settings& settings, std::span<const share::Method> methods) {
+  MPI_Request request{};
+  MPI_Comm duplicate{};  // only valid once the request is done
+  check(mpi_, mpi_.Comm_idup(handles_.comm_world, &duplicate, &request), "MPI_Comm_idup");
+  const int code = co_await engine::Completion::of(&request);
+  check(mpi_, code, "MPI_Comm_idup");
+  communicator_ = duplicate;
+  check(mpi_, mpi_.Comm_set_errhandler(communicator_, handles_.errors_return), "MPI_Comm_set_errhandler");
+  const Messenger messenger{mpi_, handles_, communicator_};
+
+  const Card mine{topology::host_identity(processor_name(mpi_)), random_cookie(), protocol};
+  std::vector<Card> cards(static_cast<std::size_t>(size_));
+  co_await messenger.all_gather(bytes_of(mine), std::as_writable_bytes(std::span{cards}));
+  cookie_ = cards.front().cookie;
+  std::vector<topology::HostIdentity> hosts;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (cards[rank].protocol != protocol)
+      throw base::Error(base::ErrorClass::other, "rank {} runs another version of Crosslane than rank {}", rank, rank_);
+    hosts.push_back(cards[rank].host);
+  }
+  nodes_ = topology::NodeMap{hosts, settings.node_size};
+
+  std::string reason;
+  const NodeRequest node{messenger, nodes_, rank_, cookie_, {}, methods};
+  std::optional<share::Directory> directory = co_await share_node(node, reason);
+
+  // Nodes are facts that all ranks must see alike, hence all are told where sharing failed.
+  const std::uint8_t shared = directory ? 1 : 0;
+  std::vector<std::uint8_t> all_shared(static_cast<std::size_t>(size_));
+  co_await messenger.all_gather(bytes_of(shared), std::as_writable_bytes(std::span{all_shared}));
+  std::vector<bool> dissolved(static_cast<std::size_t>(nodes_.nodes()));
+  for (std::size_t rank = 0; rank < all_shared.size(); ++rank)
+    if (all_shared[rank] == 0) dissolved[static_cast<std::size_t>(nodes_.node_of(static_cast<int>(rank)))] = true;
+  if (!directory) {
+    if (nodes_.local_rank(rank_) == 0) {
+      base::log(base::Topic::warning,
+                "the {} ranks of this node cannot share memory, and will exchange GPU buffers through MPI only ({})",
+                nodes_.node_size(nodes_.node_of(rank_)), reason);
+    }
+    directory.emplace(private_directory(node));
+  } else if (!reason.empty()) {
+    base::log(base::Topic::info, "sharing memory by {} ({})", share::name_of(directory->segment().token().method), reason);
+  }
+  nodes_ = nodes_.dissolve(dissolved);
+  directory_.emplace(*std::move(directory));
+  messenger_.emplace(messenger);
+}
+
+World::~World() {
+  directory_->leave();
+  if (!agreed()) return;
+  engine_.keep_mpi_progressing(std::nullopt);
+  mpi_.Comm_free(&communicator_);  // a failure here is nothing that MPI_Finalize could act on
+}
+
+}  // namespace crosslane::team

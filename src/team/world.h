@@ -1,0 +1,72 @@
+// World: what a rank knows of its job after MPI_Init: a private communicator, the job's cookie, who shares a node with
+// whom, and the node's directory. It must not know the application's communicators (communicators.h) nor any algorithm.
+#pragma once
+
+#include "base/settings.h"
+#include "engine/engine.h"
+#include "mpi/library.h"
+#include "share/directory.h"
+#include "team/messenger.h"
+#include "topology/node_map.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace crosslane::team {
+
+/// 128 random bits, equal on all ranks of a job and on no others.
+using Cookie = std::array<std::uint64_t, 2>;
+
+class World {
+ public:
+  /// In MPI_Init, by every rank of MPI_COMM_WORLD; with CROSSLANE_WORLD=partial local, and then nobody takes part.
+  /// `mpi` and `handles` are the library's own (not tools'), and outlive the world. Throws Error (other) if MPI fails, or
+  /// if ranks run different versions of Crosslane. Where ranks of a node cannot share memory it warns and goes on.
+  World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
+        std::span<const share::Method> methods = share::all_methods);
+  /// In MPI_Finalize, before MPI's own: frees the communicator. Never throws.
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// This rank in MPI_COMM_WORLD, and how many there are.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+
+  /// True if all ranks load Crosslane and agreed on what follows; false for a partial world, where nobody takes part.
+  [[nodiscard]] bool agreed() const noexcept { return messenger_.has_value(); }
+  /// True if that rank of MPI_COMM_WORLD loads Crosslane, as far as is known. False for not_in_world.
+  [[nodiscard]] bool takes_part(int world_rank) const noexcept { return agreed() && world_rank >= 0 && world_rank < size_; }
+  /// True if that rank takes part and shares this rank's directory (itself included).
+  [[nodiscard]] bool on_my_node(int world_rank) const { return takes_part(world_rank) && nodes_.same_node(rank_, world_rank); }
+
+  /// All ranks' nodes; of a partial world, each rank its own.
+  [[nodiscard]] const topology::NodeMap& nodes() const noexcept { return nodes_; }
+  [[nodiscard]] const Cookie& cookie() const noexcept { return cookie_; }
+
+  /// The node's, or this rank's own where nothing is shared.
+  [[nodiscard]] share::Directory& directory() noexcept { return *directory_; }
+
+  /// The private communicator, with allocated tags (tags.h). Only if agreed().
+  [[nodiscard]] const Messenger& messenger() const { return messenger_.value(); }
+
+ private:
+  struct Card;
+  engine::Task<> form(const base::Settings& settings, std::span<const share::Method> methods);
+
+  const mpi::Functions& mpi_;
+  const mpi::Handles& handles_;
+  engine::Engine& engine_;
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Comm communicator_;
+  Cookie cookie_{};
+  topology::NodeMap nodes_;
+  std::optional<Messenger> messenger_;
+  std::optional<share::Directory> directory_;
+};
+
+}  // namespace crosslane::team
