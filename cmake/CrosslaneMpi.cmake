@@ -87,8 +87,8 @@ endfunction()
 # crosslane_mpi_executable(<name> <source>... [CUDA] [FAMILY <family>...] [LIBRARIES <library>...])
 #
 # Builds <name>_<family> for each family found (or those of FAMILY) with the flags of its compiler wrapper and the macro
-# CROSSLANE_TEST_MPI_<FAMILY>=1. CUDA links the emulated driver library by its soname and without a run path, so that
-# the same binary runs on a real driver. LIBRARIES works as in crosslane_family_library.
+# CROSSLANE_TEST_MPI_<FAMILY>=1. CUDA gives cuda.h and links libcuda.so.1 without a run path, so that the same binary
+# runs on the emulated driver (preloaded by run_mpi.sh) and on a real one. LIBRARIES works as in crosslane_family_library.
 function(crosslane_mpi_executable name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA" "" "FAMILY;LIBRARIES")
   find_mpi_families()
@@ -112,12 +112,9 @@ function(crosslane_mpi_executable name)
     endforeach()
     target_link_libraries(${target} PRIVATE crosslane_settings mpi_${family})
     if(arg_CUDA)
-      # Flags, not a target: CMake would add the emulated driver's folder to the run path, ahead of the real driver.
-      target_link_libraries(${target} PRIVATE "-L${CMAKE_BINARY_DIR}/lib/emulated" "-l:libcuda.so.1")
-      get_property(driver GLOBAL PROPERTY CROSSLANE_EMULATED_DRIVER_TARGET)
-      if(driver)
-        add_dependencies(${target} ${driver})
-      endif()
+      # By name and without a run path: the emulated driver's folder would come ahead of the real driver's.
+      target_link_libraries(${target} PRIVATE crosslane_cuda_link)
+      add_dependencies(${target} crosslane_emulated_driver)
     endif()
   endforeach()
 endfunction()
