@@ -137,7 +137,7 @@ bool run(const Arguments& arguments) {
            {"gpus", fmt::format("{} x {} a node", device.count(), device.name())},
            {"nccl_version", nccl == nullptr ? 0 : nccl->version()},
            {"left_out", left_out},
-           {"meaning", "time of the slowest rank; GB/s: bytes of one rank's message, vector or block in that time"}});
+           {"meaning", "median time, of the slowest rank each; GB/s: bytes of one rank's messages, vector or block in it"}});
 
   bool all_verified = true;
   for (const std::size_t bytes : arguments.sizes) {

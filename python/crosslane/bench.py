@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from crosslane import elf, environment, launcher, libraries, program
-from crosslane.families import FAMILIES, TITLES
+from crosslane.families import FAMILIES
 from crosslane.problem import Problem
 
 OPERATIONS = (
@@ -90,6 +91,8 @@ def measure(request: Request) -> int:
     if request.operation in OPERATIONS[:3] and request.ranks < 2:
         raise Problem(f"{request.operation} is between two ranks", "-n 2")
     words, variables = _command(request)
+    # A plain end would leave the ranks running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     lines: list[dict[str, Any]] = []
@@ -213,28 +216,33 @@ def _nccl() -> str | None:
 def _print(console: Console, header: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     names = [name for name in TITLE if any(row["column"] == name for row in rows)]
     peers = [name for name in names if name != "crosslane"]
-    table = Table(title=f"{header.get('operation', '')}, {header.get('ranks', '?')} ranks: median µs (p99), GB/s")
-    table.add_column("bytes", justify="right")
+    table = Table(title=f"{header.get('operation', '')}, {header.get('ranks', '?')} ranks", box=box.SIMPLE_HEAD)
+    table.add_column("bytes", justify="right", no_wrap=True)
     for name in names:
-        table.add_column(TITLE[name], justify="right")
-    table.add_column("best peer / Crosslane", justify="right")
-    table.add_column("verified", justify="right")
+        table.add_column(f"{TITLE[name]} µs", justify="right", no_wrap=True)
+        table.add_column("GB/s", justify="right", no_wrap=True)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    table.add_column("verified", justify="right", no_wrap=True)
     for size in dict.fromkeys(row["bytes"] for row in rows):
         at = {row["column"]: row for row in rows if row["bytes"] == size}
         cells = [print_bytes(size)]
         for name in names:
             row = at.get(name)
-            cells.append(f"{row['median_us']:.1f} ({row['p99_us']:.1f}) {row['gb_per_s']:.2f}" if row else "")
+            cells += [f"{row['median_us']:.1f}", _rate(row["gb_per_s"])] if row else ["", ""]
         medians = [at[name]["median_us"] for name in peers if name in at]
-        if medians and "crosslane" in at and at["crosslane"]["median_us"] > 0:
-            cells.append(f"{min(medians) / at['crosslane']['median_us']:.2f}x")
-        else:
-            cells.append("")
-        cells.append("[green]all[/]" if all(row["verified"] for row in at.values()) else "[bold red]WRONG[/]")
+        mine = at.get("crosslane", {}).get("median_us")
+        cells.append(f"{min(medians) / mine:.2f}" if medians and mine else "")
+        cells.append("[green]yes[/]" if all(row["verified"] for row in at.values()) else "[bold red]WRONG[/]")
         table.add_row(*cells)
     console.print(table)
-    console.print(
-        f"[dim]{header.get('mpi', TITLES[FAMILIES[0]])}; {header.get('gpus', '')}; {header.get('meaning', '')}[/]"
-    )
+    if peers and "crosslane" in names:
+        console.print("[dim]ratio: the best other column's time over Crosslane's[/]")
+    for note in (header.get("mpi"), header.get("gpus"), header.get("meaning")):
+        if note:
+            console.print(f"[dim]{' '.join(note.split())}[/]", soft_wrap=True)
     for name, reason in header.get("left_out", {}).items():
-        console.print(f"[dim]{TITLE.get(name, name)} left out: {reason}[/]")
+        console.print(f"[dim]{TITLE.get(name, name)} left out: {reason}[/]", soft_wrap=True)
+
+
+def _rate(gb_per_s: float) -> str:
+    return f"{gb_per_s:.2f}" if gb_per_s >= 0.01 else "<0.01"

@@ -113,9 +113,15 @@ def closure(elf: Elf, environment: dict[str, str] | None = None) -> Closure:
     """What the program's own loader would map for it in `environment`; it lists, the program does not run."""
     environment = dict(os.environ if environment is None else environment)
     environment.pop("LD_PRELOAD", None)  # ours may name a library for another family
+    # As ldd does: --list ends at the first library that is missing. Others than glibc's loader know --list alone.
+    if Path(elf.interpreter).name.startswith(("ld-linux", "ld64.so", "ld.so")):
+        environment["LD_TRACE_LOADED_OBJECTS"] = "1"
+        listing_option = []
+    else:
+        listing_option = ["--list"]
     try:
         listing = subprocess.run(
-            [elf.interpreter, "--list", str(elf.path)],
+            [elf.interpreter, *listing_option, str(elf.path)],
             env=environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
     except OSError as error:
@@ -130,5 +136,5 @@ def closure(elf: Elf, environment: dict[str, str] | None = None) -> Closure:
         elif plain := re.match(r"^\s*(/\S+) \(0x", line):  # needed by its path, or already the loader
             result.libraries[Path(plain[1]).name] = plain[1]
     if listing.returncode != 0 and not result.libraries:
-        result.error = (listing.stderr or listing.stdout).strip() or f"{elf.interpreter} --list failed"
+        result.error = (listing.stderr or listing.stdout).strip() or f"{elf.interpreter} failed"
     return result

@@ -98,7 +98,7 @@ def _candidates(mpi: Mpi) -> list[Path]:
 
 
 def _prefix(library: Path) -> Path:
-    """Where an MPI is installed: <prefix>/lib/libmpi.so.40, <prefix>/lib/x86_64-linux-gnu/..., <prefix>/lib/release/."""
+    """Where an MPI is installed: its library is in <prefix>/lib, .../lib/x86_64-linux-gnu or .../lib/release."""
     folder = library.parent
     while folder.name not in {"lib", "lib64", ""} and (
         "-linux-gnu" in folder.name or folder.name in {"release", "debug", "release_mt", "debug_mt"}

@@ -1,0 +1,145 @@
+"""What the command line's tests share: programs compiled against each MPI, libraries to preload, the command itself.
+
+The libraries are the build's where there is one (CROSSLANE_TEST_BUILD, or build/release), else stand-ins: these tests
+are about the command line. What the libraries do is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+FAMILIES = ("openmpi", "mpich")
+TIMEOUT_S = 60
+
+# Before anything imports the package in this process, too.
+sys.path.insert(0, str(ROOT / "python"))
+
+
+def compile_c(source: Path | str, to: Path, *options: str, compiler: str = "gcc") -> Path:
+    """Compiles a file of programs/, or a text, and returns the result."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    text = source.read_text() if isinstance(source, Path) else source
+    subprocess.run(
+        [compiler, "-x", "c", "-", "-x", "none", "-o", str(to), *options], input=text, text=True, check=True, timeout=TIMEOUT_S
+    )
+    return to
+
+
+def wrapper(family: str) -> str:
+    """The compiler wrapper of a family; skips the test where it is not installed."""
+    found = shutil.which(f"mpicc.{family}") or shutil.which("mpicc")
+    if found is None:
+        pytest.skip(f"no compiler wrapper of {family}")
+    version = subprocess.run([found, "-show"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S).stdout
+    if ("mpich" in version) != (family == "mpich"):
+        pytest.skip(f"no compiler wrapper of {family}")
+    return found
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    def ranks(self) -> list[dict]:
+        """What ranks.c printed, by rank."""
+        rows = [json.loads(line) for line in self.out.splitlines() if line.startswith("{")]
+        return sorted(rows, key=lambda row: row["rank"])
+
+
+class CommandLine:
+    """`crosslane` with an environment of its own."""
+
+    def __init__(self, preload: Path, package: Path = ROOT / "python") -> None:
+        # Settings of whoever runs the tests must not decide them; launchers' marks would look like a rank.
+        self.environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CROSSLANE_", "OMPI_", "PMI", "MPI4PY_")) and name != "LD_PRELOAD"
+        }
+        self.environment |= {"PYTHONPATH": str(package), "CROSSLANE_PRELOAD": str(preload), "COLUMNS": "200"}
+
+    def words(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "crosslane", *map(str, arguments)]
+
+    def __call__(self, *arguments: object, **variables: str) -> Result:
+        done = subprocess.run(
+            self.words(*arguments), env=self.environment | variables, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+        return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiler() -> str:
+    """A C compiler, without which nothing here can run."""
+    found = shutil.which("gcc")
+    if found is None:
+        pytest.skip("no C compiler")
+    return found
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session."""
+    return tmp_path_factory.mktemp("crosslane")
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    """Each family of MPI."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def stand_ins(folder: Path) -> Path:
+    """The lib folder of a prefix with stand-ins for every library."""
+    lib = folder / "stand-ins" / "lib"
+    for name in FAMILIES:
+        compile_c(HERE / "programs" / "interposed.c", lib / f"libcrosslane_{name}.so", "-shared", "-fPIC")
+    soname = "-Wl,-soname,libcuda.so.1"
+    compile_c("int crosslane_stand_in;", lib / "emulated" / "libcuda.so.1", "-shared", "-fPIC", soname)
+    return lib
+
+
+@pytest.fixture(scope="session")
+def libraries(stand_ins: Path) -> Path:
+    """The lib folder of the build where it is complete, else of the stand-ins."""
+    build = Path(
+        os.environ.get("CROSSLANE_TEST_BUILD") or os.environ.get("CROSSLANE_BUILD_DIR") or ROOT / "build" / "release"
+    )
+    names = [f"libcrosslane_{name}.so" for name in FAMILIES] + ["emulated/libcuda.so.1"]
+    return build / "lib" if all((build / "lib" / name).exists() for name in names) else stand_ins
+
+
+@pytest.fixture(scope="session")
+def crosslane(libraries: Path) -> CommandLine:
+    """The command line with the libraries."""
+    return CommandLine(libraries)
+
+
+@pytest.fixture(scope="session")
+def _compiled() -> dict[str, Path]:
+    return {}
+
+
+@pytest.fixture
+def program(family: str, folder: Path, _compiled: dict[str, Path]) -> Path:
+    """ranks.c, compiled against this family."""
+    if family not in _compiled:
+        source = HERE / "programs" / "ranks.c"
+        _compiled[family] = compile_c(source, folder / f"ranks_{family}", compiler=wrapper(family))
+    return _compiled[family]

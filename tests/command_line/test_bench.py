@@ -1,0 +1,93 @@
+"""`crosslane bench`: sizes, the table, the file, and that a wrong result is a failure. The program is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import HERE, CommandLine, compile_c, wrapper
+
+from crosslane.bench import parse_sizes, print_bytes
+from crosslane.problem import Problem
+
+
+@pytest.fixture
+def bench(stand_ins: Path, tmp_path: Path, family: str) -> CommandLine:
+    """The command line with stand-ins of the libraries and of this family's benchmark."""
+    shutil.copytree(stand_ins, tmp_path / "lib")
+    program = tmp_path / "bin" / f"crosslane_bench_{family}"
+    compile_c(HERE / "programs" / "benchmark.c", program, compiler=wrapper(family))
+    return CommandLine(tmp_path / "lib")
+
+
+def test_table_and_file(bench: CommandLine, family: str, tmp_path: Path) -> None:
+    file = tmp_path / "raw.json"
+    done = bench(
+        "bench", "allreduce", "-n", 2, "--mpi", family, "--sizes", "8,1k", "--gpus", "emulated:2", "--json", file
+    )
+    assert done.status == 0, done.err
+    for words in ("allreduce, 2 ranks", "Crosslane", "by hand", "2.50", "NCCL left out: not here", "1k"):
+        assert words in done.out
+    raw = json.loads(file.read_text())
+    assert raw["header"]["sizes"] == "8,1024"
+    assert [(row["bytes"], row["column"]) for row in raw["rows"]] == [
+        (8, "crosslane"), (8, "by_hand"), (1024, "crosslane"), (1024, "by_hand")
+    ]  # fmt: skip
+
+
+def test_wrong_result_fails(bench: CommandLine, family: str) -> None:
+    done = bench("bench", "reduce", "--mpi", family, "--gpus", "emulated:2")
+    assert done.status == 1
+    assert "WRONG" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["allfold"], "unknown operation"),
+        (["latency", "-n", "1"], "between two ranks"),
+        (["allreduce", "--sizes", "9"], "multiples of 4"),
+        (["allreduce", "--gpus", "none"], "to be none"),
+    ],
+)
+def test_problems(bench: CommandLine, family: str, arguments: list[str], words: str) -> None:
+    done = bench("bench", *arguments, "--mpi", family)
+    assert done.status == 2
+    assert words in done.err
+    assert "remedy" in done.err
+
+
+def test_benchmark_that_is_not_built(stand_ins: Path) -> None:
+    done = CommandLine(stand_ins)("bench", "allreduce", "--gpus", "emulated:2", "--mpi", "openmpi")
+    # The checkout's own build may have it: then it runs against a stand-in, which is no failure of the command line.
+    assert "Traceback" not in done.err
+    if done.status == 2:
+        assert "crosslane_bench_openmpi" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("8", [8]),
+        ("8,4k,1m", [8, 4096, 1 << 20]),
+        ("8:64", [8, 16, 32, 64]),
+        ("12:52", [12, 24, 48]),
+        ("4k:16K,4k,1g", [4096, 8192, 16384, 1 << 30]),
+    ],
+)
+def test_sizes(text: str, sizes: list[int]) -> None:
+    assert parse_sizes(text) == sizes
+
+
+@pytest.mark.parametrize("text", ["", "0", "7", "k", "-4", "8:", "64:8", "8,,16", "4x", "1.5k"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(Problem):
+        parse_sizes(text)
+
+
+@pytest.mark.parametrize(("count", "text"), [(8, "8"), (1024, "1k"), (1536, "1536"), (3 << 20, "3m"), (1 << 30, "1g")])
+def test_bytes_are_printed_as_they_are_written(count: int, text: str) -> None:
+    assert print_bytes(count) == text
+    assert count % 4 or parse_sizes(text) == [count]

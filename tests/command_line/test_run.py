@@ -1,0 +1,185 @@
+"""`crosslane run` and `crosslane preload`: what the ranks get, and that statuses and signals pass through."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TIMEOUT_S, CommandLine
+
+
+def names(preload: str) -> list[str]:
+    return [Path(path).name for path in preload.split(":")]
+
+
+def test_every_rank_has_the_library_of_its_mpi(crosslane: CommandLine, family: str, program: Path) -> None:
+    done = crosslane("run", "-n", 3, program)
+    assert done.status == 0, done.err
+    assert [rank["rank"] for rank in done.ranks()] == [0, 1, 2]
+    assert all(rank["size"] == 3 for rank in done.ranks())
+    assert all(names(rank["preload"]) == [f"libcrosslane_{family}.so"] for rank in done.ranks())
+
+
+def test_without_a_number_the_program_runs_by_itself(crosslane: CommandLine, family: str, program: Path) -> None:
+    done = crosslane("run", program)
+    assert done.status == 0, done.err
+    assert [rank["size"] for rank in done.ranks()] == [1]
+    assert names(done.ranks()[0]["preload"]) == [f"libcrosslane_{family}.so"]
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_exit_status_passes_through(crosslane: CommandLine, program: Path, ranks: int) -> None:
+    done = crosslane("run", "-n", ranks, "--", program, "exit", 3)
+    assert done.status == 3
+
+
+def test_emulated_gpus_load_their_driver_first(crosslane: CommandLine, family: str, program: Path) -> None:
+    done = crosslane("run", "-n", 2, "--gpus", "emulated:2", "--log", "route", program)
+    assert done.status == 0, done.err
+    for rank in done.ranks():
+        assert names(rank["preload"]) == ["libcuda.so.1", f"libcrosslane_{family}.so"]
+        assert (rank["gpu"], rank["log"]) == ("emulated:2", "route")
+    assert len(done.ranks()) == 2
+
+
+@pytest.mark.parametrize(("option", "value"), [("real", "auto"), ("none", "none")])
+def test_other_gpus(crosslane: CommandLine, program: Path, option: str, value: str) -> None:
+    (rank,) = crosslane("run", "--gpus", option, program, CROSSLANE_GPU="emulated:3").ranks()
+    assert rank["gpu"] == value
+    assert "libcuda" not in rank["preload"]
+
+
+def test_environment_names_emulated_gpus_too(crosslane: CommandLine, program: Path) -> None:
+    (rank,) = crosslane("run", program, CROSSLANE_GPU="emulated:3").ranks()
+    assert rank["gpu"] == "emulated:3"
+    assert names(rank["preload"])[0] == "libcuda.so.1"
+
+
+def test_settings_of_the_caller_reach_every_rank(crosslane: CommandLine, program: Path) -> None:
+    done = crosslane("run", "-n", 2, program, CROSSLANE_STATS="0", CROSSLANE_GPU="none")
+    assert [(rank["stats"], rank["gpu"]) for rank in done.ranks()] == [("0", "none")] * 2
+
+
+@pytest.mark.parametrize("separator", [":", " "])
+def test_what_the_user_preloads_stays_first(
+    crosslane: CommandLine, program: Path, separator: str, folder: Path
+) -> None:
+    tools = []
+    for number in (1, 2):
+        tools.append(folder / f"libtool{number}.so")
+        subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", str(tools[-1])], check=True)
+    done = crosslane("run", "-n", 2, program, LD_PRELOAD=separator.join(map(str, tools)))
+    assert done.status == 0, done.err
+    for rank in done.ranks():
+        assert names(rank["preload"])[:2] == ["libtool1.so", "libtool2.so"]
+        assert names(rank["preload"])[2].startswith("libcrosslane_")
+
+
+def test_library_is_not_preloaded_twice(crosslane: CommandLine, program: Path) -> None:
+    once = crosslane("preload", program).out.strip()
+    assert crosslane("preload", program, LD_PRELOAD=once).out.strip() == once
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]])
+def test_arguments_reach_the_program_as_they_are(crosslane: CommandLine, program: Path, dashes: list[str]) -> None:
+    arguments = ["-n", "5", "--gpus", "x y", "--", "a:b", "*"]
+    done = crosslane("run", "-n", 2, *dashes, program, *arguments)
+    assert [rank["arguments"] for rank in done.ranks()] == [arguments] * 2
+
+
+def test_inside_a_launcher_it_only_preloads(crosslane: CommandLine, family: str, program: Path) -> None:
+    launcher = shutil.which(f"mpirun.{family}") or "mpirun"
+    words = [launcher, *(["--oversubscribe"] if family == "openmpi" else []), "-n", "2"]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        words + crosslane.words("run", "-n", 5, program), env=crosslane.environment | root, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"size": 2') == 2
+    assert done.stdout.count(f"libcrosslane_{family}.so") == 2
+
+
+def test_launcher_of_the_user_keeps_its_options(crosslane: CommandLine, family: str, program: Path) -> None:
+    mine = shutil.which(f"mpirun.{family}") or "mpirun"
+    options = "--oversubscribe --tag-output" if family == "openmpi" else "-prepend-rank"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = crosslane("run", "-n", 2, "--launcher", f"{mine} {options}", program, **root)
+    assert done.status == 0, done.err
+    lines = [line for line in done.out.splitlines() if '"rank"' in line]
+    assert len(lines) == 2
+    assert all(line.startswith("[") for line in lines)
+    assert all(f"libcrosslane_{family}.so" in line for line in lines)
+
+
+def test_unknown_launcher_gets_the_environment_as_words(crosslane: CommandLine, program: Path, tmp_path: Path) -> None:
+    other = tmp_path / "srun"
+    other.write_text('#!/bin/sh\n[ "$1 $2 $3" = "--flag -n 4" ] || exit 9\nshift 3\nexec "$@"\n')
+    other.chmod(0o755)
+    done = crosslane("run", "-n", 4, "--launcher", f"{other} --flag", "--gpus", "emulated:2", program)
+    assert done.status == 0, done.err
+    (rank,) = done.ranks()
+    assert rank["gpu"] == "emulated:2"
+    assert names(rank["preload"])[0] == "libcuda.so.1"
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_a_signal_ends_the_ranks(crosslane: CommandLine, program: Path, ranks: int) -> None:
+    with subprocess.Popen(
+        crosslane.words("run", "-n", ranks, program, "wait"), env=crosslane.environment, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        pids = []
+        try:
+            waiting = False
+            for line in process.stdout:  # a launcher forwards its ranks' lines in any order
+                if line.startswith("{"):
+                    pids.append(int(line.split('"pid": ')[1].split(",")[0]))
+                waiting = waiting or line.startswith("waiting")
+                if waiting and len(pids) == max(ranks, 1):
+                    break
+            else:
+                pytest.fail(f"it ended early, after {pids}")
+            process.send_signal(signal.SIGTERM)
+            status = process.wait(timeout=30)
+        finally:
+            process.kill()
+    assert status != 0
+    if ranks == 0:
+        assert status == -signal.SIGTERM
+        assert pids == [process.pid]
+    # The launcher has ended; its last act may still be under way in the kernel.
+    end = time.monotonic() + 20
+    while time.monotonic() < end and any(map(alive, pids)):
+        os.sched_yield()
+    assert not any(map(alive, pids))
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in {"Z", "X"}
+    return False
+
+
+def test_preload_is_what_run_preloads(crosslane: CommandLine, family: str, program: Path) -> None:
+    (rank,) = crosslane("run", "--gpus", "emulated:1", program).ranks()
+    for arguments in ([str(program)], ["--mpi", family]):
+        done = crosslane("preload", "--gpus", "emulated:1", *arguments)
+        assert done.status == 0, done.err
+        assert done.out.strip() == rank["preload"]
+
+
+def test_package_runs_from_anywhere(libraries: Path, program: Path, tmp_path: Path) -> None:
+    """As it is installed: libraries inside the package, no checkout around it."""
+    shutil.copytree(ROOT / "python" / "crosslane", tmp_path / "crosslane", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "crosslane" / "lib").symlink_to(libraries)
+    command = CommandLine(libraries, tmp_path)
+    del command.environment["CROSSLANE_PRELOAD"]
+    (rank,) = command("run", program).ranks()
+    assert str(tmp_path) in rank["preload"]
