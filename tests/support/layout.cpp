@@ -167,7 +167,8 @@ void Layout::derive(Random& random, std::size_t most_units) {
     case 3:
     case 4: {
       const int length = random.between(1, std::min(3, most)), count = random.between(1, std::max(1, most / length));
-      const int stride = random.between(length, length + 3) * (random.chance(30) ? -1 : 1);
+      const bool backwards = random.chance(30);  // with a gap: Open MPI 4.1 takes a vector of stride -1 for a forward one
+      const int stride = backwards ? -random.between(length + 1, length + 4) : random.between(length, length + 3);
       CROSSLANE_MPI(MPI_Type_vector(count, length, stride, type_, &type));
       text_ = fmt::format("vector({}, {}, {}, {})", count, length, stride, text_);
       vector_of(count, length, stride * old_extent);
@@ -175,7 +176,9 @@ void Layout::derive(Random& random, std::size_t most_units) {
     }
     case 5: {
       const int length = random.between(1, std::min(3, most)), count = random.between(1, std::max(1, most / length));
-      const auto stride = (length * old_extent + unit_->alignment * random.between(0, 5)) * (random.chance(30) ? -1 : 1);
+      const bool backwards = random.chance(30);
+      const auto distance = length * old_extent + unit_->alignment * random.between(backwards ? 1 : 0, 5);
+      const auto stride = backwards ? -distance : distance;
       CROSSLANE_MPI(MPI_Type_create_hvector(count, length, stride, type_, &type));
       text_ = fmt::format("hvector({}, {}, {}, {})", count, length, stride, text_);
       vector_of(count, length, stride);

@@ -37,6 +37,12 @@ std::map<std::string, std::string> parse(int argc, char** argv) {
   return options;
 }
 
+// The default handler would abort without saying in which step.
+void abort_with_step(MPI_Comm*, int* result, ...) {
+  report_failure("an MPI call failed: " + describe_mpi_error(*result));
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 }  // namespace
 
 Program::Program(int argc, char** argv, const std::string& name, int thread_level) : options_(parse(argc, argv)), name_(name) {
@@ -59,6 +65,11 @@ Program::Program(int argc, char** argv, const std::string& name, int thread_leve
   local_ = std::make_unique<Random>(mix(seed, rank + 1));
   CROSSLANE_STEP("start");
   watchdog_ = std::make_unique<Watchdog>(static_cast<double>(option("watchdog", 60)));
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  MPI_Comm_create_errhandler(abort_with_step, &handler);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);  // inherited by every communicator made from it
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
+  MPI_Errhandler_free(&handler);
   if (memory_ != "host") {
     MPI_Comm node = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
