@@ -111,7 +111,8 @@ _BLOCKS = re.compile(
     r"\b(u?sleep|nanosleep|clock_nanosleep|sleep_for|sleep_until|sched_yield|yield|pause|ppoll|poll|pselect|select"
     r"|epoll_p?wait|sigwait\w*|sem_(?:timed)?wait|pthread_(?:cond_(?:timed)?wait|join|barrier_wait|yield)|waitpid|_mm_pause)\s*\("
     r"|\b(condition_variable(?:_any)?|counting_semaphore|binary_semaphore|latch|std::barrier|SYS_futex|std::future|std::async)\b"
-    r"|(?:\.|->)\s*(join|wait|wait_for|wait_until)\s*\("
+    r"|(?:\.|->)\s*(wait|wait_for|wait_until)\s*\("
+    r"|\w*[Tt]hreads?_?(?:\.|->)\s*join\s*\("
     r"|(?:\.|->)\s*(Wait|Waitall|Waitany|Waitsome|Probe|Mprobe)\s*\("
 )
 # What the engine offers to everybody: waiting there is the point.

@@ -36,6 +36,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.blocking, "src/lane/a.cpp", "functions.Waitall(n, r, s);", "functions.Testall(n, r, f, s);"),
     (rules.blocking, "src/lane/a.cpp", "table->Mprobe(a);", "table->Improbe(a);"),
     (rules.blocking, "src/lane/a.cpp", "thread_.join();", "engine.wait(done);"),
+    (rules.blocking, "src/lane/a.cpp", "helper_threads_->join();", "directory_->join(node);"),
     (rules.blocking, "src/team/a.cpp", "word.wait(0);", "process.engine().wait(done);"),
     (rules.blocking, "src/team/a.cpp", "sched_yield();", "co_yield value;"),
     (rules.stream_synchronise, "src/gpu/a.cpp", "table.StreamSynchronize(s);", "// StreamSynchronize"),
@@ -127,7 +128,7 @@ WRITABLE = {
     "thread": "thread_local int counter; int* at() { return &counter; }",
     "inline": "inline int counter = 2; int* at() { return &counter; }",
     "member": "struct Box { static int counter; }; int Box::counter = 1;",
-    "template": "template <class T> struct Box { static inline T counter{}; }; auto p = &Box<int>::counter;",
+    "template": "template <class T> struct Box { static inline T counter{}; }; int& at() { return Box<int>::counter; }",
 }
 
 
