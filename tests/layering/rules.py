@@ -151,9 +151,9 @@ _DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)")
 
 
 def macro_names(root: Path, allowed: list[list[str]] | None = None) -> Iterator[str]:
-    """Every macro starts with CROSSLANE_, but for the rows of macros.txt."""
+    """Every macro of the library, its benchmarks and examples starts with CROSSLANE_, but for the rows of macros.txt."""
     patterns = [row[0] for row in (rows("macros.txt") if allowed is None else allowed)]
-    for source in _code_files(root):
+    for source in sources(root, "src", "include", "bench", "examples", "simulate"):
         for line, directive in source.directives:
             match = _DEFINE.match(directive)
             if match and not match[1].startswith("CROSSLANE_") and not any(re.search(p, match[1]) for p in patterns):

@@ -44,7 +44,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.stream_synchronise, "src/gpu/a.h", "driver.event_synchronize(e);", "driver.stream_wait_event(s, e);"),
     (rules.macro_names, "src/gpu/a.h", "#define CHECK(x) x", "#define CROSSLANE_CHECK(x) x"),
     (rules.macro_names, "include/crosslane/a.h", "#  define HERE", "#undef HERE"),
-    (rules.macro_names, "tests/base/a.cpp", "#define M 1", "#define _GNU_SOURCE"),
+    (rules.macro_names, "bench/operation/a.cpp", "#define M 1", "#define _GNU_SOURCE"),
     (rules.opening_comment, "src/gpu/a.h", "", "int x;"),
 ]
 
