@@ -151,7 +151,7 @@ _DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)")
 
 
 def macro_names(root: Path, allowed: list[list[str]] | None = None) -> Iterator[str]:
-    """Every macro of the library, its benchmarks and examples starts with CROSSLANE_, but for the rows of macros.txt."""
+    """Every macro of the library, benchmarks and examples starts with CROSSLANE_, but for the rows of macros.txt."""
     patterns = [row[0] for row in (rows("macros.txt") if allowed is None else allowed)]
     for source in sources(root, "src", "include", "bench", "examples", "simulate"):
         for line, directive in source.directives:
