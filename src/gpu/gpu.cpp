@@ -166,7 +166,7 @@ std::size_t Gpu::contiguous_from(const void* address, std::size_t wanted) noexce
   std::uintptr_t at = begin;
   while (at - begin < wanted) {
     const PointerInfo info = inspect(reinterpret_cast<const void*>(at));
-    if (info.kind != PointerInfo::Kind::device || info.base + info.size <= at) break;
+    if (!info.on_gpu() || info.base + info.size <= at) break;
     at = info.base + info.size;
   }
   return std::min<std::size_t>(at - begin, wanted);

@@ -45,7 +45,10 @@ struct Operation {
 /// request value to another thread as soon as it has completed.
 class Requests {
  public:
-  [[nodiscard]] bool empty() const noexcept { return size_.load(std::memory_order_acquire) == 0; }
+  /// Neither operations with requests nor freed ones that still go on.
+  [[nodiscard]] bool empty() const noexcept {
+    return size_.load(std::memory_order_acquire) == 0 && adopted_size_.load(std::memory_order_acquire) == 0;
+  }
 
   void add(MPI_Request request, std::shared_ptr<Operation> operation);
   /// The operation of this request, which leaves the table; null for a request that is not ours.
