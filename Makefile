@@ -34,7 +34,7 @@ check: setup  ## Everything that CI holds: linters, tests, sanitizers (runs all,
 	@echo "check: all passed"
 
 .PHONY: check-parts
-check-parts: lint test test-asan test-tsan test-python
+check-parts: lint test test-asan test-tsan
 
 test: build  ## Every test, release build, both MPIs
 	@tools/run-tests build/release
@@ -48,9 +48,6 @@ test-tsan: setup  ## The engine's tests under ThreadSanitizer
 	  [ -e build/tsan/build.ninja ] || cmake --preset tsan --log-level=WARNING; \
 	  cmake --build build/tsan -j $(JOBS) --target tests/engine/all && tools/run-tests build/tsan/tests/engine; \
 	else echo "no tests/engine yet: nothing for ThreadSanitizer"; fi
-
-test-python: build  ## The command line's tests
-	@tools/run-pytest build/release
 
 lint: setup build  ## All linters, as errors
 	@tools/lint
