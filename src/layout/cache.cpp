@@ -78,7 +78,8 @@ MPI_Datatype Cache::packed_twin(MPI_Datatype type) {
 }
 
 void Cache::require_committed(MPI_Datatype type) {
-  const int code = below_.Send(nullptr, 0, type, mpi::proc_null, 0, private_self());
+  const char anywhere = 0;  // MPICH looks at the type only if there is an element
+  const int code = below_.Send(&anywhere, 1, type, mpi::proc_null, 0, private_self());
   if (code != mpi::success) {
     throw base::Error(base::ErrorClass::type,
                       "the datatype is not ready for communication (MPI error code {}); call MPI_Type_commit on it first", code);

@@ -32,7 +32,7 @@ class Cache {
 
   /// The layout of `type`; stays valid when the type is freed. Throws Error (type) for MPI_DATATYPE_NULL and for a type
   /// that was not committed. MPI has no query for the latter: the MPI below is asked once a type whether it would send
-  /// no element of it to nobody, so an MPI built without argument checks lets uncommitted types through.
+  /// an element of it to nobody, so an MPI built without argument checks lets uncommitted types through.
   [[nodiscard]] std::shared_ptr<const Layout> of(MPI_Datatype type) {
     {
       const std::lock_guard lock(mutex_);

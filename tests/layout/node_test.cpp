@@ -1,0 +1,155 @@
+// The tree's canonical form: equal layouts written differently become the same small tree.
+#include "base/error.h"
+#include "layout/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace crosslane::layout {
+namespace {
+
+using Kind = Node::Kind;
+
+TEST(Node, AdjacentRepetitionsAreOneBlock) {
+  const auto node = repeat(repeat(block(4, 8), 10, 8), 3, 80);
+  EXPECT_EQ(node->kind, Kind::block);
+  EXPECT_EQ(node->size, 240U);
+  EXPECT_EQ(node->low, 4);
+}
+
+TEST(Node, NestedLoopsOfOneStrideFold) {
+  const auto node = repeat(repeat(block(0, 4), 10, 16), 5, 160);
+  ASSERT_EQ(node->kind, Kind::loop);
+  EXPECT_EQ(node->count, 50U);
+  EXPECT_EQ(node->child->kind, Kind::block);
+}
+
+TEST(Node, RegularListsBecomeLoops) {
+  std::vector<Placed> placed;
+  for (int i = 0; i < 1000; ++i) placed.push_back({i * 24, block(0, 8)});
+  const auto node = join(placed);
+  ASSERT_EQ(node->kind, Kind::loop);
+  EXPECT_EQ(node->count, 1000U);
+  EXPECT_EQ(node->stride, 24);
+}
+
+TEST(Node, EqualPartsAtEqualDistancesBecomeLoops) {
+  const auto inner = repeat(block(0, 8), 100, 16);
+  std::vector<Placed> placed;
+  for (int i = 0; i < 10; ++i) placed.push_back({-i * 5000, inner});
+  const auto node = join(placed);
+  ASSERT_EQ(node->kind, Kind::loop);
+  EXPECT_EQ(node->stride, -5000);
+  EXPECT_EQ(node->low, -45000);
+  EXPECT_EQ(node->high, 99 * 16 + 8);
+}
+
+TEST(Node, AdjacentRunsOfAListAreJoined) {
+  const Placed placed[] = {{0, block(0, 4)}, {4, block(0, 4)}, {20, block(0, 1)}, {8, block(0, 4)}};
+  const auto node = join(placed);
+  ASSERT_EQ(node->kind, Kind::runs);
+  EXPECT_EQ(node->run_count, 3U);  // 8 is adjacent in memory, but not in order
+}
+
+TEST(Node, LargeListsAreSharedNotCopied) {
+  std::vector<Placed> placed;
+  for (int i = 0; i < 100'000; ++i) placed.push_back({i * i % 1'000'003 * 2L, block(0, 1)});
+  const auto list = join(placed);
+  ASSERT_EQ(list->kind, Kind::runs);
+  const Placed many[] = {{0, list}, {1, list}, {10'000'000, list}};
+  const auto node = join(many);
+  ASSERT_EQ(node->kind, Kind::sequence);
+  for (const Part& part : node->parts) EXPECT_EQ(part.node, list);
+}
+
+// Three times itself at uneven distances, 24 times over: 3^24 runs in a tree of a few thousand nodes.
+TEST(Node, DeepTreesShareTheirParts) {
+  constexpr int levels = 24;
+  const auto displacement = [](int level, std::size_t member) {
+    const std::int64_t at[] = {(std::int64_t{5} << (level + level / 2)) + level, 0, (std::int64_t{1} << (level + level / 2)) + level};
+    return at[member];
+  };
+  auto node = block(0, 1);
+  for (int level = 0; level < levels; ++level) {
+    const Placed thrice[] = {{displacement(level, 0), node}, {displacement(level, 1), node}, {displacement(level, 2), node}};
+    node = join(thrice);
+  }
+  ASSERT_EQ(node->size, 282429536481U);
+  const Layout layout(node, 0, 1);
+  std::mt19937_64 engine(17);
+  for (int i = 0; i < 1000; ++i) {
+    const std::size_t byte = engine() % node->size;
+    std::int64_t expected = 0;
+    // The outermost level is the highest digit; parts[0] comes first in packing order.
+    std::size_t digits = byte;
+    for (int level = 0; level < levels; ++level, digits /= 3) expected += displacement(level, digits % 3);
+    layout.for_each_run(1, byte, byte + 1, [&](std::int64_t offset, std::size_t length) {
+      EXPECT_EQ(offset, expected);
+      EXPECT_EQ(length, 1U);
+    });
+  }
+}
+
+TEST(Node, NothingIsEmpty) {
+  EXPECT_EQ(repeat(block(3, 4), 0, 8)->kind, Kind::empty);
+  EXPECT_EQ(repeat(empty(), 7, 8)->kind, Kind::empty);
+  const Placed placed[] = {{5, empty()}, {9, block(0, 0)}};
+  EXPECT_EQ(join(placed)->kind, Kind::empty);
+  EXPECT_EQ(shift(empty(), 8)->kind, Kind::empty);
+}
+
+TEST(Node, OverflowIsAnError) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THROW(repeat(block(0, 8), 1ULL << 62, 16), base::Error);
+  EXPECT_THROW(shift(block(0, 8), most), base::Error);
+  EXPECT_THROW(block(most - 3, 8), base::Error);
+  EXPECT_THROW(repeat(block(0, 1ULL << 40), 1ULL << 30, 1LL << 40), base::Error);
+  EXPECT_THROW(static_cast<void>(Layout(block(0, 8), 0, 8).packed_size(most / 2)), base::Error);
+}
+
+TEST(Layout, DenseElementsNeedNoWalk) {
+  const Layout layout(block(16, 8), 0, 8);
+  int calls = 0;
+  layout.for_each_run(std::int64_t{1} << 50, 5, std::size_t{1} << 52, [&](std::int64_t offset, std::size_t length) {
+    ++calls;
+    EXPECT_EQ(offset, 21);
+    EXPECT_EQ(length, (std::size_t{1} << 52) - 5);
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Layout, ElementsFoldIntoTheOutermostLoop) {
+  const Layout layout(repeat(block(0, 4), 10, 16), 0, 160);
+  const auto shape = layout.as_2d(7);
+  ASSERT_TRUE(shape);
+  EXPECT_EQ(shape->rows, 70U);
+  const Layout apart(repeat(block(0, 4), 10, 16), 0, 200);
+  EXPECT_FALSE(apart.as_2d(7));
+  const auto strided = apart.as_strided(7);
+  ASSERT_TRUE(strided);
+  EXPECT_EQ(strided->dimensions, 2U);
+}
+
+TEST(Layout, NegativeStridesAreNoTwoDimensionalCopy) {
+  const Layout layout(repeat(block(0, 4), 10, -16), 0, 4);
+  EXPECT_FALSE(layout.as_2d(1));
+  EXPECT_TRUE(layout.as_strided(1));
+}
+
+TEST(Layout, MoreDimensionsThanFitAreRefused) {
+  auto node = block(0, 1);
+  std::int64_t stride = 2;
+  for (std::size_t i = 0; i < Strided::limit; ++i) {
+    node = repeat(node, 2, stride);
+    stride = stride * 2 + 1;
+  }
+  EXPECT_TRUE(Layout(node, 0, 1000).as_strided(1));
+  EXPECT_FALSE(Layout(node, 0, 1000).as_strided(2));
+  EXPECT_FALSE(Layout(repeat(node, 2, stride), 0, 1000).as_strided(1));
+}
+
+}  // namespace
+}  // namespace crosslane::layout
