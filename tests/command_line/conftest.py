@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer.testing
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -23,6 +24,7 @@ TIMEOUT_S = 60
 
 # Before anything imports the package in this process, too.
 sys.path.insert(0, str(ROOT / "python"))
+from crosslane.cli import app  # noqa: E402 - found there
 
 
 def compile_c(source: Path | str, to: Path, *options: str, compiler: str = "gcc") -> Path:
@@ -30,7 +32,11 @@ def compile_c(source: Path | str, to: Path, *options: str, compiler: str = "gcc"
     to.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text() if isinstance(source, Path) else source
     subprocess.run(
-        [compiler, "-x", "c", "-", "-x", "none", "-o", str(to), *options], input=text, text=True, check=True, timeout=TIMEOUT_S
+        [compiler, "-x", "c", "-", "-x", "none", "-o", str(to), *options],
+        input=text,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
     )
     return to
 
@@ -81,6 +87,23 @@ class CommandLine:
             capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
         return Result(done.returncode, done.stdout, done.stderr)
+
+    def refuse(self, *arguments: object, **variables: str) -> Result:
+        """The same inside this process, for commands that must start nothing: quicker, and starting one fails."""
+
+        def started(*words: object) -> None:
+            pytest.fail(f"it started {words}")
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in set(os.environ) - set(self.environment) - {"PYTEST_CURRENT_TEST"}:
+                patch.delenv(name)
+            for name, value in (self.environment | variables).items():
+                patch.setenv(name, value)
+            patch.setattr(os, "execvpe", started)
+            done = typer.testing.CliRunner().invoke(app, [str(word) for word in arguments], prog_name="crosslane")
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Result(done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from conftest import HERE, CommandLine, compile_c, wrapper
-
 from crosslane.bench import parse_sizes, print_bytes
 from crosslane.problem import Problem
 
@@ -53,7 +52,7 @@ def test_wrong_result_fails(bench: CommandLine, family: str) -> None:
     ],
 )
 def test_problems(bench: CommandLine, family: str, arguments: list[str], words: str) -> None:
-    done = bench("bench", *arguments, "--mpi", family)
+    done = bench.refuse("bench", *arguments, "--mpi", family)
     assert done.status == 2
     assert words in done.err
     assert "remedy" in done.err

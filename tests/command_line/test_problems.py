@@ -33,25 +33,25 @@ def fake_mpi(prefix: Path, soname: str) -> Path:
 
 def test_program_without_mpi(crosslane: CommandLine, tmp_path: Path) -> None:
     program = compile_c(PLAIN, tmp_path / "plain")
-    refused(crosslane("run", "-n", 2, program), 2, "plain does not use MPI", "--mpi")
+    refused(crosslane.refuse("run", "-n", 2, program), 2, "plain does not use MPI", "--mpi")
 
 
 def test_static_program(crosslane: CommandLine, tmp_path: Path) -> None:
     program = compile_c(PLAIN, tmp_path / "static", "-static")
-    refused(crosslane("run", program), 2, "statically linked", "-static")
+    refused(crosslane.refuse("run", program), 2, "statically linked", "-static")
     # Naming the family would not help.
-    refused(crosslane("run", "--mpi", "openmpi", program), 2, "statically linked")
+    refused(crosslane.refuse("run", "--mpi", "openmpi", program), 2, "statically linked")
 
 
 @pytest.mark.parametrize("options", [["-static"], ["-static", "-s"], []])
 def test_static_mpi(crosslane: CommandLine, tmp_path: Path, options: list[str]) -> None:
     text = f'{DEFINES} int puts(const char*); int main(void) {{ puts("MPI_Init"); return MPI_Init(0, 0); }}'
     program = compile_c(text, tmp_path / "whole", *options)
-    refused(crosslane("run", program), 2, "whole", "MPI", "shared library")
+    refused(crosslane.refuse("run", program), 2, "whole", "MPI", "shared library")
 
 
 def test_program_that_does_not_exist(crosslane: CommandLine) -> None:
-    refused(crosslane("run", "-n", 2, "./no-such-program"), 127, "not found", "no-such-program")
+    refused(crosslane.refuse("run", "-n", 2, "./no-such-program"), 127, "not found", "no-such-program")
 
 
 def test_program_in_this_folder_but_not_on_the_path(crosslane: CommandLine, tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_program_in_this_folder_but_not_on_the_path(crosslane: CommandLine, tmp_
 def test_file_that_is_not_executable(crosslane: CommandLine, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text("print()")
-    refused(crosslane("run", script), 126, "not executable", "python")
+    refused(crosslane.refuse("run", script), 126, "not executable", "python")
 
 
 def test_script_that_hides_its_mpi(crosslane: CommandLine, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\necho $LD_PRELOAD\n")
     script.chmod(0o755)
-    refused(crosslane("run", script), 2, "job.sh is a script", "--mpi")
+    refused(crosslane.refuse("run", script), 2, "job.sh is a script", "--mpi")
     done = crosslane("run", "--mpi", "mpich", script)
     assert done.status == 0
     assert "libcrosslane_mpich.so" in done.out
@@ -81,23 +81,28 @@ def test_script_that_hides_its_mpi(crosslane: CommandLine, tmp_path: Path) -> No
 
 def test_family_against_the_program(crosslane: CommandLine, family: str, program: Path) -> None:
     other = "mpich" if family == "openmpi" else "openmpi"
-    refused(crosslane("run", "--mpi", other, program), 2, "--mpi says", other)
+    refused(crosslane.refuse("run", "--mpi", other, program), 2, "--mpi says", other)
 
 
 def test_launcher_against_the_program(crosslane: CommandLine, family: str, program: Path) -> None:
     other = shutil.which("mpirun.mpich" if family == "openmpi" else "mpirun.openmpi")
     if other is None:
         pytest.skip("only one MPI is installed")
-    refused(crosslane("run", "-n", 2, "--launcher", other, program), 2, "but the program uses")
+    refused(crosslane.refuse("run", "-n", 2, "--launcher", other, program), 2, "but the program uses")
 
 
 def test_launcher_that_does_not_exist(crosslane: CommandLine, program: Path) -> None:
-    refused(crosslane("run", "-n", 2, "--launcher", "no-launcher -x", program), 2, "launcher not found", "no-launcher")
+    refused(
+        crosslane.refuse("run", "-n", 2, "--launcher", "no-launcher -x", program),
+        2,
+        "launcher not found",
+        "no-launcher",
+    )
 
 
 def test_mpi_without_launcher(crosslane: CommandLine, tmp_path: Path) -> None:
     program = fake_mpi(tmp_path, "libmpi.so.40")
-    refused(crosslane("run", "-n", 2, program), 2, "no launcher of Open MPI", "--launcher")
+    refused(crosslane.refuse("run", "-n", 2, program), 2, "no launcher of Open MPI", "--launcher")
 
 
 def test_launcher_of_another_mpi_is_not_taken(crosslane: CommandLine, tmp_path: Path) -> None:
@@ -107,18 +112,18 @@ def test_launcher_of_another_mpi_is_not_taken(crosslane: CommandLine, tmp_path: 
     mpirun.parent.mkdir()
     mpirun.write_text("#!/bin/sh\necho 'HYDRA build details:'\necho '    Version: 5.0.2'\n")
     mpirun.chmod(0o755)
-    refused(crosslane("run", "-n", 2, program), 2, str(mpirun), "overwrite")
+    refused(crosslane.refuse("run", "-n", 2, program), 2, str(mpirun), "overwrite")
 
 
 @pytest.mark.parametrize("soname", ["libmpi.so.20", "libmpi_abi.so.1"])
 def test_mpi_of_an_unknown_abi(crosslane: CommandLine, tmp_path: Path, soname: str) -> None:
-    refused(crosslane("run", fake_mpi(tmp_path, soname)), 2, soname, "rebuild")
+    refused(crosslane.refuse("run", fake_mpi(tmp_path, soname)), 2, soname, "rebuild")
 
 
 def test_mpi_that_the_loader_does_not_find(crosslane: CommandLine, tmp_path: Path) -> None:
     program = fake_mpi(tmp_path, "libmpi.so.12")
     shutil.move(tmp_path / "lib" / "libmpi.so.12", tmp_path / "libmpi.so.12")
-    refused(crosslane("run", program), 2, "libmpi.so.12", "LD_LIBRARY_PATH")
+    refused(crosslane.refuse("run", program), 2, "libmpi.so.12", "LD_LIBRARY_PATH")
     assert crosslane("run", program, LD_LIBRARY_PATH=str(tmp_path)).status == 1
 
 
@@ -130,16 +135,16 @@ def test_two_mpis_in_one_program(crosslane: CommandLine, tmp_path: Path) -> None
     program = compile_c(
         CALLS, tmp_path / "program", "-Wl,--no-as-needed", *map(str, libraries), f"-Wl,-rpath,{tmp_path}"
     )
-    refused(crosslane("run", program), 2, "two MPIs", "libmpi.so.40", "libmpi.so.12")
+    refused(crosslane.refuse("run", program), 2, "two MPIs", "libmpi.so.40", "libmpi.so.12")
 
 
 @pytest.mark.parametrize("gpus", ["emulated", "emulated:0", "emulated:x", "4", "emulated:2:/no/such/file"])
 def test_gpus_that_make_no_sense(crosslane: CommandLine, program: Path, gpus: str) -> None:
-    refused(crosslane("run", "--gpus", gpus, program), 2, "emulated")
+    refused(crosslane.refuse("run", "--gpus", gpus, program), 2, "emulated")
 
 
 def test_family_that_makes_no_sense(crosslane: CommandLine, program: Path) -> None:
-    refused(crosslane("run", "--mpi", "lam", program), 2, "--mpi lam", "openmpi")
+    refused(crosslane.refuse("run", "--mpi", "lam", program), 2, "--mpi lam", "openmpi")
 
 
 def test_libraries_that_are_missing(program: Path, tmp_path: Path) -> None:
@@ -166,11 +171,11 @@ def test_emulated_driver_that_is_missing(stand_ins: Path, program: Path, tmp_pat
 def test_folder_that_ld_preload_cannot_name(stand_ins: Path, program: Path, tmp_path: Path) -> None:
     lib = tmp_path / "a b"
     shutil.copytree(stand_ins, lib)
-    refused(CommandLine(lib)("run", program), 2, "a b", "LD_PRELOAD")
+    refused(CommandLine(lib).refuse("run", program), 2, "a b", "LD_PRELOAD")
 
 
 def test_preload_of_nothing(crosslane: CommandLine) -> None:
-    refused(crosslane("preload"), 2, "--mpi")
+    refused(crosslane.refuse("preload"), 2, "--mpi")
 
 
 def test_python_without_mpi4py(crosslane: CommandLine, tmp_path: Path) -> None:
@@ -178,4 +183,4 @@ def test_python_without_mpi4py(crosslane: CommandLine, tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError('no MPI on board')")
     path = f"{tmp_path}:{crosslane.environment['PYTHONPATH']}"
-    refused(crosslane("run", sys.executable, "job.py", PYTHONPATH=path), 2, "mpi4py", "no MPI on board", "--mpi")
+    refused(crosslane.refuse("run", sys.executable, "job.py", PYTHONPATH=path), 2, "mpi4py", "no MPI on board", "--mpi")

@@ -82,8 +82,8 @@ def test_what_the_user_preloads_stays_first(
 
 
 def test_library_is_not_preloaded_twice(crosslane: CommandLine, program: Path) -> None:
-    once = crosslane("preload", program).out.strip()
-    assert crosslane("preload", program, LD_PRELOAD=once).out.strip() == once
+    once = crosslane.refuse("preload", program).out.strip()
+    assert crosslane.refuse("preload", program, LD_PRELOAD=once).out.strip() == once
 
 
 @pytest.mark.parametrize("dashes", [[], ["--"]])
@@ -170,7 +170,7 @@ def alive(pid: int) -> bool:
 def test_preload_is_what_run_preloads(crosslane: CommandLine, family: str, program: Path) -> None:
     (rank,) = crosslane("run", "--gpus", "emulated:1", program).ranks()
     for arguments in ([str(program)], ["--mpi", family]):
-        done = crosslane("preload", "--gpus", "emulated:1", *arguments)
+        done = crosslane.refuse("preload", "--gpus", "emulated:1", *arguments)
         assert done.status == 0, done.err
         assert done.out.strip() == rank["preload"]
 
