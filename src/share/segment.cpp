@@ -33,6 +33,10 @@ std::string fresh_name(std::string_view folder, std::array<std::uint64_t, 2> sec
 // Sparse memory that the system cannot back would be a bus error at the first touch: have it promised now. /dev/shm is
 // 64 MB in many containers.
 void reserve(Method method, int descriptor, std::size_t bytes) {
+  // A memfd has no limit of its own: asked for more than there is, the kernel would give until it kills somebody.
+  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (bytes / page_bytes >= pages) fail(method, fmt::format("cannot reserve {} bytes", bytes), ENOMEM);
   if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail(method, "cannot set the size", errno);
   if (const int problem = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)); problem != 0)
     fail(method, fmt::format("cannot reserve {} bytes", bytes), problem);
