@@ -20,7 +20,7 @@ bool switched_off(const base::Settings& settings) { return settings.disable || s
 
 }  // namespace
 
-thread_local int detail::nesting = 0;
+constinit thread_local int detail::nesting = 0;
 
 Process& Process::get() noexcept {
   if (Process* const ready = the_process.load(std::memory_order_acquire)) return *ready;
@@ -120,8 +120,12 @@ void Process::finalizing() noexcept {
 }
 
 bool Site::on_gpu(const void* pointer) const noexcept {
-  auto& gpu = process_.gpu();
-  return pointer != mpi::in_place() && (gpu.on_gpu(pointer) || !gpu::Gpu::readable_by_cpu(pointer));
+  auto& host = process_.host_memory();
+  if (host.knows(pointer) || pointer == mpi::in_place()) return false;
+  // What nobody can read goes to the route as well, which explains it instead of crashing.
+  if (process_.gpu().on_gpu(pointer) || !gpu::Gpu::readable_by_cpu(pointer)) return true;
+  host.remember(pointer);
+  return false;
 }
 
 int manual::init(const Site& site, int* argc, char*** argv) {

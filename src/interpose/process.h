@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "gpu/driver.h"
+#include "gpu/host_memory.h"
 #include "interpose/requests.h"
 #include "lane/copier.h"
 #include "layout/cache.h"
@@ -36,6 +37,7 @@ class Process {
   [[nodiscard]] mpi::Library& library() noexcept { return library_; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return *gpu_; }
+  [[nodiscard]] gpu::HostMemory& host_memory() noexcept { return host_memory_; }
   [[nodiscard]] Requests& requests() noexcept { return requests_; }
   [[nodiscard]] engine::Engine& engine();
   [[nodiscard]] lane::Copier& copier();
@@ -63,6 +65,7 @@ class Process {
   bool initialized_ = false;
   mpi::Library library_;
   std::unique_ptr<gpu::Gpu> gpu_;
+  gpu::HostMemory host_memory_;
   Requests requests_;
   std::once_flag services_once_;
   std::unique_ptr<engine::Engine> engine_;
@@ -76,8 +79,9 @@ class Process {
 };
 
 namespace detail {
-extern thread_local int nesting;
-}
+// Initial-exec: the library is loaded at program start, and a call of __tls_get_addr would cost more than the rest.
+extern constinit thread_local int nesting __attribute__((tls_model("initial-exec")));
+}  // namespace detail
 
 /// While one lives, wrapped calls of this thread go straight on: they come from the MPI below or from our own calls.
 class Nested {

@@ -3,6 +3,10 @@
 
 #include "base/log.h"
 #include "interpose/argument_builder.h"
+#include "mpi/status.h"
+
+#include <exception>
+#include <new>
 
 namespace crosslane::interpose {
 namespace {
@@ -112,6 +116,29 @@ void Route::partitioned(int partitions) {
   operation_->partition_bytes = partitions > 0 ? operation_->arguments.front()->bytes() / static_cast<std::size_t>(partitions) : 0;
 }
 
+int Route::blocking(MPI_Status* status, Blocking invoke) {
+  stage_and_fetch();
+  const auto& below = process_.library().below();
+  const bool receives = operation_->receives();
+  MPI_Status own;
+  if (receives && status == mpi::status_ignore()) status = &own;
+  const int result = invoke(next_, operation_->narrowed, status);
+  // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
+  if (result == mpi::success || (receives && mpi::is_truncation(below, result)))
+    operation_->deliver(copier(), receives ? status : nullptr, below);
+  return result;
+}
+
+int Route::nonblocking(MPI_Request* request, Starting invoke) {
+  stage_and_fetch();
+  return track(request, invoke(next_, operation_->narrowed), false);
+}
+
+int Route::persistent(MPI_Request* request, Starting invoke) {
+  operation_->stage(copier());
+  return track(request, invoke(next_, operation_->narrowed), true);
+}
+
 void Route::stage_and_fetch() {
   process_.requests().settle(copier(), process_.library().below(), false);
   operation_->stage(copier());
@@ -135,6 +162,21 @@ int Route::track(MPI_Request* request, int result, bool persistent) {
   }
   process_.requests().add(*request, std::move(operation_));
   return result;
+}
+
+int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
+              base::FunctionRef<int(Route&)> body) noexcept {
+  try {
+    const Nested nested;  // the MPI below, and tools between, may call wrappers again
+    Route route(process, next, call);
+    return body(route);
+  } catch (const base::Error& error) {
+    return raise(process, target, call, error);
+  } catch (const std::bad_alloc&) {
+    return raise(process, target, call, base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
+  } catch (const std::exception& error) {
+    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+  }
 }
 
 }  // namespace crosslane::interpose

@@ -4,18 +4,16 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "interpose/process.h"
 #include "interpose/requests.h"
 #include "lane/copier.h"
 #include "mpi/abi.h"
 #include "mpi/calls.h"
 #include "mpi/functions.h"
-#include "mpi/status.h"
 
 #include <cstddef>
-#include <exception>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -109,33 +107,20 @@ class Route {
   /// The buffer just described is that of a partitioned operation: partitions are copied one by one.
   void partitioned(int partitions);
 
+  /// How the MPI is called on the host copies: with its functions, where narrowed arrays are kept, and the status or
+  /// request that it is to fill.
+  using Blocking = base::FunctionRef<int(const mpi::Functions& next, mpi::Narrowed& narrowed, MPI_Status* status)>;
+  using Starting = base::FunctionRef<int(const mpi::Functions& next, mpi::Narrowed& narrowed)>;
+
   /// A blocking call: in, call, out. `status` is where a receiving call's status goes (may be ignored); the MPI is
   /// given one of ours where the user ignores it, since it says how much arrived.
-  template <class Invoke>
-  int blocking(MPI_Status* status, Invoke&& invoke) {
-    stage_and_fetch();
-    MPI_Status own;
-    if (operation_->receives() && status == mpi::status_ignore()) status = &own;
-    const int result = invoke(next_, operation_->narrowed, status);
-    // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
-    if (result == mpi::success || (operation_->receives() && mpi::is_truncation(process_.library().below(), result)))
-      operation_->deliver(copier(), operation_->receives() ? status : nullptr, process_.library().below());
-    return result;
-  }
+  int blocking(MPI_Status* status, Blocking invoke);
 
   /// A nonblocking call: in and call now, out at completion.
-  template <class Invoke>
-  int nonblocking(MPI_Request* request, Invoke&& invoke) {
-    stage_and_fetch();
-    return track(request, invoke(next_, operation_->narrowed), false);
-  }
+  int nonblocking(MPI_Request* request, Starting invoke);
 
   /// A persistent call: in at each start, out at each completion.
-  template <class Invoke>
-  int persistent(MPI_Request* request, Invoke&& invoke) {
-    operation_->stage(copier());
-    return track(request, invoke(next_, operation_->narrowed), true);
-  }
+  int persistent(MPI_Request* request, Starting invoke);
 
  private:
   [[nodiscard]] MPI_Count checked(const char* argument, MPI_Count count) const;
@@ -151,19 +136,7 @@ class Route {
 };
 
 /// Runs a route; what it throws is raised on the target.
-template <class Body>
-int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target, Body&& body) noexcept {
-  try {
-    const Nested nested;  // the MPI below, and tools between, may call wrappers again
-    Route route(process, next, call);
-    return body(route);
-  } catch (const base::Error& error) {
-    return raise(process, target, call, error);
-  } catch (const std::bad_alloc&) {
-    return raise(process, target, call, base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
-  } catch (const std::exception& error) {
-    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
-  }
-}
+int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
+              base::FunctionRef<int(Route&)> body) noexcept;
 
 }  // namespace crosslane::interpose

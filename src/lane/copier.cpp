@@ -12,11 +12,24 @@ Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& sett
     : gpu_(gpu), engine_(engine), order_(settings.order), pool_(gpu, settings.pinned_limit) {}
 
 Place Copier::place(const gpu::PointerInfo& info) {
-  if (info.context != nullptr) return {info.context, info.device};
   const std::lock_guard lock(mutex_);
-  auto found = primary_.find(info.device);
-  if (found == primary_.end()) found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
-  return {found->second.context(), info.device};
+  Place place{info.context, info.device, settled_.contains(info.buffer_id)};
+  if (place.context == nullptr) {
+    auto found = primary_.find(info.device);
+    if (found == primary_.end()) found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
+    place.context = found->second.context();
+  }
+  if (!place.settled) {
+    unsigned on = 1;
+    const auto& driver = gpu_.driver();
+    const gpu::ContextScope scope(driver, place.context);
+    if (driver.pointer_set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, info.base) == CUDA_SUCCESS) {
+      constexpr std::size_t most = 1 << 16;
+      if (settled_.size() >= most) settled_.clear();
+      settled_.insert(info.buffer_id);
+    }
+  }
+  return place;
 }
 
 std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
@@ -31,7 +44,7 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   }
   const auto& driver = gpu_.driver();
   const gpu::ContextScope scope(driver, place.context);
-  return std::make_unique<Channel>(Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver)});
+  return std::make_unique<Channel>(Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver), false});
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
@@ -59,15 +72,20 @@ Copier::Channel& Batch::channel(const Place& place) {
   for (auto& channel : channels_)
     if (channel->context == place.context) return *channel;
   channels_.push_back(copier_.lend_channel(place));
-  auto& channel = *channels_.back();
-  if (copier_.order_ == base::Order::legacy) {
-    // What the application has enqueued on the legacy default stream comes before the copies of this call.
-    const auto& driver = copier_.gpu_.driver();
-    const gpu::ContextScope scope(driver, place.context);
-    channel.before.record(gpu::StreamView::legacy(driver));
+  channels_.back()->ordered = false;
+  return *channels_.back();
+}
+
+void Batch::order_after_default_streams(Copier::Channel& channel) {
+  if (std::exchange(channel.ordered, true)) return;
+  const auto& driver = copier_.gpu_.driver();
+  for (const auto stream : {gpu::StreamView::legacy(driver), gpu::StreamView::per_thread(driver)}) {
+    // While a blocking stream is captured the default stream must not be touched, and nothing can have been enqueued there.
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (driver.stream_is_capturing(stream.handle(), &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE) continue;
+    channel.before.record(stream);
     channel.before.make_wait(channel.stream);
   }
-  return channel;
 }
 
 void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout, MPI_Count count,
@@ -84,8 +102,11 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                  std::size_t begin, std::size_t end, Form form, Toward toward) {
   if (begin == end) return;
   const auto& driver = copier_.gpu_.driver();
-  auto& stream = channel(place).stream;
+  auto& lent = channel(place);
+  auto& stream = lent.stream;
   const gpu::ContextScope scope(driver, place.context);
+  // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
+  if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
   pending_ = true;
 
   const auto one = [&](std::byte* host_run, std::byte* device_run, std::size_t length) {

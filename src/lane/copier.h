@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace crosslane::lane {
@@ -33,6 +34,7 @@ inline std::byte* byte_at(const void* base, std::ptrdiff_t offset) noexcept {
 struct Place {
   CUcontext context = nullptr;
   int device = -1;
+  bool settled = true;  ///< No copy that looked synchronous to the application may still be on its way there.
 };
 
 /// Whether the host side of a copy holds the packed stream of the layout, or the same layout as the GPU side.
@@ -48,7 +50,9 @@ class Copier {
   [[nodiscard]] PinnedPool& pool() noexcept { return pool_; }
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return gpu_; }
 
-  /// Where device memory that inspect() described belongs.
+  /// Where device memory that inspect() described belongs. The first time that an allocation is seen it is marked so that
+  /// synchronous copies to it are over when they return (a small copy from pageable memory returns before, and our streams
+  /// do not wait for the default ones); what came before is waited for, and always where memory cannot be marked.
   [[nodiscard]] Place place(const gpu::PointerInfo& info);
 
  private:
@@ -58,7 +62,8 @@ class Copier {
     CUcontext context;
     gpu::Stream stream;
     gpu::Marker marker;
-    gpu::Event before;  // orders the stream after the legacy default stream
+    gpu::Event before;  // orders the stream after the default streams
+    bool ordered = false;
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
@@ -69,6 +74,7 @@ class Copier {
   PinnedPool pool_;
   std::mutex mutex_;
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
+  std::unordered_set<std::uint64_t> settled_;  // allocations that were marked, by buffer id; started anew when it grows large
   std::map<int, gpu::PrimaryContext> primary_;  // retained for memory that belongs to no context, by device
 };
 
@@ -103,6 +109,7 @@ class Batch {
  private:
   enum class Toward { host, gpu };
   Copier::Channel& channel(const Place& place);
+  void order_after_default_streams(Copier::Channel& channel);
   void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count, std::size_t begin,
             std::size_t end, Form form, Toward toward);
 
