@@ -150,10 +150,12 @@ TEST(EmulatedProcessesTest, AKilledProcessLeavesNothing) {
   Child other({"emulated", "exports"}, {});
   CUipcMemHandle handle{};
   from_hex(other.line(), &handle, sizeof handle);
-  const gpu::Mapping mapping(driver, handle);
-  other.kill();
-  EXPECT_EQ(other.wait(), 128 + SIGKILL);
-  EXPECT_EQ(read(driver, mapping.data(), 4096).size(), 4096U) << "what is mapped stays readable";
+  {
+    const gpu::Mapping mapping(driver, handle);
+    other.kill();
+    EXPECT_EQ(other.wait(), 128 + SIGKILL);
+    EXPECT_EQ(read(driver, mapping.data(), 4096).size(), 4096U) << "what is mapped stays readable";
+  }
   EXPECT_THROW(gpu::Mapping(driver, handle), base::Error) << "but it opens no more";
   for (const std::string& name : shared_memory_files()) {
     EXPECT_TRUE(before.contains(name) || name.find("crosslane-emulated") == std::string::npos) << name;

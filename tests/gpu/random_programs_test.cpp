@@ -102,8 +102,10 @@ class Program {
     std::vector<Uses> uses(addresses_.size());
     std::vector<gpu::Event> done;   // of each operation
     std::vector<std::uint64_t> words;
-    markers_.clear();
-    for (std::size_t at = 0; at < streams_.size(); ++at) markers_.push_back(std::make_unique<gpu::Marker>(driver_));
+    if (!capturing) {
+      markers_.clear();
+      for (std::size_t at = 0; at < streams_.size(); ++at) markers_.push_back(std::make_unique<gpu::Marker>(driver_));
+    }
     for (std::size_t at = 0; at < operations_.size(); ++at) {
       const Operation& one = operations_[at];
       const gpu::Stream& stream = streams_[one.stream];

@@ -34,12 +34,13 @@ void finish(Completion& completion) {
   completion.reached.notify_all();
 }
 
-// Waits unless the context goes away.
+// Waits unless the context goes away. The recorder's stream always gets there, but the waiter's context may go first,
+// which nobody notifies: so it looks now and then.
 void wait(Completion& completion, const std::atomic<bool>& aborted) {
   std::unique_lock lock(completion.mutex);
-  // The recorder always finishes, except when its own context went away: then nobody notifies, so look now and then.
   while (!completion.done && !aborted.load(std::memory_order_acquire)) {
-    completion.reached.wait_for(lock, std::chrono::milliseconds(50));
+    // The system clock: ThreadSanitizer does not know the call that waits by the steady one.
+    completion.reached.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(50));
   }
 }
 
@@ -76,7 +77,7 @@ void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stre
   }
   auto completion = std::make_shared<Completion>();
   const std::uint64_t number = event->shared ? event->shared->recorded.fetch_add(1, std::memory_order_relaxed) + 1 : 0;
-  submit(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [completion, shared = event->shared, number](const Running&) {
+  submit(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [](const Running&) {}, {}, [completion, shared = event->shared, number] {
     if (shared) raise_to(shared->done, number);
     finish(*completion);
   });

@@ -61,7 +61,7 @@ void Point::wait() const {
 Stream::Stream(CUctx_st& of, Kind k, int p) : context(of), kind(k), priority(p), id(next_stream_id()), aborted_(of.aborted) {}
 Stream::~Stream() = default;
 
-std::uint64_t Stream::push(Action action, std::vector<Point> after) {
+std::uint64_t Stream::push(Action action, std::vector<Point> after, std::function<void()> then) {
   const std::lock_guard lock(mutex_);
   require(!retired_, CUDA_ERROR_INVALID_HANDLE);
   if (!started_) {
@@ -78,7 +78,7 @@ std::uint64_t Stream::push(Action action, std::vector<Point> after) {
     pthread_sigmask(SIG_SETMASK, &before_this, nullptr);
     started_ = true;
   }
-  entries_.push_back({std::move(action), std::move(after)});
+  entries_.push_back({std::move(action), std::move(after), std::move(then)});
   work_ready_.notify_one();
   return ++pushed_;
 }
@@ -100,9 +100,11 @@ void Stream::work() {
         say("an action on a stream failed for want of memory or threads; its effect is missing");
       }
     }
+    const std::function<void()> then = std::move(entry.then);
     entry = Entry();  // what it holds goes before it counts as done
     lock.lock();
     ++completed_;
+    if (then) then();  // also when the action was dropped: who waits for the event must not wait for ever
     progressed_.notify_all();
   }
 }
@@ -166,7 +168,8 @@ void destroy_stream(CUstream handle) {
   // The context keeps it while it has work, so that the legacy stream still waits for that; see submit.
 }
 
-Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action action, std::vector<Point> after) {
+Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action action, std::vector<Point> after,
+             std::function<void()> then) {
   if (captured(*stream, type, action)) return {};
   CUctx_st& context = stream->context;
   const std::lock_guard lock(context.order);
@@ -179,7 +182,7 @@ Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action
   } else if (stream->synchronizes_with_legacy() && !context.legacy->idle()) {
     after.push_back(context.legacy->last());
   }
-  return {stream, stream->push(std::move(action), std::move(after))};
+  return {stream, stream->push(std::move(action), std::move(after), std::move(then))};
 }
 
 void synchronize(CUctx_st& context) {

@@ -48,8 +48,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   [[nodiscard]] bool synchronizes_with_legacy() const { return kind == Kind::blocking || kind == Kind::per_thread; }
 
-  /// Enqueues; the caller holds context.order. The action waits for `after` first.
-  std::uint64_t push(Action action, std::vector<Point> after);
+  /// Enqueues; the caller holds context.order. The action waits for `after` first. `then` is called at the moment that
+  /// the stream counts the action as done: who sees the one sees the other. It must not call into the stream.
+  std::uint64_t push(Action action, std::vector<Point> after, std::function<void()> then);
   /// Everything enqueued so far.
   [[nodiscard]] Point last();
   [[nodiscard]] bool idle();
@@ -62,6 +63,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   struct Entry {
     Action action;
     std::vector<Point> after;
+    std::function<void()> then;
   };
   void work();
 
@@ -83,8 +85,9 @@ void destroy_stream(CUstream handle);
 
 /// Enqueues GPU work in CUDA's order: a legacy stream's action follows all that blocking streams hold and theirs
 /// follows its own. While the stream is captured the action becomes a node of the graph instead. Returns the point
-/// at which it is done (null stream when captured).
-Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action action, std::vector<Point> after = {});
+/// at which it is done (null stream when captured). `then`: see Stream::push; not called for what is captured.
+Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action action, std::vector<Point> after = {},
+             std::function<void()> then = {});
 
 /// Waits until all that the context's streams (of any context on the device, for memory that goes away) hold is done.
 void synchronize(CUctx_st& context);
