@@ -324,8 +324,11 @@ class Rank {
 
   // The request was freed: nothing but the contents tells that the message has arrived. The watchdog bounds the wait.
   void await_contents(const Case& one, const TypedBuffer& buffer) const {
-    for (int flag = 0; !buffer.would_match(one.message.contents()); sched_yield())
+    MPI_Request none = MPI_REQUEST_NULL;
+    for (int flag = 0; !buffer.would_match(one.message.contents()); sched_yield()) {
       CROSSLANE_MPI(MPI_Iprobe(MPI_ANY_SOURCE, never_sent, communicators_.control(), &flag, MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_Test(&none, &flag, MPI_STATUS_IGNORE));
+    }
   }
 
   void to_self(Case& one) {
