@@ -58,10 +58,14 @@ Arguments parse(int count, char** words) {
     }
     if (i + 1 == count) throw std::runtime_error(fmt::format("{} needs a value", word));
     const std::string_view next = words[++i];
-    if (word == "--sizes") arguments.sizes = sizes(next);
-    else if (word == "--iterations") arguments.iterations = number<int>(next, 1, 1'000'000);
-    else if (word == "--nccl") arguments.nccl = next;
-    else throw std::runtime_error(fmt::format("unknown option {}", word));
+    if (word == "--sizes")
+      arguments.sizes = sizes(next);
+    else if (word == "--iterations")
+      arguments.iterations = number<int>(next, 1, 1'000'000);
+    else if (word == "--nccl")
+      arguments.nccl = next;
+    else
+      throw std::runtime_error(fmt::format("unknown option {}", word));
   }
   if (arguments.operation.empty()) arguments.operation = "allreduce";
   if (arguments.sizes.empty()) arguments.sizes = {8, 1024, 32768, 1048576};
@@ -102,8 +106,8 @@ bool run(const Arguments& arguments) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (Operation::make(arguments.operation, sizeof(float), rank, ranks) == nullptr)
     throw std::runtime_error(fmt::format("unknown operation {}", arguments.operation));
-  const bool between_two = arguments.operation == "latency" || arguments.operation == "bandwidth" ||
-                           arguments.operation == "bidirectional";
+  const bool between_two =
+      arguments.operation == "latency" || arguments.operation == "bandwidth" || arguments.operation == "bidirectional";
   if (between_two && ranks < 2)
     throw std::runtime_error(fmt::format("{} is between two ranks; start 2", arguments.operation));
   const int local = rank_in_node();
@@ -118,7 +122,8 @@ bool run(const Arguments& arguments) {
                        }});
   else
     left_out["crosslane"] = "its library is not loaded: start with `crosslane bench`";
-  columns.push_back({"by_hand", [](const Operation& operation, const Buffers& buffers) { operation.by_hand(buffers); }});
+  columns.push_back(
+      {"by_hand", [](const Operation& operation, const Buffers& buffers) { operation.by_hand(buffers); }});
   std::string reason;
   const std::unique_ptr<Nccl> nccl = Nccl::open(arguments.nccl, local < device.count(), emulated(), reason);
   if (nccl != nullptr)
@@ -137,7 +142,8 @@ bool run(const Arguments& arguments) {
            {"gpus", fmt::format("{} x {} a node", device.count(), device.name())},
            {"nccl_version", nccl == nullptr ? 0 : nccl->version()},
            {"left_out", left_out},
-           {"meaning", "median time, of the slowest rank each; GB/s: bytes of one rank's messages, vector or block in it"}});
+           {"meaning",
+            "median time, of the slowest rank each; GB/s: bytes of one rank's messages, vector or block in it"}});
 
   bool all_verified = true;
   for (const std::size_t bytes : arguments.sizes) {

@@ -21,7 +21,10 @@ double microseconds() {
 class Turn {
  public:
   Turn(const Operation& operation, const Buffers& buffers)
-      : operation_(operation), buffers_(buffers), expected_(operation.receive_count()), got_(operation.receive_count()) {
+      : operation_(operation),
+        buffers_(buffers),
+        expected_(operation.receive_count()),
+        got_(operation.receive_count()) {
     operation.expect(expected_);
   }
 

@@ -112,7 +112,8 @@ void Nccl::all_gather(CUdeviceptr send, CUdeviceptr receive, std::size_t count, 
 }
 
 void Nccl::reduce_scatter(CUdeviceptr send, CUdeviceptr receive, std::size_t count, CUstream stream) const {
-  check(functions_.reduce_scatter(at(send), into(receive), count, nccl_float, nccl_sum, comm_, stream), "ncclReduceScatter");
+  check(functions_.reduce_scatter(at(send), into(receive), count, nccl_float, nccl_sum, comm_, stream),
+        "ncclReduceScatter");
 }
 
 void Nccl::send(CUdeviceptr from, std::size_t count, int peer, CUstream stream) const {

@@ -39,7 +39,8 @@ float* element(void* buffer, std::size_t index) { return static_cast<float*>(buf
 
 void to_host(const Buffers& buffers, std::size_t first, std::size_t count) {
   if (count == 0) return;
-  check(cuMemcpyDtoH(buffers.host_send.data() + first * sizeof(float), element(buffers.send, first), count * sizeof(float)),
+  check(cuMemcpyDtoH(buffers.host_send.data() + first * sizeof(float), element(buffers.send, first),
+                     count * sizeof(float)),
         "cuMemcpyDtoH");
 }
 
@@ -52,7 +53,9 @@ void to_gpu(const Buffers& buffers, std::size_t first, std::size_t count) {
 
 class AllReduce : public Operation {
  public:
-  AllReduce(std::size_t count, int rank, int ranks) : Operation(count, rank, ranks) { send_count_ = receive_count_ = count; }
+  AllReduce(std::size_t count, int rank, int ranks) : Operation(count, rank, ranks) {
+    send_count_ = receive_count_ = count;
+  }
   void expect(std::span<float> receive) const override { expect_sums(receive, ranks_, 0); }
   void mpi(const void* send, void* receive) const override {
     MPI_Allreduce(send, receive, count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -136,7 +139,8 @@ class Scatter : public Operation {
     receive_count_ = count;
   }
   void expect(std::span<float> receive) const override {
-    for (std::size_t i = 0; i < receive.size(); ++i) receive[i] = value(root, count_ * static_cast<std::size_t>(rank_) + i);
+    for (std::size_t i = 0; i < receive.size(); ++i)
+      receive[i] = value(root, count_ * static_cast<std::size_t>(rank_) + i);
   }
   void mpi(const void* send, void* receive) const override {
     MPI_Scatter(send, count(), MPI_FLOAT, receive, count(), MPI_FLOAT, root, MPI_COMM_WORLD);
@@ -158,7 +162,8 @@ class AllToAll : public Operation {
   }
   void expect(std::span<float> receive) const override {
     const std::size_t mine = count_ * static_cast<std::size_t>(rank_);
-    for (std::size_t i = 0; i < receive.size(); ++i) receive[i] = value(static_cast<int>(i / count_), mine + i % count_);
+    for (std::size_t i = 0; i < receive.size(); ++i)
+      receive[i] = value(static_cast<int>(i / count_), mine + i % count_);
   }
   void mpi(const void* send, void* receive) const override {
     MPI_Alltoall(send, count(), MPI_FLOAT, receive, count(), MPI_FLOAT, MPI_COMM_WORLD);
@@ -245,6 +250,7 @@ class Stream : public PointToPoint {
     if (sends()) send_count_ = window_ * count;
     if (receives()) receive_count_ = window_ * count;
   }
+  [[nodiscard]] double operations() const override { return static_cast<double>(window_); }
   [[nodiscard]] double moved() const override {
     return (both_ ? 2 : 1) * static_cast<double>(window_) * Operation::moved();
   }
@@ -255,9 +261,12 @@ class Stream : public PointToPoint {
     if (idle()) return;
     std::vector<MPI_Request> requests;
     if (receives())
-      for (std::size_t i = 0; i < window_; ++i) MPI_Irecv(element(receive, i * count_), count(), MPI_FLOAT, peer(), tag, MPI_COMM_WORLD, &requests.emplace_back());
+      for (std::size_t i = 0; i < window_; ++i)
+        MPI_Irecv(element(receive, i * count_), count(), MPI_FLOAT, peer(), tag, MPI_COMM_WORLD,
+                  &requests.emplace_back());
     if (sends())
-      for (std::size_t i = 0; i < window_; ++i) MPI_Isend(element(send, i * count_), count(), MPI_FLOAT, peer(), tag, MPI_COMM_WORLD, &requests.emplace_back());
+      for (std::size_t i = 0; i < window_; ++i)
+        MPI_Isend(element(send, i * count_), count(), MPI_FLOAT, peer(), tag, MPI_COMM_WORLD, &requests.emplace_back());
     MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
     acknowledge();
   }
@@ -266,11 +275,14 @@ class Stream : public PointToPoint {
     std::vector<MPI_Request> incoming;
     std::vector<MPI_Request> outgoing;
     if (receives())
-      for (std::size_t i = 0; i < window_; ++i) MPI_Irecv(element(static_cast<void*>(buffers.host_receive.data()), i * count_), count(), MPI_FLOAT, peer(), tag, MPI_COMM_WORLD, &incoming.emplace_back());
+      for (std::size_t i = 0; i < window_; ++i)
+        MPI_Irecv(element(static_cast<void*>(buffers.host_receive.data()), i * count_), count(), MPI_FLOAT, peer(), tag,
+                  MPI_COMM_WORLD, &incoming.emplace_back());
     if (sends()) {
       for (std::size_t i = 0; i < window_; ++i) {
         to_host(buffers, i * count_, count_);
-        MPI_Isend(element(static_cast<const void*>(buffers.host_send.data()), i * count_), count(), MPI_FLOAT, peer(), tag, MPI_COMM_WORLD, &outgoing.emplace_back());
+        MPI_Isend(element(static_cast<const void*>(buffers.host_send.data()), i * count_), count(), MPI_FLOAT, peer(),
+                  tag, MPI_COMM_WORLD, &outgoing.emplace_back());
       }
     }
     // As they arrive, so that copies overlap with the messages behind them.

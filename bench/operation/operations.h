@@ -32,7 +32,7 @@ class Operation {
 
   [[nodiscard]] std::size_t send_count() const noexcept { return send_count_; }
   [[nodiscard]] std::size_t receive_count() const noexcept { return receive_count_; }
-  /// Operations as a user counts them in one run: a ping-pong is two messages, one after the other.
+  /// Operations as a user counts them in one run: a ping-pong is two messages, a window is as many as it holds.
   [[nodiscard]] virtual double operations() const { return 1; }
   /// Bytes that one run moves, as the GB/s column counts them.
   [[nodiscard]] virtual double moved() const { return static_cast<double>(count_) * sizeof(float); }

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -197,7 +198,7 @@ def print_tables(report: dict[str, Any]) -> None:
 
 
 def _print_overview(console: Console, report: dict[str, Any]) -> None:
-    table = Table(title=f"Crosslane for {TITLES[report['family']]}", show_header=False)
+    table = Table(title=f"Crosslane for {TITLES[report['family']]}", show_header=False, box=box.SIMPLE)
     table.add_row("library", report["library"])
     if mpi := report.get("mpi"):
         table.add_row("MPI", " ".join(mpi["version"].split()) if mpi["loaded"] else "not loaded")
@@ -224,21 +225,20 @@ def _print_gpus(console: Console, report: dict[str, Any]) -> None:
     gpus = report.get("gpus") or []
     if not gpus:
         return
-    table = Table(title="GPUs")
-    for name in ("", "name", "UUID", "PCI", "memory", "free", "compute mode"):
-        table.add_column(name)
+    table = Table(title="GPUs", box=box.SIMPLE_HEAD)
+    for name in ("", "name and UUID", "memory", "free"):
+        table.add_column(name, no_wrap=True)
     for gpu in gpus:
-        cells = (gpu["ordinal"], gpu["name"], gpu["uuid"], gpu["pci"], _gib(gpu["total_bytes"]),
-                 _gib(gpu["free_bytes"]), gpu["compute_mode"])  # fmt: skip
-        table.add_row(*map(str, cells))
+        name = f"{gpu['name']}\n{gpu['uuid']}"
+        table.add_row(str(gpu["ordinal"]), name, _gib(gpu["total_bytes"]), _gib(gpu["free_bytes"]))
     console.print(table)
     opened = {(one["exporter"], one["importer"]): one for one in (report.get("ipc") or {}).get("opened", [])}
-    table = Table(title="memory of one process opened in another, GPU by GPU (row: owner): IPC tried / peer access")
-    table.add_column("")
+    table = Table(title="memory of one process opened by another (IPC) / peer access", box=box.SIMPLE_HEAD)
+    table.add_column("owner")
     for gpu in gpus:
-        table.add_column(str(gpu["ordinal"]), justify="center")
+        table.add_column(f"GPU {gpu['ordinal']}", justify="center", no_wrap=True)
     for owner in gpus:
-        cells = [str(owner["ordinal"])]
+        cells = [f"GPU {owner['ordinal']}"]
         for user in gpus:
             tried = opened.get((owner["uuid"], user["uuid"]))
             ipc = "-" if tried is None else "[green]yes[/]" if tried["ok"] else "[red]no[/]"
@@ -254,8 +254,9 @@ def _print_settings(console: Console, report: dict[str, Any]) -> None:
     settings = report.get("settings") or {}
     if not settings.get("rows"):
         return
-    table = Table(title="settings")
-    for name in ("name", "value", "origin", "meaning"):
+    table = Table(title="settings", box=box.SIMPLE_HEAD)
+    table.add_column("name", no_wrap=True)
+    for name in ("value", "origin", "meaning"):
         table.add_column(name, overflow="fold")
     for row in settings["rows"]:
         style = "bold" if row["origin"] != "default" else None
@@ -268,12 +269,10 @@ def _print_coverage(console: Console, report: dict[str, Any]) -> None:
     coverage = report.get("coverage")
     if not coverage:
         return
-    procedures = coverage.get("procedures", coverage) if isinstance(coverage, dict) else coverage
-    pairs = procedures.items() if isinstance(procedures, dict) else ((p["name"], p["route"]) for p in procedures)
     counts: dict[str, int] = {}
-    for _, route in pairs:
-        counts[str(route)] = counts.get(str(route), 0) + 1
-    table = Table(title="MPI procedures by route")
+    for one in coverage:
+        counts[one["route"]] = counts.get(one["route"], 0) + 1
+    table = Table(title="MPI procedures by route", box=box.SIMPLE_HEAD)
     table.add_column("route")
     table.add_column("procedures", justify="right")
     for route, count in sorted(counts.items(), key=lambda item: -item[1]):

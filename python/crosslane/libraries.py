@@ -16,7 +16,7 @@ def folders() -> list[Path]:
     found = []
     named = os.environ.get("CROSSLANE_PRELOAD")
     if named:
-        path = Path(named).resolve()
+        path = Path(named).absolute()
         found.append(path if path.is_dir() else path.parent)
     found.append(HERE / "lib")
     checkout = HERE.parent.parent

@@ -103,10 +103,14 @@ std::vector<CUdevice> devices(const gpu::Driver& driver) {
 
 std::string_view compute_mode(int mode) {
   switch (mode) {
-    case CU_COMPUTEMODE_DEFAULT: return "shared";
-    case CU_COMPUTEMODE_PROHIBITED: return "prohibited";
-    case CU_COMPUTEMODE_EXCLUSIVE_PROCESS: return "one process";
-    default: return "unknown";
+    case CU_COMPUTEMODE_DEFAULT:
+      return "shared";
+    case CU_COMPUTEMODE_PROHIBITED:
+      return "prohibited";
+    case CU_COMPUTEMODE_EXCLUSIVE_PROCESS:
+      return "one process";
+    default:
+      return "unknown";
   }
 }
 
@@ -114,19 +118,21 @@ Json describe(const gpu::Driver& driver, CUdevice device, int ordinal) {
   std::array<char, 256> name{};
   gpu::check(driver, driver.device_get_name(name.data(), static_cast<int>(name.size()), device), "cuDeviceGetName");
   std::array<char, 64> pci{};
-  gpu::check(driver, driver.device_get_pci_bus_id(pci.data(), static_cast<int>(pci.size()), device), "cuDeviceGetPCIBusId");
+  gpu::check(driver, driver.device_get_pci_bus_id(pci.data(), static_cast<int>(pci.size()), device),
+             "cuDeviceGetPCIBusId");
   std::size_t total = 0;
   gpu::check(driver, driver.device_total_mem(&total, device), "cuDeviceTotalMem");
-  Json gpu = {{"ordinal", ordinal},
-              {"name", name.data()},
-              {"uuid", uuid(driver, device)},
-              {"pci", pci.data()},
-              {"total_bytes", total},
-              {"free_bytes", 0},
-              {"capability",
-               fmt::format("{}.{}", gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal),
-                           gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal))},
-              {"compute_mode", compute_mode(gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, ordinal))}};
+  Json gpu = {
+      {"ordinal", ordinal},
+      {"name", name.data()},
+      {"uuid", uuid(driver, device)},
+      {"pci", pci.data()},
+      {"total_bytes", total},
+      {"free_bytes", 0},
+      {"capability",
+       fmt::format("{}.{}", gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal),
+                   gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal))},
+      {"compute_mode", compute_mode(gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, ordinal))}};
   return gpu;
 }
 
@@ -139,10 +145,11 @@ void look_at_memory(Json& report, Json& gpu, const gpu::Driver& driver, int ordi
     gpu::check(driver, driver.mem_get_info(&free, &total), "cuMemGetInfo");
     gpu["free_bytes"] = free;
   } catch (const base::Error& error) {
-    add_problem(report, "error", fmt::format("GPU {} cannot be used: {}", ordinal, error.what()),
-                gpu["compute_mode"] == "one process"
-                    ? "another process has it for itself; start MPS, or set the compute mode to default (nvidia-smi -c 0)"
-                    : "leave it out with CUDA_VISIBLE_DEVICES, or see nvidia-smi for what is wrong with it");
+    add_problem(
+        report, "error", fmt::format("GPU {} cannot be used: {}", ordinal, error.what()),
+        gpu["compute_mode"] == "one process"
+            ? "another process has it for itself; start MPS, or set the compute mode to default (nvidia-smi -c 0)"
+            : "leave it out with CUDA_VISIBLE_DEVICES, or see nvidia-smi for what is wrong with it");
   }
 }
 
@@ -159,8 +166,9 @@ void look_at_gpus(Json& report, gpu::Gpu& gpus) {
   const std::vector<CUdevice> all = devices(driver);
   if (all.empty()) {
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    add_problem(report, "error", fmt::format("the driver shows no GPU to this process (CUDA_VISIBLE_DEVICES is {})",
-                                             visible == nullptr ? "not set" : visible),
+    add_problem(report, "error",
+                fmt::format("the driver shows no GPU to this process (CUDA_VISIBLE_DEVICES is {})",
+                            visible == nullptr ? "not set" : visible),
                 "set CUDA_VISIBLE_DEVICES to GPUs that exist, or give the container GPUs (docker run --gpus all)");
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -221,7 +229,8 @@ std::string to_hex(const CUipcMemHandle& handle) {
 CUipcMemHandle from_hex(std::string_view text) {
   CUipcMemHandle handle{};
   if (text.size() != 2 * sizeof(handle.reserved))
-    throw base::Error(base::ErrorClass::argument, "a handle has {} digits, not {}", 2 * sizeof(handle.reserved), text.size());
+    throw base::Error(base::ErrorClass::argument, "a handle has {} digits, not {}", 2 * sizeof(handle.reserved),
+                      text.size());
   for (std::size_t i = 0; i < sizeof(handle.reserved); ++i) {
     unsigned char byte = 0;
     const char* const digits = text.data() + 2 * i;
@@ -252,8 +261,9 @@ Json export_memory(const base::Settings& settings) {
       const gpu::ContextScope scope(driver, context.context());
       const auto& buffer = kept->buffers.emplace_back(driver, exported_bytes);
       const gpu::Stream stream(driver);
-      gpu::check(driver, driver.memset_d32_async(buffer.address(), written_word, exported_bytes / sizeof(written_word),
-                                                 stream.view().handle()),
+      gpu::check(driver,
+                 driver.memset_d32_async(buffer.address(), written_word, exported_bytes / sizeof(written_word),
+                                         stream.view().handle()),
                  "cuMemsetD32Async");
       gpu::check(driver, driver.ctx_synchronize(), "cuCtxSynchronize");
       report["handles"].push_back({{"uuid", uuid(driver, all[i])}, {"handle", to_hex(buffer.export_handle())}});
@@ -296,7 +306,8 @@ Json import_memory(const base::Settings& settings, const Json& exported) {
     }
   }
   if (!failed.empty())
-    add_problem(report, "warning", fmt::format("GPU memory of another process cannot be opened everywhere (CUDA IPC): {}", failed),
+    add_problem(report, "warning",
+                fmt::format("GPU memory of another process cannot be opened everywhere (CUDA IPC): {}", failed),
                 "ranks of such GPUs exchange data through host memory; in containers start all ranks in one, or with "
                 "--ipc=host and --pid=host");
   return report;

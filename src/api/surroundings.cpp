@@ -78,17 +78,18 @@ Json mps_state() {
 }
 
 Json process_limits() {
-  struct statvfs shm {};
+  struct statvfs shm{};
   const bool has_shm = statvfs("/dev/shm", &shm) == 0;
   const auto blocks = static_cast<std::uint64_t>(shm.f_frsize);
-  struct rlimit locked {};
+  struct rlimit locked{};
   getrlimit(RLIMIT_MEMLOCK, &locked);
   Json limits = {{"shm_bytes", has_shm ? blocks * shm.f_blocks : 0},
                  {"shm_free_bytes", has_shm ? blocks * shm.f_bavail : 0},
                  {"memlock_bytes", nullptr},
                  {"container", container()},
                  {"pid_namespaces", pid_namespaces()},
-                 {"namespaces", {{"pid", namespace_name("pid")}, {"ipc", namespace_name("ipc")}, {"user", namespace_name("user")}}},
+                 {"namespaces",
+                  {{"pid", namespace_name("pid")}, {"ipc", namespace_name("ipc")}, {"user", namespace_name("user")}}},
                  {"visible_devices", variable("CUDA_VISIBLE_DEVICES")}};
   if (locked.rlim_cur != RLIM_INFINITY) limits["memlock_bytes"] = static_cast<std::uint64_t>(locked.rlim_cur);
   return limits;
@@ -99,14 +100,15 @@ Json surroundings_problems(const Json& report) {
   constexpr std::uint64_t container_default = std::uint64_t{64} << 20;
   const auto shm = report.at("process").at("shm_bytes").get<std::uint64_t>();
   if (shm <= container_default)
-    problems.push_back(problem("warning",
-                               fmt::format("/dev/shm holds {} MiB: MPI's own shared memory may not fit with more ranks", shm >> 20),
-                               "give the container more, e.g. docker run --shm-size=1g or --ipc=host"));
+    problems.push_back(problem(
+        "warning", fmt::format("/dev/shm holds {} MiB: MPI's own shared memory may not fit with more ranks", shm >> 20),
+        "give the container more, e.g. docker run --shm-size=1g or --ipc=host"));
   const Json& gpus = report.at("gpus");
   const bool mps = report.at("mps").at("active").get<bool>();
   bool emulated = report.at("driver").at("emulated").get<bool>();
   if (!gpus.empty() && !mps && !emulated)
-    problems.push_back(problem("note", "MPS is not active: several ranks on one GPU take turns instead of running at once",
+    problems.push_back(problem("note",
+                               "MPS is not active: several ranks on one GPU take turns instead of running at once",
                                "with more ranks than GPUs start it: nvidia-cuda-mps-control -d"));
   for (const Json& gpu : gpus) {
     if (gpu.at("compute_mode") == "prohibited")

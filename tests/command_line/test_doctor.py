@@ -50,6 +50,7 @@ def test_usable_gives_status_0_and_an_error_1(stand_ins: Path, tmp_path: Path) -
     done = CommandLine(stand_ins)("doctor", "--mpi", "mpich")
     assert done.status == 0, done.err
     assert "a stand-in" in done.out
+    assert ["staged", "2"] in [line.split() for line in done.out.splitlines()]
     source = (HERE / "programs" / "interposed.c").read_text()
     broken = source.replace('\\"severity\\": \\"note\\"', '\\"severity\\": \\"error\\"')
     assert broken != source

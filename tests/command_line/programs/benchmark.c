@@ -11,13 +11,20 @@ int main(int count, char** words) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == 0) {
     const char* wrong = strcmp(words[1], "reduce") == 0 ? "false" : "true";
-    printf("{\"operation\": \"%s\", \"ranks\": %d, \"steps\": 4, \"mpi\": \"a stand-in\", \"left_out\": {\"nccl\": \"not here\"},"
-           " \"sizes\": \"%s\"}\n", words[1], size, words[3]);
+    printf(
+        "{\"operation\": \"%s\", \"ranks\": %d, \"steps\": 4, \"mpi\": \"a stand-in\", \"left_out\": {\"nccl\": \"not "
+        "here\"},"
+        " \"sizes\": \"%s\"}\n",
+        words[1], size, words[3]);
     for (int bytes = 8; bytes <= 1024; bytes *= 128) {
-      printf("{\"bytes\": %d, \"column\": \"crosslane\", \"iterations\": 5, \"median_us\": 2.0, \"min_us\": 1.0,"
-             " \"p99_us\": 3.0, \"gb_per_s\": 0.5, \"verified\": %s}\n", bytes, wrong);
-      printf("{\"bytes\": %d, \"column\": \"by_hand\", \"iterations\": 5, \"median_us\": 5.0, \"min_us\": 4.0,"
-             " \"p99_us\": 6.0, \"gb_per_s\": 0.2, \"verified\": true}\n", bytes);
+      printf(
+          "{\"bytes\": %d, \"column\": \"crosslane\", \"iterations\": 5, \"median_us\": 2.0, \"min_us\": 1.0,"
+          " \"p99_us\": 3.0, \"gb_per_s\": 0.5, \"verified\": %s}\n",
+          bytes, wrong);
+      printf(
+          "{\"bytes\": %d, \"column\": \"by_hand\", \"iterations\": 5, \"median_us\": 5.0, \"min_us\": 4.0,"
+          " \"p99_us\": 6.0, \"gb_per_s\": 0.2, \"verified\": true}\n",
+          bytes);
     }
   }
   MPI_Finalize();

@@ -1,5 +1,5 @@
-/* A program of a user: prints a JSON line a rank with what reached it. "exit <n>" ends with that status, "wait" waits for
-   a signal after all ranks have printed. It must not know Crosslane. */
+/* A program of a user: prints a JSON line a rank with what reached it. "exit <n>" ends with that status, "wait" waits
+   for a signal after all ranks have printed. It must not know Crosslane. */
 #include <mpi.h>
 
 #include <stdio.h>
