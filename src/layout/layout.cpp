@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <array>
 #include <cstring>
 
 namespace crosslane::layout {

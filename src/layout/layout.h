@@ -2,10 +2,10 @@
 // A million equal blocks cost one entry. Immutable, cheap to copy. It must not know MPI's handles (decode.h does).
 #pragma once
 
+#include "kernel/strided.h"
 #include "layout/node.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -30,18 +30,7 @@ struct Shape2D {
   std::int64_t pitch;
 };
 
-/// Runs of `width` bytes in a nest of loops; dimension 0 is the innermost. Strides may be negative.
-struct Strided {
-  static constexpr std::size_t limit = 6;
-  struct Dimension {
-    std::uint64_t count;
-    std::int64_t stride;
-  };
-  std::int64_t offset = 0;
-  std::size_t width = 0;
-  std::size_t dimensions = 0;
-  std::array<Dimension, limit> dimension{};
-};
+using kernel::Strided;
 
 class Layout {
  public:

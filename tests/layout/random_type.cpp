@@ -19,15 +19,18 @@ void require(int code, const char* what) {
 }
 
 // Open MPI makes no distributed array of a type without bytes, and takes a stride of -1 byte for "the default".
-// MPICH copies a long double as the 10 bytes of its value and leaves the padding as it was.
+// MPICH copies a long double as the 10 bytes of its value and leaves the padding as it was, and counts the empty rest of a
+// cyclic distribution in the true bounds.
 #if defined(CROSSLANE_ABI_OPENMPI)
 constexpr bool empty_darray_refused = true;
 constexpr bool minus_one_is_wrong = true;
 constexpr bool padding_is_lost = false;
+constexpr bool darray_bounds_are_loose = false;
 #else
 constexpr bool empty_darray_refused = false;
 constexpr bool minus_one_is_wrong = false;
 constexpr bool padding_is_lost = true;
+constexpr bool darray_bounds_are_loose = true;
 #endif
 
 template <class To, class From>
@@ -71,7 +74,7 @@ RandomType::Made RandomType::predefined() {
                 {handles_.two_int, "2int"}};
   if (between(0, 24) == 0) {
     // Predefined, but made: MPI_Type_free must not be called on them.
-    Made made{{}, true, "", false};
+    Made made{{}, true, "", false, false};
     switch (between(0, 2)) {
       case 0:
         require(mpi_.Type_create_f90_real(static_cast<int>(between(3, 14)), mpi::undefined, &made.type), "f90_real");
@@ -93,7 +96,7 @@ RandomType::Made RandomType::predefined() {
   while (padding_is_lost && (basic.type == handles_.long_double || basic.type == handles_.long_double_int)) {
     basic = basics[between(0, last)];
   }
-  return {basic.type, true, basic.text, false};
+  return {basic.type, true, basic.text, false, false};
 }
 
 RandomType::Made RandomType::derived(int depth) {
@@ -130,7 +133,7 @@ RandomType::Made RandomType::constructed(int depth) {
   const bool fortran = between(0, 1) == 1;
   const int order = fortran ? mpi::order_fortran : mpi::order_c;
 
-  bool hollow = inner.hollow;
+  bool hollow = inner.hollow, loose = inner.loose;
   MPI_Count inner_size = 0;
   require(mpi_.Type_size_x(inner.type, &inner_size), "MPI_Type_size_x");
   auto constructor = between(0, 11);
@@ -203,6 +206,7 @@ RandomType::Made RandomType::constructed(int depth) {
               "MPI_Type_create_struct");
       for (Made& member : members) {
         hollow = hollow || member.hollow;
+        loose = loose || member.loose;
         if (!member.text.empty()) free(member);
       }
       break;
@@ -238,6 +242,7 @@ RandomType::Made RandomType::constructed(int depth) {
       }
       const int processes = std::accumulate(grid.begin(), grid.end(), 1, [](int a, int b) { return a * b; });
       const int rank = plain_int(between(0, processes - 1));
+      loose = loose || darray_bounds_are_loose;
       text = fmt::format("darray({}, {}, {}, {}, {}, {}, {})", processes, rank, sizes, distributions, arguments, grid,
                          fortran ? "Fortran" : "C");
       const int d = plain_int(static_cast<std::int64_t>(dimensions));
@@ -259,7 +264,7 @@ RandomType::Made RandomType::constructed(int depth) {
   ++used_[text.substr(0, text.find('(')) + (large && text != "dup" ? "_c" : "")];
   MPI_Count size = 0;
   require(mpi_.Type_size_x(made, &size), "MPI_Type_size_x");
-  Made result{made, false, fmt::format("{}{} of {}", text, large ? "_c" : "", inner.text), hollow || size == 0};
+  Made result{made, false, fmt::format("{}{} of {}", text, large ? "_c" : "", inner.text), hollow || size == 0, loose || hollow};
   free(inner);
   return result;
 }

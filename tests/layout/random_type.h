@@ -24,6 +24,7 @@ class RandomType {
     bool predefined = false;
     std::string text;     ///< how it was made
     bool hollow = false;  ///< a type without bytes is part of it (or all of it)
+    bool loose = false;   ///< the MPI's true bounds may be wider than the bytes touched
   };
   Made make(int depth);
 

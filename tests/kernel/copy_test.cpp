@@ -1,0 +1,178 @@
+// Copy kernels: contiguous, strided and lists of pieces, at every alignment, against loops on the host.
+#include "kernel_machine.h"
+
+#include <cstring>
+#include <numeric>
+
+namespace crosslane::test {
+namespace {
+
+using kernel::Strided;
+using kernel::Way;
+
+template <class Kind>
+class CopyTest : public KernelTest<Kind> {};
+TYPED_TEST_SUITE(CopyTest, Machines, MachineNames);
+
+// The offset of each packed byte.
+std::vector<std::int64_t> offsets_of(const Strided& shape) {
+  std::vector<std::int64_t> starts{shape.offset};
+  for (std::size_t d = 0; d < shape.dimensions; ++d) {
+    std::vector<std::int64_t> more;
+    for (std::uint64_t i = 0; i < shape.dimension[d].count; ++i)
+      for (const auto start : starts) more.push_back(start + static_cast<std::int64_t>(i) * shape.dimension[d].stride);
+    starts = std::move(more);
+  }
+  std::vector<std::int64_t> offsets;
+  for (const auto start : starts)
+    for (std::size_t i = 0; i < shape.width; ++i) offsets.push_back(start + static_cast<std::int64_t>(i));
+  return offsets;
+}
+
+TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
+  for (int i = 0; i < 120; ++i) {
+    const auto size = static_cast<std::size_t>(i % 4 == 0 ? this->between(0, 300'000) : this->between(0, 200));
+    const auto from_shift = static_cast<std::size_t>(this->between(0, 31)), to_shift = static_cast<std::size_t>(this->between(0, 31));
+    const Bytes data = pattern(size, this->seed_ + static_cast<std::uint64_t>(i));
+    typename TestFixture::OnGpu from(this->driver(), data, from_shift), to(this->driver(), Bytes(size), to_shift);
+    this->kernels().copy(this->stream(), to.data(), from.data(), size);
+    finish(this->stream());
+    ASSERT_EQ(to.bytes(), data) << size << " bytes from " << from_shift << " to " << to_shift;
+    ASSERT_EQ(from.bytes(), data);
+  }
+}
+
+TYPED_TEST(CopyTest, RandomNestsOfLoops) {
+  for (int i = 0; i < 150; ++i) {
+    // Dimensions are at least as far apart as what they hold, so that scattered bytes do not overlap; some run backwards.
+    const std::int64_t unit = std::int64_t{1} << this->between(0, 4);
+    Strided shape;
+    shape.width = static_cast<std::size_t>(unit * this->between(1, 5));
+    shape.dimensions = static_cast<std::size_t>(this->between(0, 4));
+    auto reach = static_cast<std::int64_t>(shape.width);
+    std::int64_t low = 0;
+    for (std::size_t d = 0; d < shape.dimensions; ++d) {
+      const std::int64_t count = this->between(1, d == 0 ? 40 : 6), stride = reach + unit * this->between(0, 3);
+      const bool backwards = this->between(0, 3) == 0;
+      shape.dimension[d] = {static_cast<std::uint64_t>(count), backwards ? -stride : stride};
+      if (backwards) low -= (count - 1) * stride;
+      reach = count * stride;
+    }
+    shape.offset = -low;
+    const auto offsets = offsets_of(shape);
+    const auto all = static_cast<std::int64_t>(offsets.size());
+    const std::int64_t end = i % 2 == 0 ? all : this->between(0, all), begin = i % 2 == 0 ? 0 : this->between(0, end);
+    const auto length = static_cast<std::size_t>(end - begin);
+    const auto room = static_cast<std::size_t>(reach);
+    const auto shift = static_cast<std::size_t>(i % 3 == 0 ? this->between(0, 15) : 0);
+
+    const Bytes source = pattern(room, this->seed_ + static_cast<std::uint64_t>(i));
+    Bytes gathered(length);
+    for (std::size_t k = 0; k < length; ++k) gathered[k] = source[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])];
+    typename TestFixture::OnGpu base(this->driver(), source, shift), packed(this->driver(), Bytes(length), i % 5 == 0 ? 3 : 0);
+    this->kernels().strided(this->stream(), Way::gather, packed.data(), base.data(), shape, static_cast<std::size_t>(begin),
+                            static_cast<std::size_t>(end));
+    finish(this->stream());
+    ASSERT_EQ(packed.bytes(), gathered) << "case " << i;
+
+    Bytes scattered(room);
+    for (std::size_t k = 0; k < length; ++k) scattered[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])] = gathered[k];
+    typename TestFixture::OnGpu target(this->driver(), Bytes(room), shift);
+    this->kernels().strided(this->stream(), Way::scatter, packed.data(), target.data(), shape, static_cast<std::size_t>(begin),
+                            static_cast<std::size_t>(end));
+    finish(this->stream());
+    ASSERT_EQ(target.bytes(), scattered) << "case " << i;
+  }
+}
+
+TYPED_TEST(CopyTest, RandomLists) {
+  for (int i = 0; i < 60; ++i) {
+    // Runs in random order with random gaps; one case in three has large ones.
+    std::vector<kernel::Piece> list;
+    const auto count = static_cast<std::size_t>(this->between(1, 300));
+    const std::int64_t most = i % 3 == 0 ? 20'000 : i % 3 == 1 ? 8 : 200;
+    std::int64_t at = this->between(0, 20);
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::int64_t length = this->between(1, most);
+      list.push_back({at, 0, static_cast<std::uint64_t>(length)});
+      at += length + this->between(0, 20);
+    }
+    for (std::size_t k = count; k > 1; --k) std::swap(list[k - 1], list[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(k) - 1))]);
+    std::uint64_t packed_bytes = 0;
+    for (auto& piece : list) {
+      piece.packed = packed_bytes;
+      packed_bytes += piece.length;
+    }
+    const auto room = static_cast<std::size_t>(at);
+    const Bytes source = pattern(room, this->seed_ + static_cast<std::uint64_t>(i));
+    Bytes gathered(packed_bytes), scattered(room), raw(list.size() * sizeof(kernel::Piece));
+    for (const auto& piece : list) {
+      std::memcpy(gathered.data() + piece.packed, source.data() + piece.offset, piece.length);
+      std::memcpy(scattered.data() + piece.offset, source.data() + piece.offset, piece.length);
+    }
+    std::memcpy(raw.data(), list.data(), raw.size());
+    typename TestFixture::OnGpu base(this->driver(), source, static_cast<std::size_t>(this->between(0, 16))),
+        packed(this->driver(), Bytes(packed_bytes), static_cast<std::size_t>(this->between(0, 16))), target(this->driver(), Bytes(room), 1),
+        on_gpu(this->driver(), raw, 0);
+    const auto* const pieces = static_cast<const kernel::Piece*>(static_cast<const void*>(on_gpu.data()));
+    this->kernels().pieces(this->stream(), Way::gather, packed.data(), base.data(), pieces, list.size(), packed_bytes);
+    this->kernels().pieces(this->stream(), Way::scatter, packed.data(), target.data(), pieces, list.size(), packed_bytes);
+    finish(this->stream());
+    ASSERT_EQ(packed.bytes(), gathered) << "case " << i;
+    ASSERT_EQ(target.bytes(), scattered) << "case " << i;
+  }
+}
+
+TYPED_TEST(CopyTest, ToMappedHostMemory) {
+  const Bytes source = pattern(80'000, this->seed_);
+  typename TestFixture::OnGpu base(this->driver(), source, 0);
+  gpu::PinnedBuffer host(this->driver(), 40'000);
+  Strided shape;
+  shape.width = 8;
+  shape.dimensions = 1;
+  shape.dimension[0] = {5000, 16};
+  auto* const packed = static_cast<std::byte*>(static_cast<void*>(host.data()));
+  this->kernels().strided(this->stream(), Way::gather, packed, base.data(), shape, 0, 40'000);
+  finish(this->stream());
+  for (std::size_t i = 0; i < 40'000; ++i) ASSERT_EQ(packed[i], source[i / 8 * 16 + i % 8]) << i;
+}
+
+TEST(Word, IsTheWidestThatDividesEverything) {
+  Strided shape;
+  shape.width = 48;
+  shape.dimensions = 1;
+  shape.dimension[0] = {10, 64};
+  const auto pointer = [](std::uintptr_t address) { return reinterpret_cast<const void*>(address); };
+  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 480), 16U);
+  EXPECT_EQ(kernel::word_for(pointer(264), pointer(512), shape, 0, 480), 8U);
+  EXPECT_EQ(kernel::word_for(pointer(256), pointer(516), shape, 0, 480), 4U);
+  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 2, 480), 2U);
+  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 479), 1U);
+  shape.dimension[0].stride = -56;
+  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 480), 8U);
+  shape.offset = 4;
+  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 480), 4U);
+}
+
+TEST(Divider, IsExactBelowItsLimit) {
+  std::mt19937_64 engine(3);
+  std::vector<std::uint64_t> divisors{1, 2, 3, 5, 7, 641, 65535, 65536, 65537, (1U << 30) - 1, 1U << 30, (1U << 30) + 1, (1U << 31) - 1};
+  for (int i = 0; i < 2000; ++i) divisors.push_back(1 + engine() % (std::uint64_t{1} << (1 + engine() % 31)));
+  for (const auto divisor : divisors) {
+    if (divisor >= kernel::Divider::limit) continue;
+    const auto divider = kernel::Divider::by(divisor);
+    std::vector<std::uint64_t> numbers{0, 1, divisor - 1, divisor, kernel::Divider::limit - 1};
+    const auto multiple = divisor * (engine() % (kernel::Divider::limit / divisor));
+    for (const auto number : {multiple, multiple + divisor - 1, multiple == 0 ? 0 : multiple - 1, engine() % kernel::Divider::limit}) numbers.push_back(number);
+    for (const auto number : numbers) {
+      if (number >= kernel::Divider::limit) continue;
+      ASSERT_EQ(divider.quick(static_cast<std::uint32_t>(number)), number / divisor) << number << " / " << divisor;
+    }
+  }
+  const auto beyond = kernel::Divider::by(kernel::Divider::limit + 5);
+  EXPECT_EQ(beyond.quick(0x7fffffff), 0U);
+  EXPECT_EQ(beyond.any((kernel::Divider::limit + 5) * 3 + 1), 3U);
+}
+
+}  // namespace
+}  // namespace crosslane::test

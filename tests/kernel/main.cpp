@@ -1,0 +1,19 @@
+// The tests' main: what emulated GPUs read, and a watchdog against hangs.
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+int main(int count, char** words) {
+  setenv("CROSSLANE_GPU", "emulated:1", 0);
+  signal(SIGALRM, [](int) {
+    constexpr char text[] = "the watchdog: no end after 110 s\n";
+    [[maybe_unused]] const auto written = write(2, text, sizeof text - 1);
+    abort();
+  });
+  alarm(110);
+  ::testing::InitGoogleTest(&count, words);
+  return RUN_ALL_TESTS();
+}
