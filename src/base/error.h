@@ -12,7 +12,23 @@
 namespace crosslane::base {
 
 /// The MPI error classes that Crosslane raises (MPI 5.0, section 9.4).
-enum class ErrorClass { buffer, count, type, tag, comm, rank, root, op, argument, truncate, request, no_memory, unsupported, other, intern };
+enum class ErrorClass {
+  buffer,
+  count,
+  type,
+  tag,
+  comm,
+  rank,
+  root,
+  op,
+  argument,
+  truncate,
+  request,
+  no_memory,
+  unsupported,
+  other,
+  intern
+};
 
 /// An error with its class and a message that names the call, the argument and the remedy.
 class Error : public std::runtime_error {

@@ -19,7 +19,8 @@ class FunctionRef<Result(Arguments...)> {
   FunctionRef(F&& callable) noexcept  // NOLINT(google-explicit-constructor): a view of any callable
       : callable_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, Arguments... arguments) -> Result {
-          return (*static_cast<std::add_pointer_t<std::remove_reference_t<F>>>(object))(std::forward<Arguments>(arguments)...);
+          return (*static_cast<std::add_pointer_t<std::remove_reference_t<F>>>(object))(
+              std::forward<Arguments>(arguments)...);
         }) {}
 
   Result operator()(Arguments... arguments) const { return call_(callable_, std::forward<Arguments>(arguments)...); }

@@ -65,7 +65,8 @@ void set_log_topics(std::string_view topics) {
       }
     }
     if (!known)
-      throw Error(ErrorClass::argument, "CROSSLANE_LOG: unknown topic \"{}\"; the topics are error, warning, info, route, debug and all",
+      throw Error(ErrorClass::argument,
+                  "CROSSLANE_LOG: unknown topic \"{}\"; the topics are error, warning, info, route, debug and all",
                   word);
   }
   logger().topics.store(enabled, std::memory_order_relaxed);

@@ -54,10 +54,20 @@ bool read_bytes(std::size_t& bytes, std::string_view text) {
   unsigned shift = 0;
   if (!text.empty()) {
     switch (text.back()) {
-      case 'k': case 'K': shift = 10; break;
-      case 'm': case 'M': shift = 20; break;
-      case 'g': case 'G': shift = 30; break;
-      default: break;
+      case 'k':
+      case 'K':
+        shift = 10;
+        break;
+      case 'm':
+      case 'M':
+        shift = 20;
+        break;
+      case 'g':
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        break;
     }
     if (shift != 0) text.remove_suffix(1);
   }
@@ -151,7 +161,8 @@ constexpr std::array<Entry, 13> entries{{
        return true;
      },
      [](const Settings& s) { return fmt::format("{}", s.watchdog_s); }},
-    {"CROSSLANE_NODE_SIZE", "a number of ranks, 0 for the real nodes", "ranks a pretended node, to try several nodes on one",
+    {"CROSSLANE_NODE_SIZE", "a number of ranks, 0 for the real nodes",
+     "ranks a pretended node, to try several nodes on one",
      [](Settings& s, const std::string& text) {
        int ranks = 0;
        if (!read_number(ranks, text) || ranks < 0) return false;
@@ -224,7 +235,8 @@ std::string_view nearest_name(std::string_view unknown) {
 }
 
 bool known_elsewhere(std::string_view name) {
-  return name.starts_with(tests_own) || std::find(read_elsewhere.begin(), read_elsewhere.end(), name) != read_elsewhere.end();
+  return name.starts_with(tests_own) ||
+         std::find(read_elsewhere.begin(), read_elsewhere.end(), name) != read_elsewhere.end();
 }
 
 }  // namespace
@@ -238,10 +250,12 @@ Settings Settings::from_environment() {
     if (equals == std::string_view::npos) continue;
     const std::string name{assignment.substr(0, equals)};
     const std::string text{assignment.substr(equals + 1)};
-    const auto* entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.name == name; });
+    const auto* entry =
+        std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.name == name; });
     if (entry == entries.end()) {
       if (known_elsewhere(name)) continue;
-      throw Error(ErrorClass::argument, "{} is not a setting of Crosslane; the nearest one is {}", name, nearest_name(name));
+      throw Error(ErrorClass::argument, "{} is not a setting of Crosslane; the nearest one is {}", name,
+                  nearest_name(name));
     }
     if (!entry->read(settings, text))
       throw Error(ErrorClass::argument, "{}=\"{}\": expected {}", name, text, entry->allowed);
@@ -265,7 +279,8 @@ std::vector<Settings::Row> Settings::rows() const {
 std::size_t parse_bytes(const std::string& name, const std::string& text) {
   std::size_t bytes = 0;
   if (!read_bytes(bytes, text))
-    throw Error(ErrorClass::argument, "{}=\"{}\": expected a number of bytes, with an optional suffix k, m or g", name, text);
+    throw Error(ErrorClass::argument, "{}=\"{}\": expected a number of bytes, with an optional suffix k, m or g", name,
+                text);
   return bytes;
 }
 

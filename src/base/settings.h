@@ -14,19 +14,21 @@ enum class Mode { automatic, replace, passthrough };
 
 /// All settings, each with its CROSSLANE_* name. Sizes take a suffix k, m or g (powers of 1,024).
 struct Settings {
-  bool disable = false;             ///< CROSSLANE_DISABLE: forward every call untouched.
-  std::string gpu = "auto";         ///< CROSSLANE_GPU: auto, none, or emulated:<GPUs a node>[:<topology file>].
-  std::string log;                  ///< CROSSLANE_LOG: topics to print (info, route, debug, all).
-  double watchdog_s = 60;           ///< CROSSLANE_WATCHDOG_S: seconds without progress until a call is reported; 0 is never.
-  int node_size = 0;                ///< CROSSLANE_NODE_SIZE: ranks a pretended node; 0 keeps the real nodes.
-  Order order = Order::none;        ///< CROSSLANE_ORDER: none, or legacy (wait for the legacy default stream first).
-  Mode mode = Mode::automatic;      ///< CROSSLANE_MODE: auto, replace or passthrough (when the MPI is CUDA-capable).
-  World world = World::all;         ///< CROSSLANE_WORLD: all, or partial where some ranks do not load Crosslane.
-  std::size_t pipeline_bytes = std::size_t{1} << 20;  ///< CROSSLANE_PIPELINE_BYTES: from here blocking sends overlap copy and MPI.
-  std::size_t chunk_bytes = std::size_t{1} << 21;     ///< CROSSLANE_CHUNK_BYTES: size of such a chunk.
-  std::size_t pinned_limit = std::size_t{4} << 30;    ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.
-  std::string trace;                ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
-  bool stats = false;               ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
+  bool disable = false;       ///< CROSSLANE_DISABLE: forward every call untouched.
+  std::string gpu = "auto";   ///< CROSSLANE_GPU: auto, none, or emulated:<GPUs a node>[:<topology file>].
+  std::string log;            ///< CROSSLANE_LOG: topics to print (info, route, debug, all).
+  double watchdog_s = 60;     ///< CROSSLANE_WATCHDOG_S: seconds without progress until a call is reported; 0 is never.
+  int node_size = 0;          ///< CROSSLANE_NODE_SIZE: ranks a pretended node; 0 keeps the real nodes.
+  Order order = Order::none;  ///< CROSSLANE_ORDER: none, or legacy (wait for the legacy default stream first).
+  Mode mode = Mode::automatic;  ///< CROSSLANE_MODE: auto, replace or passthrough (when the MPI is CUDA-capable).
+  World world = World::all;     ///< CROSSLANE_WORLD: all, or partial where some ranks do not load Crosslane.
+  std::size_t pipeline_bytes = std::size_t{1}
+                               << 20;  ///< CROSSLANE_PIPELINE_BYTES: from here blocking sends overlap copy and MPI.
+  std::size_t chunk_bytes = std::size_t{1} << 21;  ///< CROSSLANE_CHUNK_BYTES: size of such a chunk.
+  std::size_t pinned_limit = std::size_t{4}
+                             << 30;  ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.
+  std::string trace;   ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
+  bool stats = false;  ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
 
   /// Reads the environment. Throws Error (argument) that names the variable, its value and what is allowed, for a
   /// malformed value and for an unknown CROSSLANE_* name (with the nearest known one).
@@ -38,7 +40,7 @@ struct Settings {
   };
   [[nodiscard]] std::vector<Row> rows() const;
 
-  std::vector<std::string> given;   ///< The names that the environment set; all others have their default.
+  std::vector<std::string> given;  ///< The names that the environment set; all others have their default.
 };
 
 /// Parses "64k", "2m", "1g" or plain bytes; throws Error (argument) naming `name`.

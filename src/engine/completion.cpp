@@ -10,7 +10,9 @@ struct Completion::Group final : CompletionState {
   const std::vector<Completion> members;
 };
 
-const std::vector<Completion>& Completion::members() const noexcept { return static_cast<const Group&>(*state_).members; }
+const std::vector<Completion>& Completion::members() const noexcept {
+  return static_cast<const Group&>(*state_).members;
+}
 
 Completion Completion::of(const std::atomic<std::uint64_t>& word, std::uint64_t reached) noexcept {
   Completion completion;
@@ -47,15 +49,19 @@ bool Completion::done_by_state() const noexcept {
   const auto is_done = [](const Completion& member) { return member.done(); };
   switch (kind_) {
     case Kind::none:
-    case Kind::word: return done();
+    case Kind::word:
+      return done();
     case Kind::time: {
       const auto now = std::chrono::duration_cast<base::Duration>(base::now().time_since_epoch()).count();
       return static_cast<std::uint64_t>(now) >= value_;
     }
     case Kind::request:
-    case Kind::task: return state_->finished.load(std::memory_order_acquire);
-    case Kind::all: return std::all_of(members().begin(), members().end(), is_done);
-    case Kind::any: return std::any_of(members().begin(), members().end(), is_done);
+    case Kind::task:
+      return state_->finished.load(std::memory_order_acquire);
+    case Kind::all:
+      return std::all_of(members().begin(), members().end(), is_done);
+    case Kind::any:
+      return std::any_of(members().begin(), members().end(), is_done);
   }
   return false;
 }
@@ -63,10 +69,13 @@ bool Completion::done_by_state() const noexcept {
 bool Completion::advanced() const noexcept {
   const auto moved = [](const Completion& member) { return member.advanced(); };
   switch (kind_) {
-    case Kind::time: return false;
+    case Kind::time:
+      return false;
     case Kind::all:
-    case Kind::any: return std::any_of(members().begin(), members().end(), moved);
-    default: return done();
+    case Kind::any:
+      return std::any_of(members().begin(), members().end(), moved);
+    default:
+      return done();
   }
 }
 
@@ -74,9 +83,11 @@ bool Completion::needs_no_polling() const noexcept {
   switch (kind_) {
     case Kind::none:
     case Kind::request:
-    case Kind::task: return true;
+    case Kind::task:
+      return true;
     case Kind::word:
-    case Kind::time: return done();
+    case Kind::time:
+      return done();
     case Kind::all:
     case Kind::any:
       return std::all_of(members().begin(), members().end(),
@@ -87,13 +98,15 @@ bool Completion::needs_no_polling() const noexcept {
 
 int Completion::code() const noexcept {
   switch (kind_) {
-    case Kind::request: return state_->finished.load(std::memory_order_acquire) ? state_->code : mpi::success;
+    case Kind::request:
+      return state_->finished.load(std::memory_order_acquire) ? state_->code : mpi::success;
     case Kind::all:
     case Kind::any:
       for (const Completion& member : members())
         if (const int code = member.code(); code != mpi::success) return code;
       return mpi::success;
-    default: return mpi::success;
+    default:
+      return mpi::success;
   }
 }
 

@@ -19,7 +19,7 @@ class Awaiter;
 /// engine after `code`, `error`, the request and the status are written, and loaded with acquire by whoever waits.
 struct CompletionState {
   std::atomic<bool> finished{false};
-  int code = mpi::success;         ///< What the MPI call that completed the request returned.
+  int code = mpi::success;        ///< What the MPI call that completed the request returned.
   std::exception_ptr error;       ///< What the task threw.
   std::atomic<bool> seen{false};  ///< Somebody was told of the error.
 

@@ -50,12 +50,15 @@ void Engine::keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept
 
 void Engine::adopt(const Completion& completion) {
   switch (completion.kind_) {
-    case Completion::Kind::request: requests_.adopt(std::static_pointer_cast<RequestState>(completion.state_)); break;
+    case Completion::Kind::request:
+      requests_.adopt(std::static_pointer_cast<RequestState>(completion.state_));
+      break;
     case Completion::Kind::all:
     case Completion::Kind::any:
       for (const Completion& member : completion.members()) adopt(member);
       break;
-    default: break;
+    default:
+      break;
   }
 }
 

@@ -61,8 +61,8 @@ class Engine final : private Runner {
   const double watchdog_seconds_;
   const MpiIdle mpi_idle_;
   Requests requests_;
-  std::atomic<std::thread::id> inside_{};   // the thread in the engine
-  std::optional<MPI_Comm> poked_;           // set while no thread waits
+  std::atomic<std::thread::id> inside_{};  // the thread in the engine
+  std::optional<MPI_Comm> poked_;          // set while no thread waits
 };
 
 }  // namespace crosslane::engine

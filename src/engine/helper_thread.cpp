@@ -58,7 +58,8 @@ class HelperThread::Body final : private Runner {
  private:
   void adopt(const Completion& completion) override {
     if (completion.kind_ == Completion::Kind::request)
-      throw base::Error(base::ErrorClass::intern, "the helper thread never calls MPI, but a task awaits a request there");
+      throw base::Error(base::ErrorClass::intern,
+                        "the helper thread never calls MPI, but a task awaits a request there");
     if (completion.kind_ == Completion::Kind::all || completion.kind_ == Completion::Kind::any)
       for (const Completion& member : completion.members()) adopt(member);
   }

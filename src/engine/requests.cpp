@@ -95,7 +95,8 @@ bool Requests::some(Some call) {
   for (int one = 0; one < done; ++one) {
     const auto position = static_cast<std::size_t>(one);
     const MPI_Status& status = statuses_[position];
-    finish(static_cast<std::size_t>(indices_[position]), code == mpi::success ? mpi::success : status.MPI_ERROR, status);
+    finish(static_cast<std::size_t>(indices_[position]), code == mpi::success ? mpi::success : status.MPI_ERROR,
+           status);
   }
   if (done > 0) erase_finished();
   return done > 0;

@@ -116,7 +116,8 @@ bool Runner::needs_no_polling() const {
 }
 
 void Runner::abandon() noexcept {
-  const auto stopped = std::make_exception_ptr(base::Error(base::ErrorClass::intern, "the task was stopped before its end"));
+  const auto stopped =
+      std::make_exception_ptr(base::Error(base::ErrorClass::intern, "the task was stopped before its end"));
   suspended_.clear();
   {
     const std::lock_guard lock{mutex_};

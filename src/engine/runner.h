@@ -69,13 +69,13 @@ class Runner {
   };
 
   // Only the thread that calls turn():
-  std::coroutine_handle<> next_;              // passed control by the task that has just suspended
-  std::vector<Suspended> suspended_;          // in the order in which they began to wait
+  std::coroutine_handle<> next_;      // passed control by the task that has just suspended
+  std::vector<Suspended> suspended_;  // in the order in which they began to wait
   std::vector<std::coroutine_handle<>> ready_;
 
   // Any thread:
-  std::atomic<std::size_t> live_{0};          // roots not finished
-  mutable std::mutex mutex_;                  // guards what follows
+  std::atomic<std::size_t> live_{0};  // roots not finished
+  mutable std::mutex mutex_;          // guards what follows
   std::vector<std::coroutine_handle<>> posted_;
   std::atomic<std::size_t> posted_count_{0};  // its size, to be read without the mutex
   Root::promise_type* roots_ = nullptr;       // all that live, a doubly linked list

@@ -12,12 +12,12 @@ namespace crosslane::engine {
 
 /// What a wait is for. Built on the way of a fast call: views and pointers only, asked when there is something to report.
 struct Watch {
-  std::string_view call{};           ///< The MPI procedure or the library's own step, e.g. "MPI_Allreduce".
-  std::string_view communicator{};   ///< Its name, if there is one.
-  std::uint64_t sequence = 0;      ///< The call's number on the communicator, from 1; 0: not numbered.
-  int peer = -1;                   ///< The rank waited for in the communicator; negative: none or several.
+  std::string_view call{};          ///< The MPI procedure or the library's own step, e.g. "MPI_Allreduce".
+  std::string_view communicator{};  ///< Its name, if there is one.
+  std::uint64_t sequence = 0;       ///< The call's number on the communicator, from 1; 0: not numbered.
+  int peer = -1;                    ///< The rank waited for in the communicator; negative: none or several.
   std::string (*details)(const void* context) = nullptr;  ///< More, e.g. "missing ranks 1, 4"; only when it reports.
-  const void* context = nullptr;   ///< What `details` is given.
+  const void* context = nullptr;                          ///< What `details` is given.
 };
 
 /// The line without the time: "MPI_Allreduce on MPI_COMM_WORLD, call 17: missing ranks 1, 4".
@@ -34,10 +34,10 @@ class Watchdog {
  private:
   const Watch& watch_;
   const double seconds_;
-  unsigned looks_ = 0;      // the clock is asked only now and then
-  bool moved_ = true;       // since the clock was last asked
-  base::Time last_{};       // when the clock was last asked and something had moved
-  base::Time reported_{};   // the last report, or last_ if that is later
+  unsigned looks_ = 0;     // the clock is asked only now and then
+  bool moved_ = true;      // since the clock was last asked
+  base::Time last_{};      // when the clock was last asked and something had moved
+  base::Time reported_{};  // the last report, or last_ if that is later
 };
 
 }  // namespace crosslane::engine

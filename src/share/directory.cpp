@@ -32,7 +32,8 @@ Directory::Directory(Segment segment, const Shape& shape, int local_rank)
     : segment_(std::move(segment)), shape_(shape), local_rank_(local_rank) {
   const auto memory = segment_.memory();
   if (memory.size() < bytes_for(shape))
-    throw base::Error(base::ErrorClass::intern, "the directory needs {} bytes, the segment has {}", bytes_for(shape), memory.size());
+    throw base::Error(base::ErrorClass::intern, "the directory needs {} bytes, the segment has {}", bytes_for(shape),
+                      memory.size());
   std::size_t offset = 0;
   node_ = at<Node>(memory.data(), offset);
   offset += sizeof(Node);
@@ -63,7 +64,8 @@ void Directory::leave() noexcept {
 }
 
 bool Directory::alive(int local_rank) const noexcept {
-  if (record(local_rank).presence.load(std::memory_order_acquire) != Presence::joined || local_rank == local_rank_) return true;
+  if (record(local_rank).presence.load(std::memory_order_acquire) != Presence::joined || local_rank == local_rank_)
+    return true;
   return segment_.mark_held(local_rank);
 }
 

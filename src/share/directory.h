@@ -39,9 +39,9 @@ enum class Presence : std::uint32_t { absent, joined, left };
 struct alignas(line_bytes) RankRecord {
   std::atomic<Presence> presence;
   std::atomic<std::uint32_t> device_seen;
-  std::int64_t process;       ///< In its own PID namespace.
+  std::int64_t process;  ///< In its own PID namespace.
   std::int32_t world_rank;
-  Uuid gpu_uuid;              ///< The GPU that the rank used first; valid once device_seen is 1.
+  Uuid gpu_uuid;  ///< The GPU that the rank used first; valid once device_seen is 1.
   alignas(line_bytes) std::atomic<std::uint64_t> calls;
 };
 
@@ -70,7 +70,9 @@ class Directory {
   /// This rank is gone: called once, after its last use.
   void leave() noexcept;
 
-  [[nodiscard]] const RankRecord& record(int local_rank) const noexcept { return records_[static_cast<std::size_t>(local_rank)]; }
+  [[nodiscard]] const RankRecord& record(int local_rank) const noexcept {
+    return records_[static_cast<std::size_t>(local_rank)];
+  }
   /// False if it is certain that the rank's process has ended without leave(). For reports and bounded waits: a system call.
   [[nodiscard]] bool alive(int local_rank) const noexcept;
 

@@ -22,8 +22,8 @@ using base::Error;
 using base::ErrorClass;
 
 [[noreturn]] void fail(Method method, std::string_view what, int problem) {
-  throw Error(problem == ENOSPC || problem == ENOMEM ? ErrorClass::no_memory : ErrorClass::other, "shared memory ({}): {}: {}",
-              name_of(method), what, std::strerror(problem));
+  throw Error(problem == ENOSPC || problem == ENOMEM ? ErrorClass::no_memory : ErrorClass::other,
+              "shared memory ({}): {}: {}", name_of(method), what, std::strerror(problem));
 }
 
 std::string fresh_name(std::string_view folder, std::array<std::uint64_t, 2> secret) {
@@ -43,7 +43,7 @@ void reserve(Method method, int descriptor, std::size_t bytes) {
 }
 
 struct flock lock_of(int index) noexcept {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = index;
@@ -55,10 +55,14 @@ struct flock lock_of(int index) noexcept {
 
 std::string_view name_of(Method method) noexcept {
   switch (method) {
-    case Method::anonymous: return "memfd";
-    case Method::posix: return "shm_open";
-    case Method::file: return "file";
-    default: return "none";
+    case Method::anonymous:
+      return "memfd";
+    case Method::posix:
+      return "shm_open";
+    case Method::file:
+      return "file";
+    default:
+      return "none";
   }
 }
 
@@ -68,7 +72,8 @@ Segment Segment::create(Method method, std::size_t bytes, std::array<std::uint64
   switch (method) {
     case Method::anonymous:
       segment.descriptor_ = memfd_create("crosslane", MFD_CLOEXEC);
-      if (segment.descriptor_ >= 0 && fchmod(segment.descriptor_, S_IRUSR | S_IWUSR) != 0) fail(method, "cannot set the mode", errno);
+      if (segment.descriptor_ >= 0 && fchmod(segment.descriptor_, S_IRUSR | S_IWUSR) != 0)
+        fail(method, "cannot set the mode", errno);
       break;
     case Method::posix:
       name = fresh_name("", secret);
@@ -80,7 +85,8 @@ Segment Segment::create(Method method, std::size_t bytes, std::array<std::uint64
       segment.descriptor_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
       break;
     }
-    default: fail(method, "no method", EINVAL);
+    default:
+      fail(method, "no method", EINVAL);
   }
   if (segment.descriptor_ < 0) fail(method, "cannot create it", errno);
   segment.token_ = {.method = method,
@@ -108,21 +114,29 @@ Segment Segment::open(const Token& token) {
   segment.token_ = token;
   switch (token.method) {
     case Method::anonymous:
-      segment.descriptor_ = ::open(fmt::format("/proc/{}/fd/{}", token.process, token.descriptor).c_str(), O_RDWR | O_CLOEXEC);
+      segment.descriptor_ =
+          ::open(fmt::format("/proc/{}/fd/{}", token.process, token.descriptor).c_str(), O_RDWR | O_CLOEXEC);
       break;
-    case Method::posix: segment.descriptor_ = shm_open(token.name.data(), O_RDWR | O_CLOEXEC, 0); break;
-    case Method::file: segment.descriptor_ = ::open(token.name.data(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); break;
-    default: fail(token.method, "no method", EINVAL);
+    case Method::posix:
+      segment.descriptor_ = shm_open(token.name.data(), O_RDWR | O_CLOEXEC, 0);
+      break;
+    case Method::file:
+      segment.descriptor_ = ::open(token.name.data(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+      break;
+    default:
+      fail(token.method, "no method", EINVAL);
   }
   if (segment.descriptor_ < 0) fail(token.method, "cannot open it", errno);
   // In another namespace the same number or name may be something else altogether: look before mapping, compare after.
-  struct stat facts {};
+  struct stat facts{};
   if (fstat(segment.descriptor_, &facts) != 0) fail(token.method, "cannot look at it", errno);
   if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || static_cast<std::uint64_t>(facts.st_size) != token.bytes)
-    throw Error(ErrorClass::other, "shared memory ({}): what has its name here is something else", name_of(token.method));
+    throw Error(ErrorClass::other, "shared memory ({}): what has its name here is something else",
+                name_of(token.method));
   segment.map(token.bytes);
   if (std::memcmp(segment.mapped_.data(), token.secret.data(), sizeof token.secret) != 0)
-    throw Error(ErrorClass::other, "shared memory ({}): what has its name here belongs to another job", name_of(token.method));
+    throw Error(ErrorClass::other, "shared memory ({}): what has its name here belongs to another job",
+                name_of(token.method));
   return segment;
 }
 

@@ -25,8 +25,10 @@ extern "C" int crosslane_delete_facts(MPI_Comm, int, void* facts, void*) {
 
 }  // namespace
 
-Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles) : mpi_(mpi), handles_(handles), key_(), world_() {
-  check(mpi_, mpi_.Comm_create_keyval(crosslane_copy_no_facts, crosslane_delete_facts, &key_, nullptr), "MPI_Comm_create_keyval");
+Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles)
+    : mpi_(mpi), handles_(handles), key_(), world_() {
+  check(mpi_, mpi_.Comm_create_keyval(crosslane_copy_no_facts, crosslane_delete_facts, &key_, nullptr),
+        "MPI_Comm_create_keyval");
   check(mpi_, mpi_.Comm_group(handles_.comm_world, &world_), "MPI_Comm_group");
 }
 
@@ -56,7 +58,8 @@ CommunicatorFacts* Communicators::learn(MPI_Comm communicator) const {
   check(mpi_, mpi_.Comm_test_inter(communicator, &inter), "MPI_Comm_test_inter");
   facts->inter = inter != 0;
   MPI_Group group{};
-  check(mpi_, inter != 0 ? mpi_.Comm_remote_group(communicator, &group) : mpi_.Comm_group(communicator, &group), "MPI_Comm_group");
+  check(mpi_, inter != 0 ? mpi_.Comm_remote_group(communicator, &group) : mpi_.Comm_group(communicator, &group),
+        "MPI_Comm_group");
   int size = 0;
   int code = mpi_.Group_size(group, &size);
   if (code == mpi::success) {

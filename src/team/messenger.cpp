@@ -19,15 +19,19 @@ void check(const mpi::Functions& mpi, int code, std::string_view call) {
 
 engine::Task<> Messenger::send(std::span<const std::byte> bytes, int to, Tag tag) const {
   MPI_Request request{};
-  check(mpi_, mpi_.Isend(bytes.data(), static_cast<int>(bytes.size()), handles_.byte, to, value(tag), communicator_, &request),
-        "MPI_Isend");
+  check(
+      mpi_,
+      mpi_.Isend(bytes.data(), static_cast<int>(bytes.size()), handles_.byte, to, value(tag), communicator_, &request),
+      "MPI_Isend");
   const int code = co_await engine::Completion::of(&request);
   check(mpi_, code, "MPI_Isend");
 }
 
 engine::Task<> Messenger::receive(std::span<std::byte> bytes, int from, Tag tag) const {
   MPI_Request request{};
-  check(mpi_, mpi_.Irecv(bytes.data(), static_cast<int>(bytes.size()), handles_.byte, from, value(tag), communicator_, &request),
+  check(mpi_,
+        mpi_.Irecv(bytes.data(), static_cast<int>(bytes.size()), handles_.byte, from, value(tag), communicator_,
+                   &request),
         "MPI_Irecv");
   const int code = co_await engine::Completion::of(&request);
   check(mpi_, code, "MPI_Irecv");
@@ -36,7 +40,8 @@ engine::Task<> Messenger::receive(std::span<std::byte> bytes, int from, Tag tag)
 engine::Task<> Messenger::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) const {
   MPI_Request request{};
   const int count = static_cast<int>(mine.size());
-  check(mpi_, mpi_.Iallgather(mine.data(), count, handles_.byte, all.data(), count, handles_.byte, communicator_, &request),
+  check(mpi_,
+        mpi_.Iallgather(mine.data(), count, handles_.byte, all.data(), count, handles_.byte, communicator_, &request),
         "MPI_Iallgather");
   const int code = co_await engine::Completion::of(&request);
   check(mpi_, code, "MPI_Iallgather");

@@ -20,7 +20,8 @@ using share::Segment;
 using share::Token;
 
 // One member after the other: the messages are small, so that MPI buffers them, and the slowest counts anyway.
-engine::Task<> tell(const Messenger& messenger, std::span<const int> members, std::span<const std::byte> bytes, Tag tag) {
+engine::Task<> tell(const Messenger& messenger, std::span<const int> members, std::span<const std::byte> bytes,
+                    Tag tag) {
   for (const int member : members) co_await messenger.send(bytes, member, tag);
 }
 
@@ -52,7 +53,8 @@ engine::Task<std::optional<Directory>> lead(NodeRequest request, std::span<const
     const std::uint8_t verdict = all_have_it ? 1 : 0;
     co_await tell(request.messenger, members, bytes_of(verdict), Tag::share_verdict);
     if (all_have_it) co_return directory;
-    reason += fmt::format("{}shared memory ({}): not every rank can open it", reason.empty() ? "" : "; ", share::name_of(method));
+    reason += fmt::format("{}shared memory ({}): not every rank can open it", reason.empty() ? "" : "; ",
+                          share::name_of(method));
   }
   const Token none{};
   co_await tell(request.messenger, members, bytes_of(none), Tag::share_token);

@@ -17,9 +17,9 @@ namespace crosslane::team {
 struct NodeRequest {
   const Messenger& messenger;
   const topology::NodeMap& nodes;
-  int rank;                              ///< In the world.
-  std::array<std::uint64_t, 2> cookie;   ///< The job's.
-  share::Shape shape;                    ///< `ranks` is set here.
+  int rank;                             ///< In the world.
+  std::array<std::uint64_t, 2> cookie;  ///< The job's.
+  share::Shape shape;                   ///< `ranks` is set here.
   std::span<const share::Method> methods;
 };
 

@@ -50,8 +50,8 @@ struct World::Card {
   std::uint64_t protocol;
 };
 
-World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
-             std::span<const share::Method> methods)
+World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine,
+             const base::Settings& settings, std::span<const share::Method> methods)
     : mpi_(mpi), handles_(handles), engine_(engine), communicator_(handles.comm_null) {
   check(mpi_, mpi_.Comm_rank(handles_.comm_world, &rank_), "MPI_Comm_rank");
   check(mpi_, mpi_.Comm_size(handles_.comm_world, &size_), "MPI_Comm_size");
@@ -66,14 +66,12 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
     directory_.emplace(std::move(own));
     return;
   }
-  const engine::Watch watch{.call = "MPI_Init",
-                            .communicator = "MPI_COMM_WORLD",
-                            .details =
-                                [](const void*) {
-                                  return std::string{
-                                      "waiting for all ranks to form Crosslane's world; where some do not load Crosslane, set "
-                                      "CROSSLANE_WORLD=partial on those that do"};
-                                }};
+  const engine::Watch watch{
+      .call = "MPI_Init", .communicator = "MPI_COMM_WORLD", .details = [](const void*) {
+        return std::string{
+            "waiting for all ranks to form Crosslane's world; where some do not load Crosslane, set "
+            "CROSSLANE_WORLD=partial on those that do"};
+      }};
   try {
     engine_.wait(engine_.spawn(form(settings, methods)), watch);
   } catch (...) {
@@ -125,7 +123,8 @@ engine::Task<> World::form(const base::Settings& settings, std::span<const share
     }
     directory.emplace(private_directory(node));
   } else if (!reason.empty()) {
-    base::log(base::Topic::info, "sharing memory by {} ({})", share::name_of(directory->segment().token().method), reason);
+    base::log(base::Topic::info, "sharing memory by {} ({})", share::name_of(directory->segment().token().method),
+              reason);
   }
   nodes_ = nodes_.dissolve(dissolved);
   directory_.emplace(*std::move(directory));

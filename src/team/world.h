@@ -39,9 +39,13 @@ class World {
   /// True if all ranks load Crosslane and agreed on what follows; false for a partial world, where nobody takes part.
   [[nodiscard]] bool agreed() const noexcept { return messenger_.has_value(); }
   /// True if that rank of MPI_COMM_WORLD loads Crosslane, as far as is known. False for not_in_world.
-  [[nodiscard]] bool takes_part(int world_rank) const noexcept { return agreed() && world_rank >= 0 && world_rank < size_; }
+  [[nodiscard]] bool takes_part(int world_rank) const noexcept {
+    return agreed() && world_rank >= 0 && world_rank < size_;
+  }
   /// True if that rank takes part and shares this rank's directory (itself included).
-  [[nodiscard]] bool on_my_node(int world_rank) const { return takes_part(world_rank) && nodes_.same_node(rank_, world_rank); }
+  [[nodiscard]] bool on_my_node(int world_rank) const {
+    return takes_part(world_rank) && nodes_.same_node(rank_, world_rank);
+  }
 
   /// All ranks' nodes; of a partial world, each rank its own.
   [[nodiscard]] const topology::NodeMap& nodes() const noexcept { return nodes_; }

@@ -33,7 +33,8 @@ void NodeMap::number(std::span<const int> group_of_rank) {
 }
 
 bool NodeMap::even() const noexcept {
-  return std::all_of(members_.begin(), members_.end(), [&](const auto& node) { return node.size() == members_.front().size(); });
+  return std::all_of(members_.begin(), members_.end(),
+                     [&](const auto& node) { return node.size() == members_.front().size(); });
 }
 
 NodeMap NodeMap::dissolve(const std::vector<bool>& node) const {

@@ -60,7 +60,8 @@ void Tracer::record(const char* name, base::Time begin, base::Time end, std::uin
 std::string Tracer::file_of(const std::string& file, int rank) {
   const auto slash = file.find_last_of('/');
   const auto dot = file.find_last_of('.');
-  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) return fmt::format("{}.{}.json", file, rank);
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash))
+    return fmt::format("{}.{}.json", file, rank);
   return fmt::format("{}.{}{}", file.substr(0, dot), rank, file.substr(dot));
 }
 
@@ -77,11 +78,14 @@ void Tracer::write(int rank) const {
   const std::uint64_t recorded = recorded_.load(std::memory_order_relaxed);
   const std::uint64_t kept = std::min<std::uint64_t>(recorded, mask_ + 1);
   if (kept < recorded)
-    base::log(base::Topic::warning, "{}: the oldest {} of {} spans were replaced by later ones", name, recorded - kept, recorded);
+    base::log(base::Topic::warning, "{}: the oldest {} of {} spans were replaced by later ones", name, recorded - kept,
+              recorded);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out{std::fopen(name.c_str(), "w"), std::fclose};
-  if (!out) throw base::Error(base::ErrorClass::other, "CROSSLANE_TRACE: cannot write {}: {}", name, std::strerror(errno));
+  if (!out)
+    throw base::Error(base::ErrorClass::other, "CROSSLANE_TRACE: cannot write {}: {}", name, std::strerror(errno));
   fmt::print(out.get(), "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-  fmt::print(out.get(), "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":\"rank {}\"}}}}", rank, rank);
+  fmt::print(out.get(), "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":\"rank {}\"}}}}", rank,
+             rank);
   for (std::uint64_t number = recorded - kept; number < recorded; ++number) {
     const Slot& slot = ring_[number & mask_];
     const auto begin = slot.begin.load(std::memory_order_relaxed);
@@ -89,8 +93,8 @@ void Tracer::write(int rank) const {
     fmt::print(out.get(),
                ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
                "\"args\":{{\"bytes\":{}}}}}",
-               slot.name.load(std::memory_order_relaxed), rank, slot.thread.load(std::memory_order_relaxed), begin / 1000,
-               begin % 1000, length / 1000, length % 1000, slot.bytes.load(std::memory_order_relaxed));
+               slot.name.load(std::memory_order_relaxed), rank, slot.thread.load(std::memory_order_relaxed),
+               begin / 1000, begin % 1000, length / 1000, length % 1000, slot.bytes.load(std::memory_order_relaxed));
   }
   fmt::print(out.get(), "\n]}}\n");
   if (std::fflush(out.get()) != 0)

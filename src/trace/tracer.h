@@ -29,9 +29,14 @@ enum class Counter : std::size_t {
 };
 
 inline constexpr std::size_t counters = static_cast<std::size_t>(Counter::count_of_counters);
-inline constexpr std::array<std::string_view, counters> counter_names{
-    "calls with GPU buffers", "calls forwarded", "bytes copied to the host", "bytes copied to a GPU", "bytes copied between GPUs",
-    "bytes given to MPI",     "tasks spawned",   "mappings opened"};
+inline constexpr std::array<std::string_view, counters> counter_names{"calls with GPU buffers",
+                                                                      "calls forwarded",
+                                                                      "bytes copied to the host",
+                                                                      "bytes copied to a GPU",
+                                                                      "bytes copied between GPUs",
+                                                                      "bytes given to MPI",
+                                                                      "tasks spawned",
+                                                                      "mappings opened"};
 
 class Tracer {
  public:

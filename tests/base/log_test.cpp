@@ -1,6 +1,6 @@
 // The logger's topics: which lines are printed, and what an unknown topic says.
-#include "base/error.h"
 #include "base/log.h"
+#include "base/error.h"
 
 #include <gtest/gtest.h>
 

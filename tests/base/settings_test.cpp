@@ -1,6 +1,6 @@
 // Settings: defaults, every parser, the errors' wording, and that no row is forgotten.
-#include "base/error.h"
 #include "base/settings.h"
+#include "base/error.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -110,21 +110,32 @@ TEST_F(SettingsTest, UnknownNameNamesTheNearest) {
 }
 
 TEST_F(SettingsTest, NamesOfOtherPartsAreKnown) {
-  for (const char* name : {"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS", "CROSSLANE_TEST_SEED", "CROSSLANE_PRELOAD",
-                           "CROSSLANE_CHECK", "CROSSLANE_SANITIZE"})
+  for (const char* name : {"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS", "CROSSLANE_TEST_SEED",
+                           "CROSSLANE_PRELOAD", "CROSSLANE_CHECK", "CROSSLANE_SANITIZE"})
     set(name, "whatever");
   EXPECT_EQ(error(), std::nullopt);
 }
 
 TEST_F(SettingsTest, MalformedValuesNameVariableValueAndWhatIsAllowed) {
-  const std::vector<std::pair<const char*, const char*>> wrong{
-      {"CROSSLANE_DISABLE", "maybe"},       {"CROSSLANE_GPU", "emulated:0"},   {"CROSSLANE_GPU", "emulated:2:"},
-      {"CROSSLANE_GPU", "emulated:two"},    {"CROSSLANE_GPU", ""},             {"CROSSLANE_WATCHDOG_S", "-1"},
-      {"CROSSLANE_WATCHDOG_S", "nan"},      {"CROSSLANE_WATCHDOG_S", "1s"},    {"CROSSLANE_NODE_SIZE", "-2"},
-      {"CROSSLANE_NODE_SIZE", "2.0"},       {"CROSSLANE_ORDER", "default"},    {"CROSSLANE_MODE", "AUTO"},
-      {"CROSSLANE_WORLD", "none"},          {"CROSSLANE_CHUNK_BYTES", "0"},    {"CROSSLANE_CHUNK_BYTES", "k"},
-      {"CROSSLANE_PIPELINE_BYTES", "1 m"},  {"CROSSLANE_PINNED_LIMIT", "-1k"}, {"CROSSLANE_PINNED_LIMIT", "99999999999g"},
-      {"CROSSLANE_PINNED_LIMIT", "1t"}};
+  const std::vector<std::pair<const char*, const char*>> wrong{{"CROSSLANE_DISABLE", "maybe"},
+                                                               {"CROSSLANE_GPU", "emulated:0"},
+                                                               {"CROSSLANE_GPU", "emulated:2:"},
+                                                               {"CROSSLANE_GPU", "emulated:two"},
+                                                               {"CROSSLANE_GPU", ""},
+                                                               {"CROSSLANE_WATCHDOG_S", "-1"},
+                                                               {"CROSSLANE_WATCHDOG_S", "nan"},
+                                                               {"CROSSLANE_WATCHDOG_S", "1s"},
+                                                               {"CROSSLANE_NODE_SIZE", "-2"},
+                                                               {"CROSSLANE_NODE_SIZE", "2.0"},
+                                                               {"CROSSLANE_ORDER", "default"},
+                                                               {"CROSSLANE_MODE", "AUTO"},
+                                                               {"CROSSLANE_WORLD", "none"},
+                                                               {"CROSSLANE_CHUNK_BYTES", "0"},
+                                                               {"CROSSLANE_CHUNK_BYTES", "k"},
+                                                               {"CROSSLANE_PIPELINE_BYTES", "1 m"},
+                                                               {"CROSSLANE_PINNED_LIMIT", "-1k"},
+                                                               {"CROSSLANE_PINNED_LIMIT", "99999999999g"},
+                                                               {"CROSSLANE_PINNED_LIMIT", "1t"}};
   for (const auto& [name, value] : wrong) {
     set(name, value);
     const auto message = error();

@@ -1,6 +1,6 @@
 // The engine in one thread: requests and their verdicts, when it sleeps, when it pokes MPI, what the watchdog says.
-#include "base/error.h"
 #include "engine/engine.h"
+#include "base/error.h"
 #include "fake_mpi.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,8 @@ TEST_F(EngineTest, NullAndInactiveRequestsAreDone) {
   request.persistent = true;
   const MPI_Request before = inactive;
   fake::make(pending, 4);
-  engine.wait(Completion::when_all({Completion::of(&pending), Completion::of(&none), Completion::of(&inactive)}), {.call = "test"});
+  engine.wait(Completion::when_all({Completion::of(&pending), Completion::of(&none), Completion::of(&inactive)}),
+              {.call = "test"});
   EXPECT_EQ(inactive, before);
 }
 
@@ -97,7 +98,8 @@ TEST_F(EngineTest, ARequestThatNobodyWaitsForAnyMoreIsTheUsersAgain) {
 TEST_F(EngineTest, TasksAwaitRequests) {
   Engine engine{below_, 0};
   std::vector<MPI_Request> handles(100);
-  for (std::size_t i = 0; i < handles.size(); ++i) fake::make(handles[i], static_cast<int>(i % 7)).source = static_cast<int>(i);
+  for (std::size_t i = 0; i < handles.size(); ++i)
+    fake::make(handles[i], static_cast<int>(i % 7)).source = static_cast<int>(i);
   int sum = 0;
   const auto body = [](MPI_Request& handle, int& total) -> Task<> {
     MPI_Status status{};

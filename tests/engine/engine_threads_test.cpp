@@ -29,8 +29,8 @@ struct Node {
   std::vector<std::size_t> needs;
   enum class Kind { plain, request, timer, helper, external } kind = Kind::plain;
   MPI_Request request{};
-  std::uint64_t value = 0;                 // 1 + the sum of what it needs
-  std::atomic<std::uint64_t> word{0};      // 1: value is written
+  std::uint64_t value = 0;             // 1 + the sum of what it needs
+  std::atomic<std::uint64_t> word{0};  // 1: value is written
   std::atomic<int> runs{0};
 };
 
@@ -93,9 +93,15 @@ void random_graph(std::uint64_t seed, int threads, std::size_t count) {
         std::vector<std::size_t> external;
         for (std::size_t i = static_cast<std::size_t>(thread); i < count; i += static_cast<std::size_t>(threads)) {
           switch (graph.nodes[i].kind) {
-            case Node::Kind::helper: mine.push_back(helper.spawn(run_node(graph, i))); break;
-            case Node::Kind::external: external.push_back(i); break;
-            default: mine.push_back(engine.spawn(run_node(graph, i))); break;
+            case Node::Kind::helper:
+              mine.push_back(helper.spawn(run_node(graph, i)));
+              break;
+            case Node::Kind::external:
+              external.push_back(i);
+              break;
+            default:
+              mine.push_back(engine.spawn(run_node(graph, i)));
+              break;
           }
         }
         // In the order of the graph: a thread that blocks for a node that only itself could run would hang by itself.

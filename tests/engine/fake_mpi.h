@@ -10,11 +10,11 @@
 namespace fake {
 
 struct Request {
-  std::atomic<int> tests_left{0};   ///< It completes at this many further tests; negative: never.
-  std::atomic<bool> active{true};   ///< Inactive ones are done for MPI_Test and skipped by MPI_Testsome.
-  bool persistent = false;          ///< Keeps its handle when it completes.
+  std::atomic<int> tests_left{0};  ///< It completes at this many further tests; negative: never.
+  std::atomic<bool> active{true};  ///< Inactive ones are done for MPI_Test and skipped by MPI_Testsome.
+  bool persistent = false;         ///< Keeps its handle when it completes.
   int error = crosslane::mpi::success;
-  int source = 0;                   ///< What the status says.
+  int source = 0;  ///< What the status says.
 };
 
 /// Counts of what was called, and the fault that no test may see: two threads in MPI's test calls at once.

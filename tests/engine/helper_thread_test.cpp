@@ -1,7 +1,7 @@
 // The helper thread: it runs tasks, takes no signals, calls no MPI, and does no harm in a forked child.
+#include "engine/helper_thread.h"
 #include "base/error.h"
 #include "engine/engine.h"
-#include "engine/helper_thread.h"
 #include "fake_mpi.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,8 @@ TEST_F(HelperThreadTest, RunsTasksInAnotherThreadWithSignalsBlocked) {
     id = std::this_thread::get_id();
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-    all_blocked = sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGUSR1) == 1 && sigismember(&mask, SIGALRM) == 1;
+    all_blocked =
+        sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGUSR1) == 1 && sigismember(&mask, SIGALRM) == 1;
     co_return;
   };
   engine_.wait(helper.spawn(body(thread, blocked)), {.call = "test"});

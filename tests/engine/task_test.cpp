@@ -175,8 +175,7 @@ TEST(Completion, TimeComes) {
   const Completion late = Completion::after(1h);
   EXPECT_FALSE(late.done());
   const auto start = crosslane::base::now();
-  while (!soon.done()) {
-  }
+  while (!soon.done()) {}
   EXPECT_GE(crosslane::base::now() - start, 1ms);
   EXPECT_FALSE(late.done());
 }

@@ -1,6 +1,6 @@
 // The directory: its parts do not overlap, its states, and the store-buffer pattern of device_seen with ranks as threads.
-#include "base/error.h"
 #include "share/directory.h"
+#include "base/error.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Who shares a node: machines in any order of ranks, pretended nodes, dissolved nodes.
-#include "topology/host.h"
 #include "topology/node_map.h"
+#include "topology/host.h"
 
 #include <gtest/gtest.h>
 
@@ -63,7 +63,9 @@ TEST(NodeMap, RandomMapsAreConsistent) {
     for (int node = 0; node < map.nodes(); ++node) {
       const auto members = map.members(node);
       ASSERT_EQ(map.leader(node), *std::min_element(members.begin(), members.end()));
-      if (node > 0) { ASSERT_LT(map.leader(node - 1), map.leader(node)); }
+      if (node > 0) {
+        ASSERT_LT(map.leader(node - 1), map.leader(node));
+      }
       for (std::size_t local = 0; local < members.size(); ++local) {
         ASSERT_EQ(map.node_of(members[local]), node);
         ASSERT_EQ(map.local_rank(members[local]), static_cast<int>(local));

@@ -1,6 +1,6 @@
 // Segments: every method across processes, the mode, the names that go, what is refused, and marks of killed processes.
-#include "base/error.h"
 #include "share/segment.h"
+#include "base/error.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -29,9 +29,12 @@ std::array<std::uint64_t, 2> secret() {
 /// Where a segment's name can be seen, if it has one.
 std::optional<std::filesystem::path> path_of(const Token& token) {
   switch (token.method) {
-    case Method::posix: return "/dev/shm" + std::string{token.name.data()};
-    case Method::file: return std::string{token.name.data()};
-    default: return std::nullopt;
+    case Method::posix:
+      return "/dev/shm" + std::string{token.name.data()};
+    case Method::file:
+      return std::string{token.name.data()};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -44,8 +47,7 @@ int in_child(Body body) {
     int status = 1;
     try {
       status = body() ? 0 : 2;
-    } catch (...) {
-    }
+    } catch (...) {}
     _exit(status);
   }
   int status = 0;
@@ -78,7 +80,7 @@ TEST_P(SegmentTest, OnlyTheOwnerMayAndNoNameIsLeft) {
   {
     Segment segment = Segment::create(GetParam(), 100, secret());
     path = path_of(segment.token());
-    struct stat facts {};
+    struct stat facts{};
     ASSERT_EQ(fstat(segment.token().descriptor, &facts), 0);
     EXPECT_EQ(facts.st_mode & 0777U, 0600U);
     if (path) {
@@ -98,11 +100,17 @@ TEST_P(SegmentTest, OnlyTheOwnerMayAndNoNameIsLeft) {
                 return true;
               }),
               0);
-    if (path) { EXPECT_TRUE(std::filesystem::exists(*path)); }
+    if (path) {
+      EXPECT_TRUE(std::filesystem::exists(*path));
+    }
     const Segment moved = std::move(segment);
-    if (path) { EXPECT_TRUE(std::filesystem::exists(*path)); }
+    if (path) {
+      EXPECT_TRUE(std::filesystem::exists(*path));
+    }
   }
-  if (path) { EXPECT_FALSE(std::filesystem::exists(*path)); }
+  if (path) {
+    EXPECT_FALSE(std::filesystem::exists(*path));
+  }
 }
 
 TEST_P(SegmentTest, RefusesWhatIsNotTheRightOne) {
@@ -137,10 +145,11 @@ void expect_no_memory(Method method, std::size_t bytes) {
 TEST_P(SegmentTest, MoreThanTheMachineHasIsAnError) { expect_no_memory(GetParam(), std::size_t{1} << 50); }
 
 TEST(Segment, MoreThanDevShmHasIsAnError) {
-  struct statvfs facts {};
+  struct statvfs facts{};
   ASSERT_EQ(statvfs("/dev/shm", &facts), 0);
   const std::size_t bytes = facts.f_blocks * facts.f_frsize + (std::size_t{1} << 20);
-  const auto machine = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto machine =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   if (facts.f_blocks == 0 || bytes >= machine) GTEST_SKIP() << "/dev/shm is not smaller than the machine's memory";
   expect_no_memory(Method::posix, bytes);
 }

@@ -74,7 +74,8 @@ void words(engine::Engine& engine, team::World& world) {
   }
   for (int rank = 0; rank < ranks; ++rank) {
     CHECK(directory.record(rank).presence == share::Presence::joined);
-    CHECK(directory.record(rank).world_rank == world.nodes().members(world.nodes().node_of(world.rank()))[static_cast<std::size_t>(rank)]);
+    CHECK(directory.record(rank).world_rank ==
+          world.nodes().members(world.nodes().node_of(world.rank()))[static_cast<std::size_t>(rank)]);
     CHECK(directory.alive(rank));
   }
 }
@@ -139,6 +140,7 @@ void run(const std::string& methods_name) {
   const mpi::Functions& mpi = library.below();
   CHECK(mpi.Init(nullptr, nullptr) == mpi::success);
   const base::Settings settings = base::Settings::from_environment();
+  base::set_log_topics(settings.log);
   engine::Engine engine{mpi, 30};
   const auto methods = methods_of(methods_name);
   for (int round = 0; round < 3; ++round) {
