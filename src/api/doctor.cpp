@@ -1,15 +1,16 @@
 // See doctor.h. Whatever fails here is a finding, so that one broken part does not hide the others.
-// It waits for the GPU (cuCtxSynchronize): it runs in a process of its own, where nothing else needs to make progress.
 #include "api/doctor.h"
 
 #include "api/surroundings.h"
 #include "base/error.h"
 #include "base/settings.h"
+#include "engine/engine.h"
 #include "gpu/buffer.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
 #include "gpu/driver.h"
 #include "gpu/mapping.h"
+#include "gpu/marker.h"
 #include "gpu/stream.h"
 #include "mpi/library.h"
 
@@ -36,6 +37,18 @@ using Json = nlohmann::json;
 
 constexpr unsigned written_word = 0xC0551A4E;
 constexpr std::size_t exported_bytes = std::size_t{2} << 20;  // CUDA exports whole 2 MiB pages
+
+/// Returns when all that was enqueued on the stream is done.
+void finish(const gpu::Driver& driver, gpu::StreamView stream) {
+  const mpi::Functions no_mpi{};  // a word is awaited, no request
+  constexpr double report_after_s = 60;
+  engine::Engine engine(no_mpi, report_after_s);
+  gpu::Marker marker(driver);
+  const auto reached = marker.post(stream);
+  engine::Watch watch;
+  watch.call = "crosslane doctor";
+  engine.wait(engine::Completion::of(marker.word(), reached), watch);
+}
 
 const char* line(const Json& json) {
   // Names of files and devices may be anything: what is not UTF-8 is replaced, not thrown about.
@@ -265,7 +278,7 @@ Json export_memory(const base::Settings& settings) {
                  driver.memset_d32_async(buffer.address(), written_word, exported_bytes / sizeof(written_word),
                                          stream.view().handle()),
                  "cuMemsetD32Async");
-      gpu::check(driver, driver.ctx_synchronize(), "cuCtxSynchronize");
+      finish(driver, stream);
       report["handles"].push_back({{"uuid", uuid(driver, all[i])}, {"handle", to_hex(buffer.export_handle())}});
     });
   }
@@ -280,7 +293,7 @@ void open_one(const gpu::Driver& driver, int ordinal, const CUipcMemHandle& hand
   const gpu::Stream stream(driver);
   std::uint32_t word = 0;
   gpu::copy_async(&word, mapping.data() + exported_bytes - sizeof(word), sizeof(word), stream);
-  gpu::check(driver, driver.ctx_synchronize(), "cuCtxSynchronize");
+  finish(driver, stream);
   if (word != written_word)
     throw base::Error(base::ErrorClass::intern, "opened, but it reads {:#x} instead of {:#x}", word, written_word);
 }

@@ -38,7 +38,6 @@
   X(ctx_push_current, cuCtxPushCurrent)                                 \
   X(ctx_pop_current, cuCtxPopCurrent)                                   \
   X(ctx_get_device, cuCtxGetDevice)                                     \
-  X(ctx_synchronize, cuCtxSynchronize)                                  \
   X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                      \
   X(mem_get_info, cuMemGetInfo)                                         \
   X(mem_alloc, cuMemAlloc)                                              \
@@ -96,7 +95,6 @@
   X(event_destroy, cuEventDestroy)                                      \
   X(event_record, cuEventRecord)                                        \
   X(event_query, cuEventQuery)                                          \
-  X(event_synchronize, cuEventSynchronize)                              \
   X(graph_instantiate, cuGraphInstantiate)                              \
   X(graph_upload, cuGraphUpload)                                        \
   X(graph_launch, cuGraphLaunch)                                        \
