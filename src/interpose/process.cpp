@@ -47,6 +47,15 @@ Process::Process() {
   }
 }
 
+const mpi::Functions& Process::next(Level level) noexcept {
+  try {
+    return level == Level::mpi ? library_.next() : library_.below();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::error, "{}", error.what());
+    return absent_;
+  }
+}
+
 void Process::make_services() {
   std::call_once(services_once_, [this] {
     engine_ = std::make_unique<engine::Engine>(library_.below(), settings_.watchdog_s);

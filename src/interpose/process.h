@@ -33,7 +33,8 @@ class Process {
   [[nodiscard]] bool watching() noexcept { return active_ && gpu_->present(); }
   [[nodiscard]] bool active() const noexcept { return active_; }
 
-  [[nodiscard]] const mpi::Functions& next(Level level) { return level == Level::mpi ? library_.next() : library_.below(); }
+  /// The functions that wrapped calls go on to; all null, and said so, where no MPI of this family is loaded.
+  [[nodiscard]] const mpi::Functions& next(Level level) noexcept;
   [[nodiscard]] mpi::Library& library() noexcept { return library_; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return *gpu_; }
@@ -64,6 +65,7 @@ class Process {
   bool active_ = false;
   bool initialized_ = false;
   mpi::Library library_;
+  const mpi::Functions absent_{};
   std::unique_ptr<gpu::Gpu> gpu_;
   gpu::HostMemory host_memory_;
   Requests requests_;
@@ -98,7 +100,7 @@ class Site {
   explicit Site(Level level) noexcept : process_(Process::get()), level_(level) {}
 
   [[nodiscard]] Process& process() const noexcept { return process_; }
-  [[nodiscard]] const mpi::Functions& next() const { return process_.next(level_); }
+  [[nodiscard]] const mpi::Functions& next() const noexcept { return process_.next(level_); }
   /// True if the call may have to be looked at: not inside one of our own, and a driver is loaded.
   [[nodiscard]] bool watching() const noexcept { return detail::nesting == 0 && process_.watching(); }
   /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach.

@@ -133,9 +133,9 @@ def body(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -> l
     member = procedure.name + ("_c" if large else "")
     call = f"MPI_{member}"
     arguments = names(procedure, large)
-    forward = f"site.next().{member}({arguments})"
+    forward = f"next.{member}({arguments})"
     here = target(procedure)
-    absent = f"if (site.next().{member} == nullptr) return missing(site.process(), {here}, \"{call}\");"
+    absent = f"if (next.{member} == nullptr) return missing(site.process(), {here}, \"{call}\");"
     if isinstance(row, Refused):
         lines = [absent, "if (site.watching()) {"]
         for buffer in row.buffers:
@@ -148,17 +148,17 @@ def body(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -> l
         lines = []
         if large:
             # An MPI without large counts is called in its plain form, by the route.
-            lines.append(f"if (site.next().{member} != nullptr && !(site.watching() && ({touches}))) [[likely]] return {forward};")
+            lines.append(f"if (next.{member} != nullptr && !(site.watching() && ({touches}))) [[likely]] return {forward};")
         else:
             lines += [absent, f"if (!(site.watching() && ({touches}))) [[likely]] return {forward};"]
-        lines.append(f'return run_route(site.process(), site.next(), "{call}", {here}, [&](Route& route) {{')
+        lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
         lines += ["  " + line for line in staged_body(procedure, row)]
         return [*lines, "});"]
     if row.route in ("pack", "unpack"):
         route = row.route + ("_external" if procedure.name.endswith("_external") else "")
         inner = arguments.replace("position", "&wide_position")
         guard = "site.watching() && (site.on_gpu(inbuf, true) || site.on_gpu(outbuf, true))"
-        lines = [f"if (site.next().{member} != nullptr && !({guard})) [[likely]] return {forward};"]
+        lines = [f"if (next.{member} != nullptr && !({guard})) [[likely]] return {forward};"]
         lines.append("MPI_Count wide_position = *position;")
         lines.append(f'const int result = manual::{route}(site, "{call}", {inner});')
         lines.append("*position = static_cast<std::remove_reference_t<decltype(*position)>>(wide_position);")
@@ -166,8 +166,7 @@ def body(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -> l
     if row.route.startswith("partitioned"):
         lines = [absent, f"if (!(site.watching() && site.on_gpu(buf, count != 0))) [[likely]] return {forward};"]
         return [*lines, f"return manual::{row.route}(site, {arguments});"]
-    lines = [] if row.reason == "process" else [absent]
-    return [*lines, f"return manual::{row.route}(site{', ' + arguments if arguments else ''});"]
+    return [absent, f"return manual::{row.route}(site{', ' + arguments if arguments else ''});"]
 
 
 def wrapper(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -> str:
@@ -176,7 +175,7 @@ def wrapper(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -
     parameters = "" if parameters == "void" else parameters
     arguments = names(procedure, large)
     wrap = f"wrap_{procedure.name}{suffix}"
-    lines = [f"static int {wrap}(Level level{', ' + parameters if parameters else ''}) {{", "  const Site site(level);"]
+    lines = [f"static int {wrap}(Level level{', ' + parameters if parameters else ''}) {{", "  const Site site(level);", "  const mpi::Functions& next = site.next();"]
     lines += ["  " + line for line in body(procedure, row, large)]
     lines.append("}")
     for prefix, level in (("MPI_", "Level::mpi"), ("PMPI_", "Level::pmpi")):
