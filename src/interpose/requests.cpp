@@ -56,6 +56,12 @@ std::shared_ptr<Operation> Requests::find(MPI_Request request) const {
   return found == operations_.end() ? nullptr : found->second;
 }
 
+void Requests::rename(MPI_Request before, MPI_Request after) {
+  if (before == after) return;
+  const std::lock_guard lock(mutex_);
+  if (auto node = operations_.extract(key(before))) operations_.insert_or_assign(key(after), std::move(node.mapped()));
+}
+
 void Requests::adopt(MPI_Request request, std::shared_ptr<Operation> operation) {
   const std::lock_guard lock(mutex_);
   adopted_.emplace_back(request, std::move(operation));

@@ -57,6 +57,10 @@ class Requests {
   /// The same without taking it out: for calls that complete nothing, several threads at a time.
   [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const;
 
+  /// The MPI has given an operation another request: Open MPI does so when a persistent send starts again while its last
+  /// message is still on its way.
+  void rename(MPI_Request before, MPI_Request after);
+
   /// Keeps an active operation whose request the user freed until the MPI completes it.
   void adopt(MPI_Request request, std::shared_ptr<Operation> operation);
   /// Completes adopted operations that are done; with `all`, waits for the rest.

@@ -18,6 +18,7 @@ int starting(const Site& site, const char* call, int count, const MPI_Request re
   auto& process = site.process();
   try {
     const Nested nested;
+    const std::vector<MPI_Request> before(requests, requests + count);
     std::vector<std::shared_ptr<Operation>> ours;
     for (int i = 0; i < count; ++i) {
       auto operation = process.requests().find(requests[i]);
@@ -27,6 +28,7 @@ int starting(const Site& site, const char* call, int count, const MPI_Request re
       ours.push_back(std::move(operation));
     }
     const int result = start();
+    for (int i = 0; i < count; ++i) process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
     if (result == mpi::success) {
       for (const auto& operation : ours) {
         operation->active = true;
