@@ -29,8 +29,8 @@ struct alignas(16) Word16 {
   std::uint64_t low, high;
 };
 
-/// How long a wait may last. `abort` (may be null) points to a word that ends it when it is not zero: what a watchdog or
-/// a failed peer sets.
+/// How long a wait may last. `abort` (may be null) points to a word that ends it when it is not zero: what a watchdog
+/// or a failed peer sets.
 struct WaitLimit {
   std::uint64_t nanoseconds;
   const std::uint32_t* abort;
@@ -43,9 +43,9 @@ struct WaitLimit {
 //   >= epoch   signal(flag, epoch), once its  all that the signalling block's threads wrote before it
 //              block's threads wrote their part
 //
-// signal: barrier (all threads' writes are before the next step), then thread 0 stores with release at system scope; the
-// fence before it makes the other threads' writes part of what is released. wait: thread 0 loads with acquire at system
-// scope, then a barrier hands what it has seen to the block's other threads.
+// signal: barrier (all threads' writes are before the next step), then thread 0 stores with release at system scope;
+// the fence before it makes the other threads' writes part of what is released. wait: thread 0 loads with acquire at
+// system scope, then a barrier hands what it has seen to the block's other threads.
 
 namespace detail {
 // What for_each takes, in the concept: lambdas are not understood there by all compilers.

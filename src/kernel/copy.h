@@ -21,22 +21,22 @@ CROSSLANE_DEVICE std::byte* byte_at(const void* base, std::uint64_t offset) {
 namespace detail {
 
 template <class Word, class B>
-CROSSLANE_DEVICE void copy_as(const B& block, std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint64_t lane,
-                              std::uint64_t lanes) {
+CROSSLANE_DEVICE void copy_as(const B& block, std::byte* to, const std::byte* from, std::uint64_t bytes,
+                              std::uint64_t lane, std::uint64_t lanes) {
   const std::uint64_t ahead = (0 - reinterpret_cast<std::uintptr_t>(to)) & (sizeof(Word) - 1);
   const std::uint64_t head = ahead < bytes ? ahead : bytes;
   const std::uint64_t words = (bytes - head) / sizeof(Word);
   const std::uint64_t tail = head + words * sizeof(Word);
   block.copy(to, from, head, lane, lanes);
-  block.copy(static_cast<Word*>(static_cast<void*>(to + head)), static_cast<const Word*>(static_cast<const void*>(from + head)),
-             words, lane, lanes);
+  block.copy(static_cast<Word*>(static_cast<void*>(to + head)),
+             static_cast<const Word*>(static_cast<const void*>(from + head)), words, lane, lanes);
   block.copy(to + tail, from + tail, bytes - tail, lane, lanes);
 }
 
 // In the widest words to which both ends are aligned alike; this lane's share of them.
 template <class B>
-CROSSLANE_DEVICE void copy_bytes(const B& block, std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint64_t lane,
-                                 std::uint64_t lanes) {
+CROSSLANE_DEVICE void copy_bytes(const B& block, std::byte* to, const std::byte* from, std::uint64_t bytes,
+                                 std::uint64_t lane, std::uint64_t lanes) {
   const std::uintptr_t apart = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
   if ((apart & 15) == 0) {
     copy_as<Word16>(block, to, from, bytes, lane, lanes);
@@ -76,12 +76,12 @@ struct Copy {
 };
 
 struct StridedParameters {
-  void* packed;          ///< receives (or gives) the packed byte `begin` first
-  void* base;            ///< what the shape's offset counts from
+  void* packed;  ///< receives (or gives) the packed byte `begin` first
+  void* base;    ///< what the shape's offset counts from
   std::int64_t offset;
-  std::uint64_t begin;   ///< in words, as `end`
+  std::uint64_t begin;  ///< in words, as `end`
   std::uint64_t end;
-  std::uint32_t word;    ///< bytes of a word: 16, 8, 4, 2 or 1; divides and aligns everything here
+  std::uint32_t word;  ///< bytes of a word: 16, 8, 4, 2 or 1; divides and aligns everything here
   std::uint32_t dimensions;
   Divider words_per_run;
   Divider count[Strided::limit];

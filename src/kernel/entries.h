@@ -5,6 +5,7 @@
 #include "kernel/copy.h"
 #include "kernel/reduce.h"
 
+// clang-format off: tables, of which it would make staircases
 #define CROSSLANE_COPY_KERNELS(X)                                               \
   X(crosslane_copy, crosslane::kernel::Copy)                                    \
   X(crosslane_gather_strided, crosslane::kernel::StridedCopy<crosslane::kernel::Way::gather>)   \
@@ -29,3 +30,4 @@
   CROSSLANE_INTEGERS(Y, max, Max) CROSSLANE_REALS(Y, max, Max)                                        \
   CROSSLANE_INTEGERS(Y, land, Land) CROSSLANE_INTEGERS(Y, lor, Lor) CROSSLANE_INTEGERS(Y, lxor, Lxor) \
   CROSSLANE_INTEGERS(Y, band, Band) CROSSLANE_INTEGERS(Y, bor, Bor) CROSSLANE_INTEGERS(Y, bxor, Bxor)
+// clang-format on

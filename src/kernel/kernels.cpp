@@ -20,9 +20,11 @@ constexpr std::uint32_t parameter_size = sizeof(typename Functor::Parameters);
 
 // No row waits for another block, so blocks may run one after another.
 #define CROSSLANE_ROW(name, ...) {#name, &run<__VA_ARGS__>, false, 1, &parameter_size<__VA_ARGS__>},
-#define CROSSLANE_REDUCE_ROW(op_name, functor, element, type)                                          \
-  {"crosslane_reduce_" #op_name "_" #element, &run<Reduce<type, op::functor>>, false, 1, &parameter_size<Reduce<type, op::functor>>},
-constexpr gpu::EmulatedKernel kernels[] = {CROSSLANE_COPY_KERNELS(CROSSLANE_ROW) CROSSLANE_REDUCTIONS(CROSSLANE_REDUCE_ROW)};
+#define CROSSLANE_REDUCE_ROW(op_name, functor, element, type)                            \
+  {"crosslane_reduce_" #op_name "_" #element, &run<Reduce<type, op::functor>>, false, 1, \
+   &parameter_size<Reduce<type, op::functor>>},
+constexpr gpu::EmulatedKernel kernels[] = {CROSSLANE_COPY_KERNELS(CROSSLANE_ROW)
+                                               CROSSLANE_REDUCTIONS(CROSSLANE_REDUCE_ROW)};
 
 constexpr gpu::EmulatedImage image{.count = std::size(kernels), .kernels = kernels};
 
@@ -31,7 +33,8 @@ struct Reduction {
   Element element;
   const char* name;
 };
-#define CROSSLANE_REDUCTION(op_name, functor, element, type) {Op::op_name, Element::element, "crosslane_reduce_" #op_name "_" #element},
+#define CROSSLANE_REDUCTION(op_name, functor, element, type) \
+  {Op::op_name, Element::element, "crosslane_reduce_" #op_name "_" #element},
 constexpr Reduction reductions[] = {CROSSLANE_REDUCTIONS(CROSSLANE_REDUCTION)};
 
 }  // namespace

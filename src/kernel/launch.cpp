@@ -14,14 +14,16 @@ constexpr unsigned threads = 256;  // as the kernels' launch bounds
 constexpr std::uint64_t most_blocks = 2048;
 
 gpu::Grid blocks_for(std::uint64_t items, std::uint64_t items_a_block) {
-  return {static_cast<unsigned>(std::clamp<std::uint64_t>((items + items_a_block - 1) / items_a_block, 1, most_blocks))};
+  return {
+      static_cast<unsigned>(std::clamp<std::uint64_t>((items + items_a_block - 1) / items_a_block, 1, most_blocks))};
 }
 
 const void* image_for(const gpu::Driver& driver) {
   if (driver.emulated) return &emulated_image();
   if (!available(driver)) {
-    throw base::Error(base::ErrorClass::unsupported,
-                      "this build of Crosslane has no GPU kernels; build it with a CUDA compiler (CROSSLANE_CUDA_KERNELS=ON)");
+    throw base::Error(
+        base::ErrorClass::unsupported,
+        "this build of Crosslane has no GPU kernels; build it with a CUDA compiler (CROSSLANE_CUDA_KERNELS=ON)");
   }
   return fat_binary().data();
 }
@@ -61,8 +63,8 @@ std::uint32_t word_for(const void* packed, const void* base, const Strided& shap
   return std::uint32_t{1} << std::countr_zero(all);
 }
 
-void Kernels::strided(gpu::StreamView stream, Way way, void* packed, void* base, const Strided& shape, std::size_t begin,
-                      std::size_t end) const {
+void Kernels::strided(gpu::StreamView stream, Way way, void* packed, void* base, const Strided& shape,
+                      std::size_t begin, std::size_t end) const {
   if (begin >= end) return;
   StridedParameters parameters{};
   parameters.word = word_for(packed, base, shape, begin, end);
@@ -92,7 +94,8 @@ void Kernels::pieces(gpu::StreamView stream, Way way, void* packed, void* base, 
          PiecesParameters{packed, base, list, count, lanes});
 }
 
-void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in, std::size_t count) const {
+void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in,
+                     std::size_t count) const {
   const auto& function = reductions_[static_cast<std::size_t>(op) * element_count + static_cast<std::size_t>(element)];
   if (!function) {
     throw base::Error(base::ErrorClass::op, "MPI does not define this operation for elements of this kind");

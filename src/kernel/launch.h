@@ -15,8 +15,8 @@
 
 namespace crosslane::kernel {
 
-/// True if this driver can be given the kernels: always under emulation, and on GPUs where a GPU compiler was there when
-/// the library was built. Without them, copies (gpu/copy.h) are all there is.
+/// True if this driver can be given the kernels: always under emulation, and on GPUs where a GPU compiler was there
+/// when the library was built. Without them, copies (gpu/copy.h) are all there is.
 [[nodiscard]] bool available(const gpu::Driver& driver) noexcept;
 
 /// Pointers are device memory of the stream's context (or of peers it can reach), or host memory that is pinned and
@@ -30,13 +30,13 @@ class Kernels {
   /// Contiguous bytes; ranges must not overlap.
   void copy(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const;
 
-  /// The packed bytes [begin, end) of `shape` at `base`, to or from `packed`, which holds byte `begin` first. Fast where
-  /// width, strides and range are multiples of 4, 8 or 16 bytes and the ends are aligned to that.
+  /// The packed bytes [begin, end) of `shape` at `base`, to or from `packed`, which holds byte `begin` first. Fast
+  /// where width, strides and range are multiples of 4, 8 or 16 bytes and the ends are aligned to that.
   void strided(gpu::StreamView stream, Way way, void* packed, void* base, const Strided& shape, std::size_t begin,
                std::size_t end) const;
 
-  /// A list of pieces. `list` is for the GPU to read, and stays as it is until the stream is past the launch; `bytes` is
-  /// the sum of the lengths (it only chooses the grid). Pieces that are scattered must not overlap.
+  /// A list of pieces. `list` is for the GPU to read, and stays as it is until the stream is past the launch; `bytes`
+  /// is the sum of the lengths (it only chooses the grid). Pieces that are scattered must not overlap.
   void pieces(gpu::StreamView stream, Way way, void* packed, void* base, const Piece* list, std::size_t count,
               std::size_t bytes) const;
 

@@ -20,7 +20,8 @@ namespace op {
 
 // Signed overflow wraps, as it does on every GPU and in the MPIs' own loops.
 template <class T>
-using Wrapping = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>, T>;
+using Wrapping =
+    std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>, T>;
 
 struct Sum {
   template <class T>
@@ -100,8 +101,8 @@ struct ReduceParameters {
   std::uint64_t count;  ///< elements
 };
 
-/// Sixteen bytes at a time where both ends are aligned to that, else element by element; byte by byte where an end is not
-/// even aligned to its element (a packed buffer may be so).
+/// Sixteen bytes at a time where both ends are aligned to that, else element by element; byte by byte where an end is
+/// not even aligned to its element (a packed buffer may be so).
 template <class T, class Op>
 struct Reduce {
   using Parameters = ReduceParameters;
@@ -153,7 +154,8 @@ struct Reduce {
 
   template <class B>
   CROSSLANE_DEVICE void elements(const B& block, T* inout, const T* in, std::uint64_t count) const {
-    block.for_each_in_grid(count, [&](std::uint64_t i) { block.store(inout + i, one(block.load(in + i), block.load(inout + i))); });
+    block.for_each_in_grid(
+        count, [&](std::uint64_t i) { block.store(inout + i, one(block.load(in + i), block.load(inout + i))); });
   }
 
   template <class B>

@@ -22,10 +22,10 @@ struct Subarray {
 struct DistributedArray {
   enum class Kind { none, block, cyclic };
   struct Dimension {
-    std::int64_t size;   ///< elements of the whole array
+    std::int64_t size;  ///< elements of the whole array
     Kind kind;
-    int argument;        ///< elements a block; 0 for the default
-    int processes;       ///< of the grid in this dimension
+    int argument;   ///< elements a block; 0 for the default
+    int processes;  ///< of the grid in this dimension
   };
   int processes = 1;
   int rank = 0;

@@ -81,8 +81,9 @@ void Cache::require_committed(MPI_Datatype type) {
   const char anywhere = 0;  // MPICH looks at the type only if there is an element
   const int code = below_.Send(&anywhere, 1, type, mpi::proc_null, 0, private_self());
   if (code != mpi::success) {
-    throw base::Error(base::ErrorClass::type,
-                      "the datatype is not ready for communication (MPI error code {}); call MPI_Type_commit on it first", code);
+    throw base::Error(
+        base::ErrorClass::type,
+        "the datatype is not ready for communication (MPI error code {}); call MPI_Type_commit on it first", code);
   }
 }
 
@@ -160,7 +161,8 @@ int Cache::on_delete(MPI_Datatype type, int /*keyval*/, void* value, void* extra
 }
 
 // A duplicate is another type, and gets its entry when it is used.
-int Cache::on_copy(MPI_Datatype /*type*/, int /*keyval*/, void* /*extra_state*/, void* /*value*/, void* /*copied*/, int* keep) {
+int Cache::on_copy(MPI_Datatype /*type*/, int /*keyval*/, void* /*extra_state*/, void* /*value*/, void* /*copied*/,
+                   int* keep) {
   *keep = 0;
   return mpi::success;
 }

@@ -37,7 +37,8 @@ class Cache {
     {
       const std::lock_guard lock(mutex_);
       const Slot& slot = slots_[slot_of(type)];
-      if (slot.entry != nullptr && slot.type == type) [[likely]] return slot.entry->layout;
+      if (slot.entry != nullptr && slot.type == type) [[likely]]
+        return slot.entry->layout;
     }
     return find(type)->layout;
   }

@@ -8,7 +8,8 @@ namespace {
 
 void check(int code, const char* call) {
   if (code != mpi::success) {
-    throw base::Error(base::ErrorClass::type, "{} failed with MPI error code {}: is the datatype's handle valid?", call, code);
+    throw base::Error(base::ErrorClass::type, "{} failed with MPI error code {}: is the datatype's handle valid?", call,
+                      code);
   }
 }
 
@@ -32,7 +33,8 @@ Envelope envelope_of(const mpi::Functions& below, MPI_Datatype type) {
   int combiner = 0;
   if (below.Type_get_envelope_c != nullptr) {
     // It answers for both forms; the plain procedure must not be asked about types made with large counts.
-    check(below.Type_get_envelope_c(type, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types, &combiner),
+    check(below.Type_get_envelope_c(type, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,
+                                    &combiner),
           "MPI_Type_get_envelope_c");
   } else {
     int integers = 0;
@@ -65,7 +67,9 @@ Contents::Contents(const mpi::Functions& below, MPI_Datatype type, const Envelop
 
 std::int64_t Contents::count() { return counts_.empty() ? integers_.at(next_integer_++) : counts_.at(next_count_++); }
 
-std::int64_t Contents::address() { return counts_.empty() ? addresses_.at(next_address_++) : counts_.at(next_count_++); }
+std::int64_t Contents::address() {
+  return counts_.empty() ? addresses_.at(next_address_++) : counts_.at(next_count_++);
+}
 
 std::vector<int> Contents::integers(std::size_t how_many) {
   std::vector<int> all(how_many);

@@ -39,7 +39,8 @@ class Decoder {
 
   Decoded decode(MPI_Datatype type) {
     if (type == handles_.datatype_null) {
-      throw base::Error(base::ErrorClass::type, "the datatype is MPI_DATATYPE_NULL; pass a predefined or committed one");
+      throw base::Error(base::ErrorClass::type,
+                        "the datatype is MPI_DATATYPE_NULL; pass a predefined or committed one");
     }
     const Envelope envelope = envelope_of(below_, type);
     return {layout_of(type, envelope), envelope.predefined()};
@@ -173,7 +174,8 @@ class Decoder {
     const Layout& value = child(contents.types().at(0));
     const Layout& index = child(contents.types().at(1));
     const std::int64_t alignment = index.extent();
-    const Placed members[] = {{0, value.node()}, {(value.extent() + alignment - 1) / alignment * alignment, index.node()}};
+    const Placed members[] = {{0, value.node()},
+                              {(value.extent() + alignment - 1) / alignment * alignment, index.node()}};
     return join(members);
   }
 

@@ -8,7 +8,8 @@
 
 namespace crosslane::layout {
 
-/// The layout of `type`, committed or not, and whether the MPI owns it: predefined types must not be freed and never go.
+/// The layout of `type`, committed or not, and whether the MPI owns it: predefined types must not be freed and never
+/// go.
 struct Decoded {
   Layout layout;
   bool predefined;

@@ -47,7 +47,8 @@ Span Layout::span(std::int64_t count) const {
       __builtin_add_overflow(node_->low, std::min<std::int64_t>(last, 0), &span.begin) ||
       __builtin_add_overflow(node_->high, std::max<std::int64_t>(last, 0), &span.end)) {
     throw base::Error(base::ErrorClass::count,
-                      "{} elements of extent {} reach farther than 64-bit displacements; check the count", count, extent_);
+                      "{} elements of extent {} reach farther than 64-bit displacements; check the count", count,
+                      extent_);
   }
   return span;
 }
@@ -56,8 +57,8 @@ std::size_t Layout::packed_size(std::int64_t count) const {
   if (count <= 0) return 0;
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::int64_t>(size()), count, &bytes)) {
-    throw base::Error(base::ErrorClass::count, "{} elements of {} bytes are more than 64 bits count; check the count", count,
-                      size());
+    throw base::Error(base::ErrorClass::count, "{} elements of {} bytes are more than 64 bits count; check the count",
+                      count, size());
   }
   return static_cast<std::size_t>(bytes);
 }
@@ -76,7 +77,8 @@ std::optional<Strided> Layout::as_strided(std::int64_t count) const noexcept {
   std::array<Strided::Dimension, Strided::limit + 1> found{};  // outermost first
   std::size_t used = 0;
   if (count > 1) found[used++] = {static_cast<std::uint64_t>(count), extent_};
-  for (node = node_.get(); node->kind == Node::Kind::loop; node = node->child.get()) found[used++] = {node->count, node->stride};
+  for (node = node_.get(); node->kind == Node::Kind::loop; node = node->child.get())
+    found[used++] = {node->count, node->stride};
   if (count > 1) {
     if (used == 1) {
       if (static_cast<std::int64_t>(shape.width) == extent_) {  // dense

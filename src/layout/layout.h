@@ -22,7 +22,8 @@ struct Span {
 };
 
 /// `rows` runs of `width` bytes, the first at `offset`, each `pitch` bytes after the one before; in packing order.
-/// pitch >= width, so it is what a two-dimensional copy takes (a driver's limit on the pitch is for the caller to check).
+/// pitch >= width, so it is what a two-dimensional copy takes (a driver's limit on the pitch is for the caller to
+/// check).
 struct Shape2D {
   std::int64_t offset;
   std::size_t width;
@@ -65,8 +66,9 @@ class Layout {
   /// `count` elements as a nest of loops around one run, or nothing where they are none.
   [[nodiscard]] std::optional<Strided> as_strided(std::int64_t count) const noexcept;
 
-  /// Calls f(offset, length) for the packed bytes [begin, end) of `count` elements, in packing order; adjacent runs come
-  /// as one. offset: std::int64_t from the buffer's address; length: std::size_t. Bytes before `begin` cost nothing.
+  /// Calls f(offset, length) for the packed bytes [begin, end) of `count` elements, in packing order; adjacent runs
+  /// come as one. offset: std::int64_t from the buffer's address; length: std::size_t. Bytes before `begin` cost
+  /// nothing.
   template <class F>
   void for_each_run(std::int64_t count, std::size_t begin, std::size_t end, F&& f) const {
     if (begin >= end || count <= 0 || node_->kind == Node::Kind::empty) return;

@@ -156,8 +156,8 @@ class Joiner {
     const std::int64_t stride = add_checked_difference(parts_[1].offset, parts_[0].offset);
     bool regular = true;
     for (std::size_t i = 1; i < parts_.size() && regular; ++i) {
-      regular = parts_[i].node == parts_[0].node &&
-                add_checked_difference(parts_[i].offset, parts_[i - 1].offset) == stride;
+      regular =
+          parts_[i].node == parts_[0].node && add_checked_difference(parts_[i].offset, parts_[i - 1].offset) == stride;
     }
     if (regular) return repeat(shift(parts_[0].node, parts_[0].offset), parts_.size(), stride);
 
@@ -214,7 +214,8 @@ NodePointer shift(NodePointer node, std::int64_t offset) {
       moved->child = shift(node->child, offset);
       break;
     case Node::Kind::runs:
-      for (std::size_t i = 0; i + 1 < moved->list.size(); ++i) moved->list[i].offset = add(moved->list[i].offset, offset);
+      for (std::size_t i = 0; i + 1 < moved->list.size(); ++i)
+        moved->list[i].offset = add(moved->list[i].offset, offset);
       break;
     case Node::Kind::sequence:
       for (Part& part : moved->parts) part.offset = add(part.offset, offset);

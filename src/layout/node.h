@@ -37,10 +37,10 @@ struct Node {
     sequence,  ///< `parts`, one after another
   };
   Kind kind = Kind::empty;
-  std::size_t size = 0;        ///< bytes packed
-  std::int64_t low = 0;        ///< lowest byte touched
-  std::int64_t high = 0;       ///< one past the highest byte touched
-  std::uint64_t run_count = 0; ///< runs before joining across repetitions; saturates
+  std::size_t size = 0;         ///< bytes packed
+  std::int64_t low = 0;         ///< lowest byte touched
+  std::int64_t high = 0;        ///< one past the highest byte touched
+  std::uint64_t run_count = 0;  ///< runs before joining across repetitions; saturates
 
   std::uint64_t count = 0;
   std::int64_t stride = 0;

@@ -9,8 +9,8 @@
 
 namespace crosslane::layout {
 
-/// The packed bytes [begin, end) of `count` elements as pieces of at most kernel::piece_limit bytes, appended to `list`.
-/// Their `packed` counts from `begin`.
+/// The packed bytes [begin, end) of `count` elements as pieces of at most kernel::piece_limit bytes, appended to
+/// `list`. Their `packed` counts from `begin`.
 inline void append_pieces(std::vector<kernel::Piece>& list, const Layout& layout, std::int64_t count, std::size_t begin,
                           std::size_t end) {
   std::uint64_t packed = 0;

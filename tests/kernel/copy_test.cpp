@@ -32,7 +32,8 @@ std::vector<std::int64_t> offsets_of(const Strided& shape) {
 TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
   for (int i = 0; i < 120; ++i) {
     const auto size = static_cast<std::size_t>(i % 4 == 0 ? this->between(0, 300'000) : this->between(0, 200));
-    const auto from_shift = static_cast<std::size_t>(this->between(0, 31)), to_shift = static_cast<std::size_t>(this->between(0, 31));
+    const auto from_shift = static_cast<std::size_t>(this->between(0, 31)),
+               to_shift = static_cast<std::size_t>(this->between(0, 31));
     const Bytes data = pattern(size, this->seed_ + static_cast<std::uint64_t>(i));
     typename TestFixture::OnGpu from(this->driver(), data, from_shift), to(this->driver(), Bytes(size), to_shift);
     this->kernels().copy(this->stream(), to.data(), from.data(), size);
@@ -44,7 +45,8 @@ TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
 
 TYPED_TEST(CopyTest, RandomNestsOfLoops) {
   for (int i = 0; i < 150; ++i) {
-    // Dimensions are at least as far apart as what they hold, so that scattered bytes do not overlap; some run backwards.
+    // Dimensions are at least as far apart as what they hold, so that scattered bytes do not overlap; some run
+    // backwards.
     const std::int64_t unit = std::int64_t{1} << this->between(0, 4);
     Strided shape;
     shape.width = static_cast<std::size_t>(unit * this->between(1, 5));
@@ -68,18 +70,21 @@ TYPED_TEST(CopyTest, RandomNestsOfLoops) {
 
     const Bytes source = pattern(room, this->seed_ + static_cast<std::uint64_t>(i));
     Bytes gathered(length);
-    for (std::size_t k = 0; k < length; ++k) gathered[k] = source[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])];
-    typename TestFixture::OnGpu base(this->driver(), source, shift), packed(this->driver(), Bytes(length), i % 5 == 0 ? 3 : 0);
-    this->kernels().strided(this->stream(), Way::gather, packed.data(), base.data(), shape, static_cast<std::size_t>(begin),
-                            static_cast<std::size_t>(end));
+    for (std::size_t k = 0; k < length; ++k)
+      gathered[k] = source[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])];
+    typename TestFixture::OnGpu base(this->driver(), source, shift),
+        packed(this->driver(), Bytes(length), i % 5 == 0 ? 3 : 0);
+    this->kernels().strided(this->stream(), Way::gather, packed.data(), base.data(), shape,
+                            static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
     finish(this->stream());
     ASSERT_EQ(packed.bytes(), gathered) << "case " << i;
 
     Bytes scattered(room);
-    for (std::size_t k = 0; k < length; ++k) scattered[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])] = gathered[k];
+    for (std::size_t k = 0; k < length; ++k)
+      scattered[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])] = gathered[k];
     typename TestFixture::OnGpu target(this->driver(), Bytes(room), shift);
-    this->kernels().strided(this->stream(), Way::scatter, packed.data(), target.data(), shape, static_cast<std::size_t>(begin),
-                            static_cast<std::size_t>(end));
+    this->kernels().strided(this->stream(), Way::scatter, packed.data(), target.data(), shape,
+                            static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
     finish(this->stream());
     ASSERT_EQ(target.bytes(), scattered) << "case " << i;
   }
@@ -97,7 +102,8 @@ TYPED_TEST(CopyTest, RandomLists) {
       list.push_back({at, 0, static_cast<std::uint64_t>(length)});
       at += length + this->between(0, 20);
     }
-    for (std::size_t k = count; k > 1; --k) std::swap(list[k - 1], list[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(k) - 1))]);
+    for (std::size_t k = count; k > 1; --k)
+      std::swap(list[k - 1], list[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(k) - 1))]);
     std::uint64_t packed_bytes = 0;
     for (auto& piece : list) {
       piece.packed = packed_bytes;
@@ -112,11 +118,12 @@ TYPED_TEST(CopyTest, RandomLists) {
     }
     std::memcpy(raw.data(), list.data(), raw.size());
     typename TestFixture::OnGpu base(this->driver(), source, static_cast<std::size_t>(this->between(0, 16))),
-        packed(this->driver(), Bytes(packed_bytes), static_cast<std::size_t>(this->between(0, 16))), target(this->driver(), Bytes(room), 1),
-        on_gpu(this->driver(), raw, 0);
+        packed(this->driver(), Bytes(packed_bytes), static_cast<std::size_t>(this->between(0, 16))),
+        target(this->driver(), Bytes(room), 1), on_gpu(this->driver(), raw, 0);
     const auto* const pieces = static_cast<const kernel::Piece*>(static_cast<const void*>(on_gpu.data()));
     this->kernels().pieces(this->stream(), Way::gather, packed.data(), base.data(), pieces, list.size(), packed_bytes);
-    this->kernels().pieces(this->stream(), Way::scatter, packed.data(), target.data(), pieces, list.size(), packed_bytes);
+    this->kernels().pieces(this->stream(), Way::scatter, packed.data(), target.data(), pieces, list.size(),
+                           packed_bytes);
     finish(this->stream());
     ASSERT_EQ(packed.bytes(), gathered) << "case " << i;
     ASSERT_EQ(target.bytes(), scattered) << "case " << i;
@@ -156,14 +163,17 @@ TEST(Word, IsTheWidestThatDividesEverything) {
 
 TEST(Divider, IsExactBelowItsLimit) {
   std::mt19937_64 engine(3);
-  std::vector<std::uint64_t> divisors{1, 2, 3, 5, 7, 641, 65535, 65536, 65537, (1U << 30) - 1, 1U << 30, (1U << 30) + 1, (1U << 31) - 1};
+  std::vector<std::uint64_t> divisors{
+      1, 2, 3, 5, 7, 641, 65535, 65536, 65537, (1U << 30) - 1, 1U << 30, (1U << 30) + 1, (1U << 31) - 1};
   for (int i = 0; i < 2000; ++i) divisors.push_back(1 + engine() % (std::uint64_t{1} << (1 + engine() % 31)));
   for (const auto divisor : divisors) {
     if (divisor >= kernel::Divider::limit) continue;
     const auto divider = kernel::Divider::by(divisor);
     std::vector<std::uint64_t> numbers{0, 1, divisor - 1, divisor, kernel::Divider::limit - 1};
     const auto multiple = divisor * (engine() % (kernel::Divider::limit / divisor));
-    for (const auto number : {multiple, multiple + divisor - 1, multiple == 0 ? 0 : multiple - 1, engine() % kernel::Divider::limit}) numbers.push_back(number);
+    for (const auto number :
+         {multiple, multiple + divisor - 1, multiple == 0 ? 0 : multiple - 1, engine() % kernel::Divider::limit})
+      numbers.push_back(number);
     for (const auto number : numbers) {
       if (number >= kernel::Divider::limit) continue;
       ASSERT_EQ(divider.quick(static_cast<std::uint32_t>(number)), number / divisor) << number << " / " << divisor;

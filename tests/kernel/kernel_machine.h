@@ -34,16 +34,22 @@ class KernelTest : public MachineTest<Kind> {
     return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
   }
 
-  /// Device memory that holds `bytes` from `shift` bytes after a 256-byte boundary on, with 64 bytes more on both sides.
+  /// Device memory that holds `bytes` from `shift` bytes after a 256-byte boundary on, with 64 bytes more on both
+  /// sides.
   class OnGpu {
    public:
     OnGpu(const gpu::Driver& driver, const Bytes& bytes, std::size_t shift)
-        : driver_(driver), whole_(bytes.size() + shift + 2 * guard, std::byte{0xa5}), shift_(shift), size_(bytes.size()),
+        : driver_(driver),
+          whole_(bytes.size() + shift + 2 * guard, std::byte{0xa5}),
+          shift_(shift),
+          size_(bytes.size()),
           buffer_(driver, whole_.size()) {
       std::copy(bytes.begin(), bytes.end(), whole_.begin() + static_cast<std::ptrdiff_t>(guard + shift));
       write(driver, buffer_.data(), whole_);
     }
-    [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(static_cast<void*>(buffer_.data())) + guard + shift_; }
+    [[nodiscard]] std::byte* data() const {
+      return static_cast<std::byte*>(static_cast<void*>(buffer_.data())) + guard + shift_;
+    }
     /// What it holds now; fails the test if a guard was touched.
     [[nodiscard]] Bytes bytes() const {
       const Bytes now = read(driver_, buffer_.data(), whole_.size());

@@ -24,17 +24,27 @@ std::optional<T> expected(Op op, T in, T inout) {
   if constexpr (std::is_floating_point_v<T> || std::is_integral_v<T>) {
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = std::make_unsigned_t<T>;
-      const auto a = static_cast<std::uint64_t>(static_cast<Unsigned>(in)), b = static_cast<std::uint64_t>(static_cast<Unsigned>(inout));
+      const auto a = static_cast<std::uint64_t>(static_cast<Unsigned>(in)),
+                 b = static_cast<std::uint64_t>(static_cast<Unsigned>(inout));
       switch (op) {
-        case Op::sum: return static_cast<T>(a + b);
-        case Op::prod: return static_cast<T>(a * b);
-        case Op::land: return static_cast<T>(in && inout);
-        case Op::lor: return static_cast<T>(in || inout);
-        case Op::lxor: return static_cast<T>(!in != !inout);
-        case Op::band: return static_cast<T>(a & b);
-        case Op::bor: return static_cast<T>(a | b);
-        case Op::bxor: return static_cast<T>(a ^ b);
-        default: break;
+        case Op::sum:
+          return static_cast<T>(a + b);
+        case Op::prod:
+          return static_cast<T>(a * b);
+        case Op::land:
+          return static_cast<T>(in && inout);
+        case Op::lor:
+          return static_cast<T>(in || inout);
+        case Op::lxor:
+          return static_cast<T>(!in != !inout);
+        case Op::band:
+          return static_cast<T>(a & b);
+        case Op::bor:
+          return static_cast<T>(a | b);
+        case Op::bxor:
+          return static_cast<T>(a ^ b);
+        default:
+          break;
       }
     }
     if (op == Op::min) return inout < in ? inout : in;
@@ -71,7 +81,8 @@ void check_element(Fixture& test, Element element) {
       EXPECT_THROW(test.reduce(op, element, nullptr, nullptr, 1), base::Error);
       continue;
     }
-    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{17}, std::size_t{1000} + engine() % 5000}) {
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{17}, std::size_t{1000} + engine() % 5000}) {
       // Aligned to 16 bytes, to the element, and to nothing.
       for (const std::size_t shift : {std::size_t{0}, sizeof(T), std::size_t{1}}) {
         std::vector<T> in(count), inout(count), result(count);
@@ -80,8 +91,8 @@ void check_element(Fixture& test, Element element) {
           inout[i] = random_value<T>(engine);
           result[i] = *expected(op, in[i], inout[i]);
         }
-        test.expect_reduced(op, element, std::as_bytes(std::span(in)), std::as_bytes(std::span(inout)), std::as_bytes(std::span(result)),
-                            count, shift);
+        test.expect_reduced(op, element, std::as_bytes(std::span(in)), std::as_bytes(std::span(inout)),
+                            std::as_bytes(std::span(result)), count, shift);
         if (::testing::Test::HasFatalFailure()) return;
       }
     }
@@ -98,7 +109,8 @@ class Access {
   }
   void expect_reduced(Op op, Element element, std::span<const std::byte> in, std::span<const std::byte> inout,
                       std::span<const std::byte> result, std::size_t count, std::size_t shift) {
-    typename Fixture::OnGpu left(driver_, Bytes(in.begin(), in.end()), shift), right(driver_, Bytes(inout.begin(), inout.end()), shift);
+    typename Fixture::OnGpu left(driver_, Bytes(in.begin(), in.end()), shift),
+        right(driver_, Bytes(inout.begin(), inout.end()), shift);
     reduce(op, element, right.data(), left.data(), count);
     finish(stream_);
     ASSERT_EQ(right.bytes(), Bytes(result.begin(), result.end()))

@@ -188,8 +188,10 @@ int main(int argc, char** argv) {
     handles_used_again_are_other_types(cache, handles);
     what_may_not_be_used_is_refused(cache, handles);
     twins_are_contiguous_and_kept(cache, handles);
-    if (provided == mpi::thread_multiple) threads_share_it(cache, handles);
-    else std::printf("without MPI_THREAD_MULTIPLE the threads are left out\n");
+    if (provided == mpi::thread_multiple)
+      threads_share_it(cache, handles);
+    else
+      std::printf("without MPI_THREAD_MULTIPLE the threads are left out\n");
     print_cost(cache, handles);
 
     outlives = committed_vector(4, 1, 2, handles.int_);

@@ -39,7 +39,8 @@ Bytes noise(std::size_t bytes, std::uint64_t seed) {
 
 Runs runs_of(const layout::Layout& layout, std::int64_t count, std::size_t begin, std::size_t end) {
   Runs runs;
-  layout.for_each_run(count, begin, end, [&](std::int64_t offset, std::size_t length) { runs.emplace_back(offset, length); });
+  layout.for_each_run(count, begin, end,
+                      [&](std::int64_t offset, std::size_t length) { runs.emplace_back(offset, length); });
   return runs;
 }
 
@@ -67,7 +68,8 @@ std::vector<std::int64_t> offsets_of(const layout::Strided& shape) {
 
 class Case {
  public:
-  Case(const mpi::Library& library, tests::RandomType& random) : mpi_(library.below()), handles_(library.handles()), random_(random) {}
+  Case(const mpi::Library& library, tests::RandomType& random)
+      : mpi_(library.below()), handles_(library.handles()), random_(random) {}
 
   /// `hollow`: parts of the type have no bytes. There MPIs disagree about bounds, and pack wrongly or crash (Open MPI
   /// 4.1.4, MPICH 4.0.2), so only what all agree on is compared. `loose`: the MPI's true bounds
@@ -89,12 +91,15 @@ class Case {
 
     // The buffer reaches from the lowest byte to the highest one by the MPI's own account, with guards around it.
     const std::int64_t last = static_cast<std::int64_t>(extent) * (count - 1);
-    std::int64_t low = true_lb + std::min<std::int64_t>(0, last), high = true_lb + true_extent + std::max<std::int64_t>(0, last);
+    std::int64_t low = true_lb + std::min<std::int64_t>(0, last),
+                 high = true_lb + true_extent + std::max<std::int64_t>(0, last);
     if (size == 0) low = high = 0;
     constexpr std::int64_t guard = 64;
     const std::size_t room = static_cast<std::size_t>(high - low + 2 * guard);
     const std::int64_t origin = guard - low;
-    const auto address = [&](Bytes& memory) { return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(memory.data()) + origin); };
+    const auto address = [&](Bytes& memory) {
+      return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(memory.data()) + origin);
+    };
     Bytes memory = noise(room, 1);
     const std::size_t all = layout.packed_size(count);
     if (!loose) {
@@ -106,7 +111,9 @@ class Case {
     int position = 0;
     layout.pack(ours.data(), address(memory), count, 0, all);
     if (hollow) theirs = ours;
-    if (!hollow) EXPECT(mpi_.Pack(address(memory), count, type, theirs.data(), static_cast<int>(all), &position, handles_.comm_self) == mpi::success);
+    if (!hollow)
+      EXPECT(mpi_.Pack(address(memory), count, type, theirs.data(), static_cast<int>(all), &position,
+                       handles_.comm_self) == mpi::success);
     if (!hollow) EXPECT(static_cast<std::size_t>(position) == all);
     EXPECT(ours == theirs);
     if (ours != theirs) return;
@@ -128,7 +135,8 @@ class Case {
     Bytes expected = noise(room, 2), target = expected;
     const Bytes packed = noise(all, 3);
     position = 0;
-    EXPECT(mpi_.Unpack(packed.data(), static_cast<int>(all), &position, address(expected), count, type, handles_.comm_self) == mpi::success);
+    EXPECT(mpi_.Unpack(packed.data(), static_cast<int>(all), &position, address(expected), count, type,
+                       handles_.comm_self) == mpi::success);
     layout.unpack(address(target), packed.data(), count, 0, all);
     EXPECT(target == expected);
     ++unpacked;
@@ -137,7 +145,8 @@ class Case {
   int unpacked = 0, strided = 0, flat = 0, dense = 0;
 
  private:
-  void compare_shapes(const layout::Layout& layout, int count, const Runs& runs, const std::vector<std::int64_t>& offsets) {
+  void compare_shapes(const layout::Layout& layout, int count, const Runs& runs,
+                      const std::vector<std::int64_t>& offsets) {
     if (layout.dense()) {
       ++dense;
       EXPECT(runs.size() <= 1);
@@ -159,9 +168,12 @@ class Case {
   void compare_ranges(const layout::Layout& layout, int count, Bytes& memory, std::int64_t origin, const Bytes& packed,
                       const std::vector<std::int64_t>& offsets) {
     const auto all = static_cast<std::int64_t>(offsets.size());
-    const auto address = [&](Bytes& of) { return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(of.data()) + origin); };
+    const auto address = [&](Bytes& of) {
+      return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(of.data()) + origin);
+    };
     for (int i = 0; i < 4; ++i) {
-      const auto begin = static_cast<std::size_t>(random_.between(0, all)), end = static_cast<std::size_t>(random_.between(static_cast<std::int64_t>(begin), all));
+      const auto begin = static_cast<std::size_t>(random_.between(0, all)),
+                 end = static_cast<std::size_t>(random_.between(static_cast<std::int64_t>(begin), all));
       Bytes part(end - begin + 8, std::byte{0xa5});
       layout.pack(part.data(), address(memory), count, begin, end);
       EXPECT(std::equal(part.begin(), part.end() - 8, packed.begin() + static_cast<std::ptrdiff_t>(begin)));
@@ -169,7 +181,8 @@ class Case {
 
       const Bytes source = noise(end - begin, 4);
       Bytes target = noise(memory.size(), 5), expected = target;
-      for (std::size_t j = begin; j < end; ++j) expected[static_cast<std::size_t>(offsets[j] + origin)] = source[j - begin];
+      for (std::size_t j = begin; j < end; ++j)
+        expected[static_cast<std::size_t>(offsets[j] + origin)] = source[j - begin];
       layout.unpack(address(target), source.data(), count, begin, end);
       EXPECT(target == expected);
     }
@@ -196,7 +209,8 @@ void extremes(const mpi::Library& library, Case& one) {
 
   what = "resized(-2^40, 2^41) of byte";
   mpi.Type_create_resized(handles.byte, -far, 2 * far, &type);
-  EXPECT((runs_of(decoded(type), 1'000'000, 999'998, 1'000'000) == Runs{{999'998 * 2 * far, 1}, {999'999 * 2 * far, 1}}));
+  EXPECT(
+      (runs_of(decoded(type), 1'000'000, 999'998, 1'000'000) == Runs{{999'998 * 2 * far, 1}, {999'999 * 2 * far, 1}}));
   try {
     static_cast<void>(decoded(type).span(MPI_Count{1} << 40));
     EXPECT(!"an overflow is an error");
@@ -266,13 +280,15 @@ int main(int argc, char** argv) {
   }
   extremes(library, one);
   for (const auto& [name, times] : random.constructors_used()) std::printf("%s %d  ", name.c_str(), times);
-  std::printf("\nunpacked %d, strided %d, two-dimensional %d, dense %d\n", one.unpacked, one.strided, one.flat, one.dense);
+  std::printf("\nunpacked %d, strided %d, two-dimensional %d, dense %d\n", one.unpacked, one.strided, one.flat,
+              one.dense);
   what = "the generator";
   if (types >= 1000) {
     EXPECT(random.constructors_used().size() >= (mpi.Type_vector_c != nullptr ? 26U : 15U));
     EXPECT(one.unpacked > types / 4 && one.strided > types / 8 && one.flat > types / 16 && one.dense > types / 32);
   }
   mpi.Finalize();
-  if (failures != 0) std::fprintf(stderr, "%d failures with seed %llu\n", failures, static_cast<unsigned long long>(seed));
+  if (failures != 0)
+    std::fprintf(stderr, "%d failures with seed %llu\n", failures, static_cast<unsigned long long>(seed));
   return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -69,12 +69,14 @@ TEST(Node, LargeListsAreSharedNotCopied) {
 TEST(Node, DeepTreesShareTheirParts) {
   constexpr int levels = 24;
   const auto displacement = [](int level, std::size_t member) {
-    const std::int64_t at[] = {(std::int64_t{5} << (level + level / 2)) + level, 0, (std::int64_t{1} << (level + level / 2)) + level};
+    const std::int64_t at[] = {(std::int64_t{5} << (level + level / 2)) + level, 0,
+                               (std::int64_t{1} << (level + level / 2)) + level};
     return at[member];
   };
   auto node = block(0, 1);
   for (int level = 0; level < levels; ++level) {
-    const Placed thrice[] = {{displacement(level, 0), node}, {displacement(level, 1), node}, {displacement(level, 2), node}};
+    const Placed thrice[] = {
+        {displacement(level, 0), node}, {displacement(level, 1), node}, {displacement(level, 2), node}};
     node = join(thrice);
   }
   ASSERT_EQ(node->size, 282429536481U);

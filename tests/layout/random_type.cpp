@@ -19,18 +19,21 @@ void require(int code, const char* what) {
 }
 
 // Open MPI makes no distributed array of a type without bytes, and takes a stride of -1 byte for "the default".
-// MPICH copies a long double as the 10 bytes of its value and leaves the padding as it was, and counts the empty rest of a
-// cyclic distribution in the true bounds.
+// MPICH copies a long double as the 10 bytes of its value and leaves the padding as it was, and counts the empty rest
+// of a cyclic distribution in the true bounds; it places repetitions of contiguous types with a negative extent by
+// another extent than it reports.
 #if defined(CROSSLANE_ABI_OPENMPI)
 constexpr bool empty_darray_refused = true;
 constexpr bool minus_one_is_wrong = true;
 constexpr bool padding_is_lost = false;
 constexpr bool darray_bounds_are_loose = false;
+constexpr bool negative_extents_are_wrong = false;
 #else
 constexpr bool empty_darray_refused = false;
 constexpr bool minus_one_is_wrong = false;
 constexpr bool padding_is_lost = true;
 constexpr bool darray_bounds_are_loose = true;
+constexpr bool negative_extents_are_wrong = true;
 #endif
 
 template <class To, class From>
@@ -63,14 +66,22 @@ RandomType::Made RandomType::predefined() {
   const struct {
     MPI_Datatype type;
     const char* text;
-  } basics[] = {{handles_.byte, "byte"},           {handles_.char_, "char"},
-                {handles_.short_, "short"},        {handles_.int_, "int"},
-                {handles_.long_, "long"},          {handles_.float_, "float"},
-                {handles_.double_, "double"},      {handles_.long_double, "long_double"},
-                {handles_.int64, "int64"},         {handles_.c_double_complex, "c_double_complex"},
-                {handles_.c_bool, "c_bool"},       {handles_.float_int, "float_int"},
-                {handles_.double_int, "double_int"}, {handles_.long_int, "long_int"},
-                {handles_.short_int, "short_int"}, {handles_.long_double_int, "long_double_int"},
+  } basics[] = {{handles_.byte, "byte"},
+                {handles_.char_, "char"},
+                {handles_.short_, "short"},
+                {handles_.int_, "int"},
+                {handles_.long_, "long"},
+                {handles_.float_, "float"},
+                {handles_.double_, "double"},
+                {handles_.long_double, "long_double"},
+                {handles_.int64, "int64"},
+                {handles_.c_double_complex, "c_double_complex"},
+                {handles_.c_bool, "c_bool"},
+                {handles_.float_int, "float_int"},
+                {handles_.double_int, "double_int"},
+                {handles_.long_int, "long_int"},
+                {handles_.short_int, "short_int"},
+                {handles_.long_double_int, "long_double_int"},
                 {handles_.two_int, "2int"}};
   if (between(0, 24) == 0) {
     // Predefined, but made: MPI_Type_free must not be called on them.
@@ -81,7 +92,8 @@ RandomType::Made RandomType::predefined() {
         made.text = "f90_real";
         break;
       case 1:
-        require(mpi_.Type_create_f90_complex(static_cast<int>(between(3, 14)), mpi::undefined, &made.type), "f90_complex");
+        require(mpi_.Type_create_f90_complex(static_cast<int>(between(3, 14)), mpi::undefined, &made.type),
+                "f90_complex");
         made.text = "f90_complex";
         break;
       default:
@@ -126,7 +138,9 @@ RandomType::Made RandomType::constructed(int depth) {
   for (std::size_t i = 0; i < n; ++i) {
     lengths[i] = regular ? regular_length : between(0, 4);
     displacements[i] = regular ? static_cast<std::int64_t>(i) * regular_step : between(-6, 20);
-    bytes[i] = regular ? displacements[i] * extent : between(0, 3) == 0 ? displacements[i] * extent + between(-3, 3) : displacements[i] * extent;
+    bytes[i] = regular              ? displacements[i] * extent
+               : between(0, 3) == 0 ? displacements[i] * extent + between(-3, 3)
+                                    : displacements[i] * extent;
   }
   const auto block = between(0, 4);
   const auto dimensions = static_cast<std::size_t>(between(1, 3));
@@ -145,7 +159,8 @@ RandomType::Made RandomType::constructed(int depth) {
       break;
     case 1:
       text = fmt::format("contiguous({})", count);
-      require(large ? mpi_.Type_contiguous_c(count, inner.type, &made) : mpi_.Type_contiguous(plain_int(count), inner.type, &made),
+      require(large ? mpi_.Type_contiguous_c(count, inner.type, &made)
+                    : mpi_.Type_contiguous(plain_int(count), inner.type, &made),
               "MPI_Type_contiguous");
       break;
     case 2: {
@@ -168,26 +183,33 @@ RandomType::Made RandomType::constructed(int depth) {
     }
     case 4:
       text = fmt::format("indexed({}, {})", lengths, displacements);
-      require(large ? mpi_.Type_indexed_c(count, as<MPI_Count>(lengths).data(), as<MPI_Count>(displacements).data(), inner.type, &made)
-                    : mpi_.Type_indexed(plain_int(count), as<int>(lengths).data(), as<int>(displacements).data(), inner.type, &made),
+      require(large ? mpi_.Type_indexed_c(count, as<MPI_Count>(lengths).data(), as<MPI_Count>(displacements).data(),
+                                          inner.type, &made)
+                    : mpi_.Type_indexed(plain_int(count), as<int>(lengths).data(), as<int>(displacements).data(),
+                                        inner.type, &made),
               "MPI_Type_indexed");
       break;
     case 5:
       text = fmt::format("hindexed({}, {})", lengths, bytes);
-      require(large ? mpi_.Type_create_hindexed_c(count, as<MPI_Count>(lengths).data(), as<MPI_Count>(bytes).data(), inner.type, &made)
-                    : mpi_.Type_create_hindexed(plain_int(count), as<int>(lengths).data(), as<MPI_Aint>(bytes).data(), inner.type, &made),
+      require(large ? mpi_.Type_create_hindexed_c(count, as<MPI_Count>(lengths).data(), as<MPI_Count>(bytes).data(),
+                                                  inner.type, &made)
+                    : mpi_.Type_create_hindexed(plain_int(count), as<int>(lengths).data(), as<MPI_Aint>(bytes).data(),
+                                                inner.type, &made),
               "MPI_Type_create_hindexed");
       break;
     case 6:
       text = fmt::format("indexed_block({}, {})", block, displacements);
-      require(large ? mpi_.Type_create_indexed_block_c(count, block, as<MPI_Count>(displacements).data(), inner.type, &made)
-                    : mpi_.Type_create_indexed_block(plain_int(count), plain_int(block), as<int>(displacements).data(), inner.type, &made),
-              "MPI_Type_create_indexed_block");
+      require(
+          large ? mpi_.Type_create_indexed_block_c(count, block, as<MPI_Count>(displacements).data(), inner.type, &made)
+                : mpi_.Type_create_indexed_block(plain_int(count), plain_int(block), as<int>(displacements).data(),
+                                                 inner.type, &made),
+          "MPI_Type_create_indexed_block");
       break;
     case 7:
       text = fmt::format("hindexed_block({}, {})", block, bytes);
       require(large ? mpi_.Type_create_hindexed_block_c(count, block, as<MPI_Count>(bytes).data(), inner.type, &made)
-                    : mpi_.Type_create_hindexed_block(plain_int(count), plain_int(block), as<MPI_Aint>(bytes).data(), inner.type, &made),
+                    : mpi_.Type_create_hindexed_block(plain_int(count), plain_int(block), as<MPI_Aint>(bytes).data(),
+                                                      inner.type, &made),
               "MPI_Type_create_hindexed_block");
       break;
     case 8: {
@@ -201,8 +223,10 @@ RandomType::Made RandomType::constructed(int depth) {
         bytes[i] += between(0, 64);
       }
       text = fmt::format("struct({}, {}, [{}])", lengths, bytes, names);
-      require(large ? mpi_.Type_create_struct_c(count, as<MPI_Count>(lengths).data(), as<MPI_Count>(bytes).data(), types.data(), &made)
-                    : mpi_.Type_create_struct(plain_int(count), as<int>(lengths).data(), as<MPI_Aint>(bytes).data(), types.data(), &made),
+      require(large ? mpi_.Type_create_struct_c(count, as<MPI_Count>(lengths).data(), as<MPI_Count>(bytes).data(),
+                                                types.data(), &made)
+                    : mpi_.Type_create_struct(plain_int(count), as<int>(lengths).data(), as<MPI_Aint>(bytes).data(),
+                                              types.data(), &made),
               "MPI_Type_create_struct");
       for (Made& member : members) {
         hollow = hollow || member.hollow;
@@ -219,11 +243,13 @@ RandomType::Made RandomType::constructed(int depth) {
         starts[d] = between(0, sizes[d] - subsizes[d]);
       }
       text = fmt::format("subarray({}, {}, {}, {})", sizes, subsizes, starts, fortran ? "Fortran" : "C");
-      require(large ? mpi_.Type_create_subarray_c(plain_int(static_cast<std::int64_t>(dimensions)), as<MPI_Count>(sizes).data(),
-                                                  as<MPI_Count>(subsizes).data(), as<MPI_Count>(starts).data(), order, inner.type, &made)
-                    : mpi_.Type_create_subarray(plain_int(static_cast<std::int64_t>(dimensions)), as<int>(sizes).data(),
-                                                as<int>(subsizes).data(), as<int>(starts).data(), order, inner.type, &made),
-              "MPI_Type_create_subarray");
+      require(
+          large ? mpi_.Type_create_subarray_c(plain_int(static_cast<std::int64_t>(dimensions)),
+                                              as<MPI_Count>(sizes).data(), as<MPI_Count>(subsizes).data(),
+                                              as<MPI_Count>(starts).data(), order, inner.type, &made)
+                : mpi_.Type_create_subarray(plain_int(static_cast<std::int64_t>(dimensions)), as<int>(sizes).data(),
+                                            as<int>(subsizes).data(), as<int>(starts).data(), order, inner.type, &made),
+          "MPI_Type_create_subarray");
       break;
     }
     case 10: {
@@ -246,15 +272,16 @@ RandomType::Made RandomType::constructed(int depth) {
       text = fmt::format("darray({}, {}, {}, {}, {}, {}, {})", processes, rank, sizes, distributions, arguments, grid,
                          fortran ? "Fortran" : "C");
       const int d = plain_int(static_cast<std::int64_t>(dimensions));
-      require(large ? mpi_.Type_create_darray_c(processes, rank, d, as<MPI_Count>(sizes).data(), distributions.data(), arguments.data(),
-                                                grid.data(), order, inner.type, &made)
-                    : mpi_.Type_create_darray(processes, rank, d, as<int>(sizes).data(), distributions.data(), arguments.data(),
-                                              grid.data(), order, inner.type, &made),
+      require(large ? mpi_.Type_create_darray_c(processes, rank, d, as<MPI_Count>(sizes).data(), distributions.data(),
+                                                arguments.data(), grid.data(), order, inner.type, &made)
+                    : mpi_.Type_create_darray(processes, rank, d, as<int>(sizes).data(), distributions.data(),
+                                              arguments.data(), grid.data(), order, inner.type, &made),
               ("MPI_Type_create_" + text + " of " + inner.text).c_str());
       break;
     }
     default: {
-      const auto new_lb = between(-40, 40), new_extent = between(0, 4) == 0 ? between(-200, 0) : between(1, 600);
+      const auto new_lb = between(-40, 40),
+                 new_extent = between(0, 4) == 0 && !negative_extents_are_wrong ? between(-200, 0) : between(1, 600);
       text = fmt::format("resized({}, {})", new_lb, new_extent);
       require(large ? mpi_.Type_create_resized_c(inner.type, new_lb, new_extent, &made)
                     : mpi_.Type_create_resized(inner.type, new_lb, new_extent, &made),
@@ -264,7 +291,8 @@ RandomType::Made RandomType::constructed(int depth) {
   ++used_[text.substr(0, text.find('(')) + (large && text != "dup" ? "_c" : "")];
   MPI_Count size = 0;
   require(mpi_.Type_size_x(made, &size), "MPI_Type_size_x");
-  Made result{made, false, fmt::format("{}{} of {}", text, large ? "_c" : "", inner.text), hollow || size == 0, loose || hollow};
+  Made result{made, false, fmt::format("{}{} of {}", text, large ? "_c" : "", inner.text), hollow || size == 0,
+              loose || hollow || size == 0};
   free(inner);
   return result;
 }
