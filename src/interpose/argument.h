@@ -24,11 +24,11 @@ struct Block {
 };
 using BlockList = std::vector<Block>;
 
-/// What the MPI below is given for a buffer argument. For GPU memory that is a host copy:
-/// - a dense type keeps count and type;
-/// - another type is packed, and stands as as many elements of a contiguous type of its size (the packed twin), so that
-///   only the bytes the type touches are copied and any extent is fine;
-/// - in mirror form (reductions, files) count and type stay, and the copy has the layout of the original.
+/// What the MPI below is given for a buffer argument. For GPU memory that is a host copy, of which only the bytes that the
+/// datatype touches are ever copied:
+/// - in mirror form the copy has the layout of the original, and counts, displacements and types stay;
+/// - where that would be mostly holes the copy is packed, and stands as as many elements of a contiguous type of its size
+///   (the packed twin), so that any extent is fine. Reductions and files always keep their type.
 class Argument {
  public:
   /// A part of the argument in GPU memory and its place in the host copy.

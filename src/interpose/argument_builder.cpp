@@ -13,8 +13,16 @@ using lane::byte_at;
 
 std::byte* writable(const void* base) { return const_cast<std::byte*>(static_cast<const std::byte*>(base)); }
 
-// Host copies start at multiples of a cache line, so that parts keep the alignment that copies like.
+// Parts of a packed host copy start at multiples of a cache line, which copies like.
 constexpr std::ptrdiff_t alignment = 64;
+
+// A host copy has the layout of the original unless that is mostly holes. MPI then packs and unpacks it as it would the
+// original; a packed copy, sent as bytes, may be cut inside an element, which not every MPI's receiver takes.
+bool mirrors(std::size_t span, std::size_t packed) {
+  constexpr std::size_t holes_at_most = 4;
+  constexpr std::size_t always = std::size_t{64} << 10;
+  return span <= always || span / holes_at_most <= packed;
+}
 
 }  // namespace
 
@@ -76,8 +84,8 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
   Argument::Part part{static_cast<const std::byte*>(base), layout, all, 0, bytes};
   argument->bytes_ = bytes;
   argument->form_ = form;
-  if (form == lane::Form::mirror || layout->dense()) {
-    const auto span = layout->span(all);
+  const auto span = layout->span(all);
+  if (form == lane::Form::mirror || layout->dense() || mirrors(static_cast<std::size_t>(span.end - span.begin), bytes)) {
     argument->form_ = lane::Form::mirror;
     argument->host_bytes_ = static_cast<std::size_t>(span.end - span.begin);
     argument->first_ = static_cast<std::ptrdiff_t>(-span.begin);
@@ -105,8 +113,8 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
 
   // One part a block that holds anything. All blocks are in one buffer, so all are in GPU memory or none is.
   std::shared_ptr<const layout::Layout> layout;
-  std::ptrdiff_t offset = 0;
-  bool first = true;
+  std::vector<std::size_t> holds;  // the block of each part
+  layout::Span whole{};            // of all blocks, from the buffer's address
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Block& block = list[i];
     if (block.count == 0) continue;
@@ -115,30 +123,50 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
     const auto displacement = static_cast<std::ptrdiff_t>(in_bytes ? block.displacement : block.displacement * layout->extent());
     lane::Place place;
     const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place);
+    const bool first = argument->parts_.empty();
     if (first && !on_gpu) return argument;
     if (!on_gpu) {
-      throw base::Error(base::ErrorClass::buffer, "{}: block {} of argument {} is in host memory while block 0 is in GPU memory; "
-                        "a buffer lies in one memory", call_, i, name);
+      throw base::Error(base::ErrorClass::buffer,
+                        "{}: block {} of argument {} is in host memory while others are in GPU memory; a buffer lies in one memory", call_,
+                        i, name);
     }
     if (first) argument->place_ = place;
-    first = false;
-    const std::size_t bytes = layout->size() * static_cast<std::size_t>(block.count);
-    argument->parts_.push_back({byte_at(base, displacement), layout, block.count, offset, bytes});
+    argument->place_.settled = argument->place_.settled && place.settled;
+    const std::size_t bytes = layout->packed_size(block.count);
+    const auto span = layout->span(block.count);
+    whole.begin = first ? displacement + span.begin : std::min(whole.begin, displacement + span.begin);
+    whole.end = first ? displacement + span.end : std::max(whole.end, displacement + span.end);
+    argument->parts_.push_back({byte_at(base, displacement), layout, block.count, displacement, bytes});
     argument->bytes_ += bytes;
-    // Displacements of the host copy are in elements of the packed type, so blocks follow each other without a gap.
-    if (in_bytes) {
-      argument->displacements_[i] = offset;
-      argument->types_[i] = layouts_.packed_twin(block.type);
-      offset = (offset + static_cast<std::ptrdiff_t>(bytes) + alignment - 1) / alignment * alignment;
-    } else {
-      argument->displacements_[i] = offset / static_cast<std::ptrdiff_t>(layout->size());
-      offset += static_cast<std::ptrdiff_t>(bytes);
-    }
+    holds.push_back(i);
   }
   if (argument->parts_.empty()) return argument;
-  // Blocks that hold nothing may carry displacements far outside the host copy.
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (list[i].count == 0) argument->displacements_[i] = 0;
+
+  const auto length = static_cast<std::size_t>(whole.end - whole.begin);
+  if (mirrors(length, argument->bytes_)) {
+    argument->form_ = lane::Form::mirror;
+    argument->host_bytes_ = length;
+    argument->first_ = static_cast<std::ptrdiff_t>(-whole.begin);
+    for (auto& part : argument->parts_) part.offset += argument->first_;
+    return argument;
+  }
+
+  // Packed: blocks follow each other. Displacements are in elements of the packed type, or in bytes again.
+  std::ptrdiff_t offset = 0;
+  std::fill(argument->displacements_.begin(), argument->displacements_.end(), 0);  // empty blocks may point far outside
+  for (std::size_t k = 0; k < holds.size(); ++k) {
+    auto& part = argument->parts_[k];
+    const std::size_t i = holds[k];
+    part.offset = offset;
+    offset += static_cast<std::ptrdiff_t>(part.bytes);
+    if (in_bytes) {
+      argument->displacements_[i] = part.offset;
+      argument->types_[i] = layouts_.packed_twin(list[i].type);
+      offset = (offset + alignment - 1) / alignment * alignment;
+    } else {
+      argument->displacements_[i] = part.offset / static_cast<std::ptrdiff_t>(part.layout->size());
+    }
+  }
   argument->host_bytes_ = static_cast<std::size_t>(offset);
   const bool same_as_packed = !in_bytes && layout->dense() && layout->true_lb() == 0;
   if (!in_bytes && !same_as_packed) argument->type_ = layouts_.packed_twin(type);
