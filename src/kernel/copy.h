@@ -14,8 +14,12 @@ namespace crosslane::kernel {
 /// Which way the bytes go: gathered into the packed stream, or scattered from it.
 enum class Way { gather, scatter };
 
+template <class T>
+CROSSLANE_DEVICE T* pointer_at(const void* base, std::uint64_t offset) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(base) + offset);
+}
 CROSSLANE_DEVICE std::byte* byte_at(const void* base, std::uint64_t offset) {
-  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + offset);
+  return pointer_at<std::byte>(base, offset);
 }
 
 namespace detail {
@@ -28,8 +32,7 @@ CROSSLANE_DEVICE void copy_as(const B& block, std::byte* to, const std::byte* fr
   const std::uint64_t words = (bytes - head) / sizeof(Word);
   const std::uint64_t tail = head + words * sizeof(Word);
   block.copy(to, from, head, lane, lanes);
-  block.copy(static_cast<Word*>(static_cast<void*>(to + head)),
-             static_cast<const Word*>(static_cast<const void*>(from + head)), words, lane, lanes);
+  block.copy(pointer_at<Word>(to, head), pointer_at<const Word>(from, head), words, lane, lanes);
   block.copy(to + tail, from + tail, bytes - tail, lane, lanes);
 }
 
@@ -117,7 +120,7 @@ struct StridedCopy {
     block.for_each_in_grid(p.end - p.begin, [&](std::uint64_t i) {
       const std::uint64_t word = p.begin + i;
       const std::int64_t offset = quick ? offset_of<true>(word, p) : offset_of<false>(word, p);
-      auto* const there = static_cast<Word*>(static_cast<void*>(byte_at(p.base, static_cast<std::uint64_t>(offset))));
+      Word* const there = pointer_at<Word>(p.base, static_cast<std::uint64_t>(offset));
       Word* const here = static_cast<Word*>(p.packed) + i;
       if constexpr (way == Way::gather) {
         block.store(here, block.load(there));

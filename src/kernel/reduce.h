@@ -161,7 +161,7 @@ struct Reduce {
   template <class B>
   CROSSLANE_DEVICE static T load_bytes(const B& block, const T* from) {
     Raw raw;
-    const auto* const bytes = static_cast<const std::uint8_t*>(static_cast<const void*>(from));
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(from);
     for (unsigned k = 0; k < sizeof(T); ++k) raw.bytes[k] = block.load(bytes + k);
     return raw.value;
   }
@@ -169,7 +169,7 @@ struct Reduce {
   CROSSLANE_DEVICE static void store_bytes(const B& block, T* to, T value) {
     Raw raw;
     raw.value = value;
-    auto* const bytes = static_cast<std::uint8_t*>(static_cast<void*>(to));
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(to);
     for (unsigned k = 0; k < sizeof(T); ++k) block.store(bytes + k, raw.bytes[k]);
   }
 };
