@@ -27,7 +27,8 @@ void Argument::stage(lane::Batch& batch) {
 }
 
 std::byte* Argument::host_of(const Part& part, std::size_t begin) const {
-  return lane::byte_at(host_.data(), part.offset + (form_ == lane::Form::packed ? static_cast<std::ptrdiff_t>(begin) : 0));
+  return lane::byte_at(host_.data(),
+                       part.offset + (form_ == lane::Form::packed ? static_cast<std::ptrdiff_t>(begin) : 0));
 }
 
 void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
@@ -38,7 +39,8 @@ void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t en
 
 void Argument::deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
   for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
-    batch.to_gpu(place_, const_cast<std::byte*>(part.device), host_of(part, from), *part.layout, part.count, from, to, form_);
+    batch.to_gpu(place_, const_cast<std::byte*>(part.device), host_of(part, from), *part.layout, part.count, from, to,
+                 form_);
   });
 }
 

@@ -78,9 +78,9 @@ class Argument {
   bool received_ = false;
   lane::Place place_;
   std::vector<Part> parts_;
-  std::size_t bytes_ = 0;         // of the packed stream of all parts
-  std::size_t host_bytes_ = 0;    // of the host copy
-  std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given
+  std::size_t bytes_ = 0;       // of the packed stream of all parts
+  std::size_t host_bytes_ = 0;  // of the host copy
+  std::ptrdiff_t first_ = 0;    // from the host copy's start to the address that the MPI is given
   lane::HostBlock host_;
 };
 

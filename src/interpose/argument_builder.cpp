@@ -45,7 +45,8 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
   if (!info.on_gpu()) {
     if (!gpu.readable_by_cpu(first)) {
       throw base::Error(base::ErrorClass::buffer,
-                        "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed before the call, or "
+                        "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed "
+                        "before the call, or "
                         "does it belong to a context that was destroyed?",
                         call_, name, static_cast<const void*>(first));
     }
@@ -54,7 +55,8 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
   const std::size_t there = gpu.contiguous_from(first, length);
   if (there < length) {
     throw base::Error(base::ErrorClass::buffer,
-                      "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and datatype against "
+                      "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and "
+                      "datatype against "
                       "what was allocated",
                       call_, name, length, static_cast<const void*>(first), there);
   }
@@ -62,16 +64,17 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
   return true;
 }
 
-std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* base, const char* count_name, MPI_Count count,
-                                                  MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
-                                                  bool received) const {
+std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* base, const char* count_name,
+                                                  MPI_Count count, MPI_Count blocks, MPI_Datatype type,
+                                                  Direction direction, lane::Form form, bool received) const {
   auto argument = std::make_unique<Argument>();
   argument->address_ = writable(base);
   argument->count_ = count;
   argument->type_ = type;
   if (direction == Direction::none || base == mpi::in_place()) return argument;
   if (count < 0)
-    throw base::Error(base::ErrorClass::count, "{}: argument {} is {}; a count is never negative", call_, count_name, count);
+    throw base::Error(base::ErrorClass::count, "{}: argument {} is {}; a count is never negative", call_, count_name,
+                      count);
   argument->received_ = received;
   argument->direction_ = direction;
   if (count == 0 || blocks == 0) return argument;
@@ -85,7 +88,8 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
   argument->bytes_ = bytes;
   argument->form_ = form;
   const auto span = layout->span(all);
-  if (form == lane::Form::mirror || layout->dense() || mirrors(static_cast<std::size_t>(span.end - span.begin), bytes)) {
+  if (form == lane::Form::mirror || layout->dense() ||
+      mirrors(static_cast<std::size_t>(span.end - span.begin), bytes)) {
     argument->form_ = lane::Form::mirror;
     argument->host_bytes_ = static_cast<std::size_t>(span.end - span.begin);
     argument->first_ = static_cast<std::ptrdiff_t>(-span.begin);
@@ -98,8 +102,8 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
   return argument;
 }
 
-std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
-                                                  Direction direction) const {
+std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* base, BlockList list, bool in_bytes,
+                                                  MPI_Datatype type, Direction direction) const {
   auto argument = std::make_unique<Argument>();
   argument->address_ = writable(base);
   argument->type_ = type;
@@ -120,15 +124,17 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
     if (block.count == 0) continue;
     if (in_bytes || layout == nullptr) layout = layout_of(name, block.type);
     if (layout->size() == 0) continue;
-    const auto displacement = static_cast<std::ptrdiff_t>(in_bytes ? block.displacement : block.displacement * layout->extent());
+    const auto displacement =
+        static_cast<std::ptrdiff_t>(in_bytes ? block.displacement : block.displacement * layout->extent());
     lane::Place place;
     const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place);
     const bool first = argument->parts_.empty();
     if (first && !on_gpu) return argument;
     if (!on_gpu) {
-      throw base::Error(base::ErrorClass::buffer,
-                        "{}: block {} of argument {} is in host memory while others are in GPU memory; a buffer lies in one memory", call_,
-                        i, name);
+      throw base::Error(
+          base::ErrorClass::buffer,
+          "{}: block {} of argument {} is in host memory while others are in GPU memory; a buffer lies in one memory",
+          call_, i, name);
     }
     if (first) argument->place_ = place;
     argument->place_.settled = argument->place_.settled && place.settled;

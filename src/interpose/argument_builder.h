@@ -11,11 +11,13 @@ namespace crosslane::interpose {
 
 class ArgumentBuilder {
  public:
-  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call) : copier_(copier), layouts_(layouts), call_(call) {}
+  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call)
+      : copier_(copier), layouts_(layouts), call_(call) {}
 
   /// blocks x count elements from `base` on.
-  std::unique_ptr<Argument> single(const char* name, const void* base, const char* count_name, MPI_Count count, MPI_Count blocks,
-                                   MPI_Datatype type, Direction direction, lane::Form form, bool received) const;
+  std::unique_ptr<Argument> single(const char* name, const void* base, const char* count_name, MPI_Count count,
+                                   MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
+                                   bool received) const;
 
   /// One block a peer. With `in_bytes` displacements are bytes and each block has a type, else they are extents of `type`.
   std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
@@ -23,7 +25,8 @@ class ArgumentBuilder {
 
  private:
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
-  bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place) const;
+  bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
+              lane::Place& place) const;
 
   lane::Copier& copier_;
   layout::Cache& layouts_;

@@ -142,9 +142,11 @@ int manual::waitany(const Site& site, int count, MPI_Request requests[], int* in
   });
 }
 
-int manual::waitsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+int manual::waitsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[],
+                     MPI_Status statuses[]) {
   const auto& next = site.next();
-  if (nothing_ours(site) || incount <= 0 || requests == nullptr) return next.Waitsome(incount, requests, outcount, indices, statuses);
+  if (nothing_ours(site) || incount <= 0 || requests == nullptr)
+    return next.Waitsome(incount, requests, outcount, indices, statuses);
   return completing(site, "MPI_Waitsome", [&] {
     Taken taken(site.process(), requests, incount);
     if (taken.none()) return next.Waitsome(incount, requests, outcount, indices, statuses);
@@ -185,7 +187,8 @@ int manual::testall(const Site& site, int count, MPI_Request requests[], int* fl
 
 int manual::testany(const Site& site, int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
   const auto& next = site.next();
-  if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Testany(count, requests, index, flag, status);
+  if (nothing_ours(site) || count <= 0 || requests == nullptr)
+    return next.Testany(count, requests, index, flag, status);
   return completing(site, "MPI_Testany", [&] {
     Taken taken(site.process(), requests, count);
     if (taken.none()) return next.Testany(count, requests, index, flag, status);
@@ -196,9 +199,11 @@ int manual::testany(const Site& site, int count, MPI_Request requests[], int* in
   });
 }
 
-int manual::testsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+int manual::testsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[],
+                     MPI_Status statuses[]) {
   const auto& next = site.next();
-  if (nothing_ours(site) || incount <= 0 || requests == nullptr) return next.Testsome(incount, requests, outcount, indices, statuses);
+  if (nothing_ours(site) || incount <= 0 || requests == nullptr)
+    return next.Testsome(incount, requests, outcount, indices, statuses);
   return completing(site, "MPI_Testsome", [&] {
     Taken taken(site.process(), requests, incount);
     if (taken.none()) return next.Testsome(incount, requests, outcount, indices, statuses);
@@ -236,9 +241,11 @@ int manual::request_get_status(const Site& site, MPI_Request request, int* flag,
   });
 }
 
-int manual::request_get_status_all(const Site& site, int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+int manual::request_get_status_all(const Site& site, int count, const MPI_Request requests[], int* flag,
+                                   MPI_Status statuses[]) {
   const auto& next = site.next();
-  if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Request_get_status_all(count, requests, flag, statuses);
+  if (nothing_ours(site) || count <= 0 || requests == nullptr)
+    return next.Request_get_status_all(count, requests, flag, statuses);
   return completing(site, "MPI_Request_get_status_all", [&] {
     Taken taken(site.process(), requests, count);
     if (taken.none()) return next.Request_get_status_all(count, requests, flag, statuses);
@@ -250,9 +257,11 @@ int manual::request_get_status_all(const Site& site, int count, const MPI_Reques
   });
 }
 
-int manual::request_get_status_any(const Site& site, int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+int manual::request_get_status_any(const Site& site, int count, const MPI_Request requests[], int* index, int* flag,
+                                   MPI_Status* status) {
   const auto& next = site.next();
-  if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Request_get_status_any(count, requests, index, flag, status);
+  if (nothing_ours(site) || count <= 0 || requests == nullptr)
+    return next.Request_get_status_any(count, requests, index, flag, status);
   return completing(site, "MPI_Request_get_status_any", [&] {
     Taken taken(site.process(), requests, count);
     if (taken.none()) return next.Request_get_status_any(count, requests, index, flag, status);
@@ -263,8 +272,8 @@ int manual::request_get_status_any(const Site& site, int count, const MPI_Reques
   });
 }
 
-int manual::request_get_status_some(const Site& site, int incount, const MPI_Request requests[], int* outcount, int indices[],
-                                    MPI_Status statuses[]) {
+int manual::request_get_status_some(const Site& site, int incount, const MPI_Request requests[], int* outcount,
+                                    int indices[], MPI_Status statuses[]) {
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Request_get_status_some(incount, requests, outcount, indices, statuses);

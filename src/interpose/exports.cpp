@@ -9,11 +9,14 @@ namespace crosslane::interpose {
 
 int missing(Process& process, const Target& target, const char* call) noexcept {
   return raise(process, target, call,
-               base::Error(base::ErrorClass::unsupported, "{}: the MPI that this program runs on does not have this procedure; "
-                           "a newer version of it may", call));
+               base::Error(base::ErrorClass::unsupported,
+                           "{}: the MPI that this program runs on does not have this procedure; "
+                           "a newer version of it may",
+                           call));
 }
 
-int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy) noexcept {
+int refused(Process& process, const Target& target, const char* call, const char* argument,
+            const char* remedy) noexcept {
   return raise(process, target, call,
                base::Error(base::ErrorClass::buffer, "{}: argument {} is GPU memory: {}", call, argument, remedy));
 }

@@ -11,6 +11,7 @@ namespace crosslane::interpose {
 int missing(Process& process, const Target& target, const char* call) noexcept;
 
 /// GPU memory was given to a procedure that takes host memory only.
-int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy) noexcept;
+int refused(Process& process, const Target& target, const char* call, const char* argument,
+            const char* remedy) noexcept;
 
 }  // namespace crosslane::interpose

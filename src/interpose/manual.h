@@ -17,38 +17,41 @@ int error_string(const Site& site, int errorcode, char* string, int* resultlen);
 int wait(const Site& site, MPI_Request* request, MPI_Status* status);
 int waitall(const Site& site, int count, MPI_Request requests[], MPI_Status statuses[]);
 int waitany(const Site& site, int count, MPI_Request requests[], int* index, MPI_Status* status);
-int waitsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]);
+int waitsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[],
+             MPI_Status statuses[]);
 int test(const Site& site, MPI_Request* request, int* flag, MPI_Status* status);
 int testall(const Site& site, int count, MPI_Request requests[], int* flag, MPI_Status statuses[]);
 int testany(const Site& site, int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status);
-int testsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]);
+int testsome(const Site& site, int incount, MPI_Request requests[], int* outcount, int indices[],
+             MPI_Status statuses[]);
 int request_free(const Site& site, MPI_Request* request);
 int request_get_status(const Site& site, MPI_Request request, int* flag, MPI_Status* status);
 int request_get_status_all(const Site& site, int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]);
-int request_get_status_any(const Site& site, int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status);
+int request_get_status_any(const Site& site, int count, const MPI_Request requests[], int* index, int* flag,
+                           MPI_Status* status);
 int request_get_status_some(const Site& site, int incount, const MPI_Request requests[], int* outcount, int indices[],
                             MPI_Status statuses[]);
 
 // start.cpp: persistent and partitioned operations (MPI 5.0, sections 3.9 and 4.2).
 int start(const Site& site, MPI_Request* request);
 int startall(const Site& site, int count, MPI_Request requests[]);
-int partitioned_send_init(const Site& site, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
-                          MPI_Comm comm, MPI_Info info, MPI_Request* request);
-int partitioned_receive_init(const Site& site, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag,
-                             MPI_Comm comm, MPI_Info info, MPI_Request* request);
+int partitioned_send_init(const Site& site, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
+                          int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request);
+int partitioned_receive_init(const Site& site, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
+                             int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request);
 int pready(const Site& site, int partition, MPI_Request request);
 int pready_range(const Site& site, int partition_low, int partition_high, MPI_Request request);
 int pready_list(const Site& site, int length, const int partitions[], MPI_Request request);
 int parrived(const Site& site, MPI_Request request, int partition, int* flag);
 
 // pack.cpp: MPI_Pack and its kin (MPI 5.0, section 5.2). `call` is the procedure's name; position is in bytes.
-int pack(const Site& site, const char* call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
-         MPI_Count* position, MPI_Comm comm);
-int pack_external(const Site& site, const char* call, const char datarep[], const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
-                  void* outbuf, MPI_Count outsize, MPI_Count* position);
-int unpack(const Site& site, const char* call, const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
-           MPI_Datatype datatype, MPI_Comm comm);
-int unpack_external(const Site& site, const char* call, const char datarep[], const void* inbuf, MPI_Count insize, MPI_Count* position,
-                    void* outbuf, MPI_Count outcount, MPI_Datatype datatype);
+int pack(const Site& site, const char* call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
+         MPI_Count outsize, MPI_Count* position, MPI_Comm comm);
+int pack_external(const Site& site, const char* call, const char datarep[], const void* inbuf, MPI_Count incount,
+                  MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position);
+int unpack(const Site& site, const char* call, const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf,
+           MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm);
+int unpack_external(const Site& site, const char* call, const char datarep[], const void* inbuf, MPI_Count insize,
+                    MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype);
 
 }  // namespace crosslane::interpose::manual

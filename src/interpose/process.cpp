@@ -16,7 +16,9 @@ namespace {
 // The one writable global of the library: all that the wrappers keep hangs on it.
 std::atomic<Process*> the_process{nullptr};
 
-bool switched_off(const base::Settings& settings) { return settings.disable || settings.mode == base::Mode::passthrough; }
+bool switched_off(const base::Settings& settings) {
+  return settings.disable || settings.mode == base::Mode::passthrough;
+}
 
 }  // namespace
 
@@ -82,7 +84,8 @@ layout::Cache& Process::layouts() {
 void Process::log_route(const char* call, const char* route) {
   if (!base::log_enabled(base::Topic::route)) return;
   const std::lock_guard lock(mutex_);
-  if (logged_routes_.insert(std::string(call) + ' ' + route).second) base::log(base::Topic::route, "{}: {}", call, route);
+  if (logged_routes_.insert(std::string(call) + ' ' + route).second)
+    base::log(base::Topic::route, "{}: {}", call, route);
 }
 
 void Process::remember_error(int code, const std::string& message) {
@@ -107,7 +110,8 @@ int Process::initialized() noexcept {
     library_.below().Comm_rank(library_.handles().comm_world, &rank);
     base::set_log_rank(rank);
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
-      base::log(base::Topic::info, "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
+      base::log(base::Topic::info,
+                "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
                 "CROSSLANE_MODE=passthrough leaves them to it");
     }
   } catch (const std::exception& error) {

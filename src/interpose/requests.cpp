@@ -32,7 +32,8 @@ void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mp
     limit = mpi::cancelled(below, *status) ? 0 : static_cast<std::size_t>(mpi::received_bytes(below, *status));
   lane::Batch batch(copier, call);
   for (const auto& argument : arguments)
-    if (argument->writes()) argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
+    if (argument->writes())
+      argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
   batch.wait();
 }
 

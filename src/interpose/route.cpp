@@ -16,10 +16,18 @@ bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, c
   MPI_Errhandler handler{};
   int result = mpi::success;
   switch (target.kind) {
-    case Target::Kind::comm: result = below.Comm_get_errhandler(target.comm, &handler); break;
-    case Target::Kind::file: result = below.File_get_errhandler(target.file, &handler); break;
-    case Target::Kind::win: result = below.Win_get_errhandler(target.win, &handler); break;
-    case Target::Kind::self: result = below.Comm_get_errhandler(handles.comm_world, &handler); break;
+    case Target::Kind::comm:
+      result = below.Comm_get_errhandler(target.comm, &handler);
+      break;
+    case Target::Kind::file:
+      result = below.File_get_errhandler(target.file, &handler);
+      break;
+    case Target::Kind::win:
+      result = below.Win_get_errhandler(target.win, &handler);
+      break;
+    case Target::Kind::self:
+      result = below.Comm_get_errhandler(handles.comm_world, &handler);
+      break;
   }
   if (result != mpi::success) return false;
   const bool returns = handler == handles.errors_return;
@@ -40,10 +48,18 @@ int raise(Process& process, const Target& target, const char* call, const base::
     process.remember_error(code, message);
     if (!handler_returns(below, handles, target)) base::log(base::Topic::error, "{}", message);
     switch (target.kind) {
-      case Target::Kind::comm: below.Comm_call_errhandler(target.comm, code); break;
-      case Target::Kind::file: below.File_call_errhandler(target.file, code); break;
-      case Target::Kind::win: below.Win_call_errhandler(target.win, code); break;
-      case Target::Kind::self: below.Comm_call_errhandler(handles.comm_world, code); break;
+      case Target::Kind::comm:
+        below.Comm_call_errhandler(target.comm, code);
+        break;
+      case Target::Kind::file:
+        below.File_call_errhandler(target.file, code);
+        break;
+      case Target::Kind::win:
+        below.Win_call_errhandler(target.win, code);
+        break;
+      case Target::Kind::self:
+        below.Comm_call_errhandler(handles.comm_world, code);
+        break;
     }
   } catch (const std::exception& second) {
     base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what(), second.what());
@@ -88,19 +104,24 @@ Neighbours Route::neighbours(MPI_Comm comm) const {
     int weighted = 0;
     below.Dist_graph_neighbors_count(comm, &result.in, &result.out, &weighted);
   } else {
-    throw base::Error(base::ErrorClass::comm, "{}: argument comm has no virtual topology; make it with MPI_Cart_create, "
-                      "MPI_Graph_create or MPI_Dist_graph_create", call_);
+    throw base::Error(base::ErrorClass::comm,
+                      "{}: argument comm has no virtual topology; make it with MPI_Cart_create, "
+                      "MPI_Graph_create or MPI_Dist_graph_create",
+                      call_);
   }
   return result;
 }
 
 MPI_Count Route::checked(const char* argument, MPI_Count count) const {
-  if (count < 0) throw base::Error(base::ErrorClass::count, "{}: argument {} holds {}; a count is never negative", call_, argument, count);
+  if (count < 0)
+    throw base::Error(base::ErrorClass::count, "{}: argument {} holds {}; a count is never negative", call_, argument,
+                      count);
   return count;
 }
 
-const Argument& Route::single(const char* name, const void* base, const char* count_name, MPI_Count count, MPI_Count blocks,
-                              MPI_Datatype type, Direction direction, lane::Form form, bool received) {
+const Argument& Route::single(const char* name, const void* base, const char* count_name, MPI_Count count,
+                              MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
+                              bool received) {
   ArgumentBuilder builder(copier(), process_.layouts(), call_);
   return *operation_->arguments.emplace_back(
       builder.single(name, base, count_name, count, blocks, type, direction, form, received));
@@ -113,7 +134,8 @@ const Argument& Route::add_blocks(const char* name, const void* base, BlockList 
 }
 
 void Route::partitioned(int partitions) {
-  operation_->partition_bytes = partitions > 0 ? operation_->arguments.front()->bytes() / static_cast<std::size_t>(partitions) : 0;
+  operation_->partition_bytes =
+      partitions > 0 ? operation_->arguments.front()->bytes() / static_cast<std::size_t>(partitions) : 0;
 }
 
 int Route::blocking(MPI_Status* status, Blocking invoke) {
@@ -174,7 +196,8 @@ int run_route(Process& process, const mpi::Functions& next, const char* call, co
   } catch (const base::Error& error) {
     return raise(process, target, call, error);
   } catch (const std::bad_alloc&) {
-    return raise(process, target, call, base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
+    return raise(process, target, call,
+                 base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
   } catch (const std::exception& error) {
     return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
   }

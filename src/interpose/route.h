@@ -44,7 +44,9 @@ struct Peers {
   bool inter = false;
 
   [[nodiscard]] bool is_root(int root) const noexcept { return inter ? root == mpi::root : root == rank; }
-  [[nodiscard]] bool contributes(int root) const noexcept { return !inter || (root != mpi::root && root != mpi::proc_null); }
+  [[nodiscard]] bool contributes(int root) const noexcept {
+    return !inter || (root != mpi::root && root != mpi::proc_null);
+  }
   /// Length of the arrays that are significant at the root alone.
   [[nodiscard]] int at_root(int root) const noexcept { return is_root(root) ? count : 0; }
 };
@@ -87,7 +89,8 @@ class Route {
     BlockList list(static_cast<std::size_t>(length), Block{0, 0, type});
     if (direction != Direction::none && base != mpi::in_place()) {
       for (int i = 0; i < length; ++i)
-        list[static_cast<std::size_t>(i)] = {checked(counts_name, counts[i]), static_cast<MPI_Aint>(displacements[i]), type};
+        list[static_cast<std::size_t>(i)] = {checked(counts_name, counts[i]), static_cast<MPI_Aint>(displacements[i]),
+                                             type};
     }
     return add_blocks(name, base, std::move(list), false, type, direction);
   }
@@ -95,11 +98,13 @@ class Route {
   /// The same with a type for each peer and displacements in bytes (the w forms).
   template <class Count, class Displacement>
   const Argument& blocks_w(const char* name, const void* base, const char* counts_name, const Count* counts,
-                           const Displacement* displacements, const MPI_Datatype* types, int length, Direction direction) {
+                           const Displacement* displacements, const MPI_Datatype* types, int length,
+                           Direction direction) {
     BlockList list(static_cast<std::size_t>(length), Block{0, 0, MPI_Datatype{}});
     if (direction != Direction::none && base != mpi::in_place()) {
       for (int i = 0; i < length; ++i)
-        list[static_cast<std::size_t>(i)] = {checked(counts_name, counts[i]), static_cast<MPI_Aint>(displacements[i]), types[i]};
+        list[static_cast<std::size_t>(i)] = {checked(counts_name, counts[i]), static_cast<MPI_Aint>(displacements[i]),
+                                             types[i]};
     }
     return add_blocks(name, base, std::move(list), true, MPI_Datatype{}, direction);
   }
@@ -124,7 +129,8 @@ class Route {
 
  private:
   [[nodiscard]] MPI_Count checked(const char* argument, MPI_Count count) const;
-  const Argument& add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type, Direction direction);
+  const Argument& add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
+                             Direction direction);
   void stage_and_fetch();
   int track(MPI_Request* request, int result, bool persistent);
   [[nodiscard]] lane::Copier& copier() const { return process_.copier(); }

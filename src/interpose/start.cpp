@@ -42,8 +42,8 @@ int starting(const Site& site, const char* call, int count, const MPI_Request re
 }
 
 template <class Init>
-int partitioned_init(const Site& site, const char* call, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
-                     MPI_Comm comm, MPI_Request* request, Direction direction, Init&& init) {
+int partitioned_init(const Site& site, const char* call, const void* buf, int partitions, MPI_Count count,
+                     MPI_Datatype datatype, MPI_Comm comm, MPI_Request* request, Direction direction, Init&& init) {
   return run_route(site.process(), site.next(), call, Target::of_comm(comm), [&](Route& route) {
     const auto& buffer = route.single("buf", buf, "count", count, partitions, datatype, direction, lane::Form::packed);
     route.partitioned(partitions);
@@ -66,7 +66,8 @@ void fetch_partitions(const Site& site, MPI_Request request, const std::vector<s
 }
 
 template <class Body>
-int with_partitions(const Site& site, const char* call, MPI_Request request, const std::vector<std::pair<int, int>>& ranges, Body&& body) {
+int with_partitions(const Site& site, const char* call, MPI_Request request,
+                    const std::vector<std::pair<int, int>>& ranges, Body&& body) {
   if (nothing_ours(site)) return body();
   try {
     const Nested nested;
@@ -91,16 +92,18 @@ int manual::startall(const Site& site, int count, MPI_Request requests[]) {
   return starting(site, "MPI_Startall", count, requests, [&] { return next.Startall(count, requests); });
 }
 
-int manual::partitioned_send_init(const Site& site, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest,
-                                  int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+int manual::partitioned_send_init(const Site& site, const void* buf, int partitions, MPI_Count count,
+                                  MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
+                                  MPI_Request* request) {
   return partitioned_init(site, "MPI_Psend_init", buf, partitions, count, datatype, comm, request, Direction::in,
                           [&](const mpi::Functions& next, void* address, MPI_Datatype type) {
                             return next.Psend_init(address, partitions, count, type, dest, tag, comm, info, request);
                           });
 }
 
-int manual::partitioned_receive_init(const Site& site, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source,
-                                     int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+int manual::partitioned_receive_init(const Site& site, void* buf, int partitions, MPI_Count count,
+                                     MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info,
+                                     MPI_Request* request) {
   return partitioned_init(site, "MPI_Precv_init", buf, partitions, count, datatype, comm, request, Direction::out,
                           [&](const mpi::Functions& next, void* address, MPI_Datatype type) {
                             return next.Precv_init(address, partitions, count, type, source, tag, comm, info, request);
@@ -108,7 +111,8 @@ int manual::partitioned_receive_init(const Site& site, void* buf, int partitions
 }
 
 int manual::pready(const Site& site, int partition, MPI_Request request) {
-  return with_partitions(site, "MPI_Pready", request, {{partition, partition}}, [&] { return site.next().Pready(partition, request); });
+  return with_partitions(site, "MPI_Pready", request, {{partition, partition}},
+                         [&] { return site.next().Pready(partition, request); });
 }
 
 int manual::pready_range(const Site& site, int partition_low, int partition_high, MPI_Request request) {
@@ -119,7 +123,8 @@ int manual::pready_range(const Site& site, int partition_low, int partition_high
 int manual::pready_list(const Site& site, int length, const int partitions[], MPI_Request request) {
   std::vector<std::pair<int, int>> ranges;
   for (int i = 0; i < length; ++i) ranges.emplace_back(partitions[i], partitions[i]);
-  return with_partitions(site, "MPI_Pready_list", request, ranges, [&] { return site.next().Pready_list(length, partitions, request); });
+  return with_partitions(site, "MPI_Pready_list", request, ranges,
+                         [&] { return site.next().Pready_list(length, partitions, request); });
 }
 
 // A partition that has arrived may be read before the whole is complete, so it is copied to the GPU here.

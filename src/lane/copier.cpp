@@ -16,7 +16,8 @@ Place Copier::place(const gpu::PointerInfo& info) {
   Place place{info.context, info.device, settled_.contains(info.buffer_id)};
   if (place.context == nullptr) {
     auto found = primary_.find(info.device);
-    if (found == primary_.end()) found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
+    if (found == primary_.end())
+      found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
     place.context = found->second.context();
   }
   if (!place.settled) {
@@ -44,7 +45,8 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   }
   const auto& driver = gpu_.driver();
   const gpu::ContextScope scope(driver, place.context);
-  return std::make_unique<Channel>(Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver), false});
+  return std::make_unique<Channel>(
+      Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver), false});
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
@@ -82,19 +84,20 @@ void Batch::order_after_default_streams(Copier::Channel& channel) {
   for (const auto stream : {gpu::StreamView::legacy(driver), gpu::StreamView::per_thread(driver)}) {
     // While a blocking stream is captured the default stream must not be touched, and nothing can have been enqueued there.
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (driver.stream_is_capturing(stream.handle(), &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE) continue;
+    if (driver.stream_is_capturing(stream.handle(), &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+      continue;
     channel.before.record(stream);
     channel.before.make_wait(channel.stream);
   }
 }
 
-void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout, MPI_Count count,
-                    std::size_t begin, std::size_t end, Form form) {
+void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
+                    MPI_Count count, std::size_t begin, std::size_t end, Form form) {
   copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host);
 }
 
-void Batch::to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout, MPI_Count count,
-                   std::size_t begin, std::size_t end, Form form) {
+void Batch::to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
+                   MPI_Count count, std::size_t begin, std::size_t end, Form form) {
   copy(place, const_cast<std::byte*>(host), device, layout, count, begin, end, form, Toward::gpu);
 }
 
@@ -121,7 +124,8 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   if (const auto shape = layout.as_2d(count); shape && shape->rows > 1 && begin == 0 && end == all) {
     const auto pitch = static_cast<std::size_t>(shape->pitch);
     std::byte* const device_first = byte_at(device, static_cast<std::ptrdiff_t>(shape->offset));
-    std::byte* const host_first = form == Form::packed ? host : byte_at(host, static_cast<std::ptrdiff_t>(shape->offset));
+    std::byte* const host_first =
+        form == Form::packed ? host : byte_at(host, static_cast<std::ptrdiff_t>(shape->offset));
     const std::size_t host_pitch = form == Form::packed ? shape->width : pitch;
     if (toward == Toward::host) {
       gpu::copy_2d_async(host_first, device_first, {shape->width, shape->rows, host_pitch, pitch}, stream);
@@ -133,7 +137,8 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   std::size_t packed = 0;
   layout.for_each_run(count, begin, end, [&](std::int64_t offset, std::size_t length) {
     const auto run = static_cast<std::ptrdiff_t>(offset);
-    one(form == Form::packed ? byte_at(host, static_cast<std::ptrdiff_t>(packed)) : byte_at(host, run), byte_at(device, run), length);
+    one(form == Form::packed ? byte_at(host, static_cast<std::ptrdiff_t>(packed)) : byte_at(host, run),
+        byte_at(device, run), length);
     packed += length;
   });
 }

@@ -74,7 +74,8 @@ class Copier {
   PinnedPool pool_;
   std::mutex mutex_;
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
-  std::unordered_set<std::uint64_t> settled_;  // allocations that were marked, by buffer id; started anew when it grows large
+  std::unordered_set<std::uint64_t>
+      settled_;  // allocations that were marked, by buffer id; started anew when it grows large
   std::map<int, gpu::PrimaryContext> primary_;  // retained for memory that belongs to no context, by device
 };
 
@@ -93,12 +94,12 @@ class Batch {
 
   /// Copies bytes [begin, end) of the packed stream of `count` elements at `device` to the host. In packed form `host`
   /// receives stream byte `begin` first; in mirror form `host` stands for the same address as `device`.
-  void to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout, MPI_Count count,
-               std::size_t begin, std::size_t end, Form form);
+  void to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
+               MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
   /// The same, from the host: only bytes that the layout touches are written.
-  void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout, MPI_Count count,
-              std::size_t begin, std::size_t end, Form form);
+  void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
+              MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait();
@@ -110,8 +111,8 @@ class Batch {
   enum class Toward { host, gpu };
   Copier::Channel& channel(const Place& place);
   void order_after_default_streams(Copier::Channel& channel);
-  void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count, std::size_t begin,
-            std::size_t end, Form form, Toward toward);
+  void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
+            std::size_t begin, std::size_t end, Form form, Toward toward);
 
   Copier& copier_;
   const std::string_view call_;

@@ -23,7 +23,9 @@ std::size_t class_size(std::size_t bytes) {
 }  // namespace
 
 HostBlock::HostBlock(HostBlock&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : pool_(std::exchange(other.pool_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
   std::swap(pool_, other.pool_);
@@ -67,14 +69,18 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
   } else {
     if (!std::exchange(fallback_said_, true)) {
       base::log(base::Topic::warning,
-                "no pinned host memory left for staging ({} bytes in use, {} wanted, limit {}): ordinary memory is used, which copies "
-                "more slowly; raise CROSSLANE_PINNED_LIMIT or the machine's locked-memory limit, or have fewer messages in flight",
+                "no pinned host memory left for staging ({} bytes in use, {} wanted, limit {}): ordinary memory is "
+                "used, which copies "
+                "more slowly; raise CROSSLANE_PINNED_LIMIT or the machine's locked-memory limit, or have fewer "
+                "messages in flight",
                 pinned_, size, limit_);
     }
     block.data_ = static_cast<std::byte*>(std::malloc(size));
     if (block.data_ == nullptr)
-      throw base::Error(base::ErrorClass::no_memory, "staging needs {} bytes of host memory and the system has none left; "
-                        "send in smaller pieces or have fewer messages in flight", size);
+      throw base::Error(base::ErrorClass::no_memory,
+                        "staging needs {} bytes of host memory and the system has none left; "
+                        "send in smaller pieces or have fewer messages in flight",
+                        size);
   }
   block.pool_ = this;
   return block;

@@ -107,7 +107,10 @@ def staged_body(procedure: Procedure, staged: Staged) -> list[str]:
         lines.append(staged.setup)
     lines += [described(buffer) for buffer in staged.buffers]
     described_arrays = {
-        name for buffer in staged.buffers if isinstance(buffer, Blocks) for name in (buffer.counts, buffer.displacements)
+        name
+        for buffer in staged.buffers
+        if isinstance(buffer, Blocks)
+        for name in (buffer.counts, buffer.displacements)
     }
     for name, length in staged.lengths:
         if name not in described_arrays:
@@ -135,7 +138,7 @@ def body(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -> l
     arguments = names(procedure, large)
     forward = f"next.{member}({arguments})"
     here = target(procedure)
-    absent = f"if (next.{member} == nullptr) return missing(site.process(), {here}, \"{call}\");"
+    absent = f'if (next.{member} == nullptr) return missing(site.process(), {here}, "{call}");'
     if isinstance(row, Refused):
         lines = [absent, "if (site.watching()) {"]
         for buffer in row.buffers:
@@ -148,7 +151,9 @@ def body(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -> l
         lines = []
         if large:
             # An MPI without large counts is called in its plain form, by the route.
-            lines.append(f"if (next.{member} != nullptr && !(site.watching() && ({touches}))) [[likely]] return {forward};")
+            lines.append(
+                f"if (next.{member} != nullptr && !(site.watching() && ({touches}))) [[likely]] return {forward};"
+            )
         else:
             lines += [absent, f"if (!(site.watching() && ({touches}))) [[likely]] return {forward};"]
         lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
@@ -175,12 +180,16 @@ def wrapper(procedure: Procedure, row: Staged | Manual | Refused, large: bool) -
     parameters = "" if parameters == "void" else parameters
     arguments = names(procedure, large)
     wrap = f"wrap_{procedure.name}{suffix}"
-    lines = [f"static int {wrap}(Level level{', ' + parameters if parameters else ''}) {{", "  const Site site(level);", "  const mpi::Functions& next = site.next();"]
+    lines = [
+        f"static int {wrap}(Level level{', ' + parameters if parameters else ''}) {{",
+        "  const Site site(level);",
+        "  const mpi::Functions& next = site.next();",
+    ]
     lines += ["  " + line for line in body(procedure, row, large)]
     lines.append("}")
     for prefix, level in (("MPI_", "Level::mpi"), ("PMPI_", "Level::pmpi")):
         lines.append(
-            f"extern \"C\" CROSSLANE_EXPORT int {prefix}{procedure.name}{suffix}({parameters}) {{ "
+            f'extern "C" CROSSLANE_EXPORT int {prefix}{procedure.name}{suffix}({parameters}) {{ '
             f"return {wrap}({level}{', ' + arguments if arguments else ''}); }}"
         )
     return "\n".join(lines) + "\n\n"
@@ -222,8 +231,14 @@ def main(output: str) -> None:
     for index, chunk in enumerate(chunks):
         (folder / f"wrappers_{index}.cpp").write_text(HEADER + "".join(chunk))
 
-    persistent = [by_name[name] for name in sorted(table) if name.endswith("_init") and name.removesuffix("_init") in routes.COLLECTIVES]
-    (folder / "wrappers_extensions.cpp").write_text(HEADER + "\n".join(extension(procedure) for procedure in persistent))
+    persistent = [
+        by_name[name]
+        for name in sorted(table)
+        if name.endswith("_init") and name.removesuffix("_init") in routes.COLLECTIVES
+    ]
+    (folder / "wrappers_extensions.cpp").write_text(
+        HEADER + "\n".join(extension(procedure) for procedure in persistent)
+    )
 
     coverage = [
         {"procedure": procedure.full_name, "route": route_name(table[procedure.name])}
