@@ -1,0 +1,254 @@
+// Wrong arguments among GPU buffers: every call returns the error class that MPI names for them, says which call and
+// which argument it was, calls the right error handler once, and leaves MPI usable. It must not know Crosslane.
+#include "support/program.h"
+
+#include <array>
+#include <cctype>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t megabytes = std::size_t{4} << 20;  // an allocation of its own: no neighbour shares its pages
+
+// GPU memory whose end is exactly where the program asked for it, unlike Memory's.
+class Allocation {
+ public:
+  explicit Allocation(std::size_t bytes) { CROSSLANE_CUDA(cuMemAlloc(&address_, bytes)); }
+  ~Allocation() { free(); }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+  // data() stays what it was.
+  void free() {
+    if (live_) CROSSLANE_CUDA(cuMemFree(address_));
+    live_ = false;
+  }
+  [[nodiscard]] void* data() const { return reinterpret_cast<void*>(address_); }
+
+ private:
+  CUdeviceptr address_ = 0;
+  bool live_ = true;
+};
+
+// True if `word` stands in `text` by itself: "buf" does not stand in "sendbuf".
+bool names(std::string_view text, std::string_view word) {
+  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const auto end = at + word.size();
+    if ((at == 0 || !letter(text[at - 1])) && (end == text.size() || !letter(text[end]))) return true;
+  }
+  return false;
+}
+
+void expect(int result, int error_class, std::initializer_list<std::string_view> words) {
+  int got = MPI_SUCCESS;
+  MPI_Error_class(result, &got);
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(result, text.data(), &length);
+  const std::string_view message(text.data(), static_cast<std::size_t>(length));
+  CROSSLANE_CHECK(got == error_class, "class {}, expected {}: {}", got, error_class, message);
+  for (const auto word : words) CROSSLANE_CHECK(names(message, word), "\"{}\" is not named: {}", word, message);
+}
+
+class Errors {
+ public:
+  explicit Errors(const Program& program) : rank_(program.rank), size_(program.size) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+
+  // `seen`: MPI was given the memory while it was live, so that anything remembered of it is out of date.
+  void freed_memory(bool seen) {
+    CROSSLANE_STEP("freed memory, {} before", seen ? "used" : "never used");
+    Allocation memory(megabytes), live(megabytes);
+    auto* const data = static_cast<std::byte*>(memory.data());
+    const MPI_Comm world = MPI_COMM_WORLD;
+    if (seen) {
+      CROSSLANE_CUDA(cuMemsetD8(reinterpret_cast<CUdeviceptr>(data), 0, megabytes));
+      CROSSLANE_MPI(
+          MPI_Sendrecv(data, 99, MPI_BYTE, rank_, 0, data + 1000, 99, MPI_BYTE, rank_, 0, world, MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_Allreduce(MPI_IN_PLACE, data, 99, MPI_BYTE, MPI_BOR, world));
+    }
+    memory.free();
+    expect(MPI_Send(data, 8, MPI_INT, rank_, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
+    expect(MPI_Recv(data, 8, MPI_INT, rank_, 1, world, MPI_STATUS_IGNORE), MPI_ERR_BUFFER, {"MPI_Recv", "buf"});
+    MPI_Request request = MPI_REQUEST_NULL;
+    expect(MPI_Isend(data, 8, MPI_INT, rank_, 1, world, &request), MPI_ERR_BUFFER, {"MPI_Isend", "buf"});
+    expect(MPI_Irecv(data, 8, MPI_INT, rank_, 1, world, &request), MPI_ERR_BUFFER, {"MPI_Irecv", "buf"});
+    expect(MPI_Send_init(data, 8, MPI_INT, rank_, 1, world, &request), MPI_ERR_BUFFER, {"MPI_Send_init", "buf"});
+    expect(MPI_Sendrecv(live.data(), 8, MPI_INT, rank_, 1, data, 8, MPI_INT, rank_, 1, world, MPI_STATUS_IGNORE),
+           MPI_ERR_BUFFER, {"MPI_Sendrecv", "recvbuf"});
+    expect(MPI_Bcast(data, 8, MPI_INT, 0, world), MPI_ERR_BUFFER, {"MPI_Bcast", "buffer"});
+    expect(MPI_Allreduce(data, live.data(), 8, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER, {"MPI_Allreduce", "sendbuf"});
+    expect(MPI_Allreduce(live.data(), data, 8, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER, {"MPI_Allreduce", "recvbuf"});
+    expect(MPI_Iallreduce(MPI_IN_PLACE, data, 8, MPI_INT, MPI_SUM, world, &request), MPI_ERR_BUFFER,
+           {"MPI_Iallreduce", "recvbuf"});
+    expect(MPI_Allgather(live.data(), 8, MPI_INT, data, 8, MPI_INT, world), MPI_ERR_BUFFER,
+           {"MPI_Allgather", "recvbuf"});
+    // Nothing is read where nothing is sent.
+    CROSSLANE_MPI(MPI_Allreduce(live.data(), data, 0, MPI_INT, MPI_SUM, world));
+    CROSSLANE_MPI(MPI_Bcast(data, 0, MPI_INT, 0, world));
+  }
+
+  void past_the_end() {
+    CROSSLANE_STEP("buffers that are longer than their memory");
+    const Allocation small(1000), large(megabytes);
+    const MPI_Comm world = MPI_COMM_WORLD;
+    // Far enough for an allocation to end under it, whatever the driver rounds to.
+    const int count = 256 << 20;
+    expect(MPI_Send(small.data(), count, MPI_BYTE, rank_, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
+    expect(MPI_Recv(small.data(), count, MPI_BYTE, rank_, 1, world, MPI_STATUS_IGNORE), MPI_ERR_BUFFER,
+           {"MPI_Recv", "buf"});
+    expect(MPI_Allreduce(large.data(), small.data(), count, MPI_BYTE, MPI_BOR, world), MPI_ERR_BUFFER,
+           {"MPI_Allreduce"});
+    MPI_Datatype sparse = MPI_DATATYPE_NULL;  // two bytes, the second 256 MiB behind the first
+    CROSSLANE_MPI(MPI_Type_vector(2, 1, count, MPI_BYTE, &sparse));
+    CROSSLANE_MPI(MPI_Type_commit(&sparse));
+    expect(MPI_Bcast(small.data(), 1, sparse, 0, world), MPI_ERR_BUFFER, {"MPI_Bcast", "buffer"});
+    CROSSLANE_MPI(MPI_Type_free(&sparse));
+    std::vector<int> counts(static_cast<std::size_t>(size_), 1), displacements(counts.size(), count);
+    displacements[0] = 0;
+    if (size_ > 1) {
+      expect(
+          MPI_Allgatherv(large.data(), 1, MPI_BYTE, small.data(), counts.data(), displacements.data(), MPI_BYTE, world),
+          MPI_ERR_BUFFER, {"MPI_Allgatherv", "recvbuf"});
+    }
+  }
+
+  void counts_and_types() {
+    CROSSLANE_STEP("negative counts");
+    const Allocation memory(megabytes);
+    void* const data = memory.data();
+    const MPI_Comm world = MPI_COMM_WORLD;
+    expect(MPI_Send(data, -1, MPI_INT, rank_, 1, world), MPI_ERR_COUNT, {"MPI_Send", "count"});
+    expect(MPI_Recv(data, -7, MPI_INT, rank_, 1, world, MPI_STATUS_IGNORE), MPI_ERR_COUNT, {"MPI_Recv", "count"});
+    expect(MPI_Reduce(data, static_cast<char*>(data) + 4096, -1, MPI_INT, MPI_SUM, 0, world), MPI_ERR_COUNT,
+           {"MPI_Reduce", "count"});
+    std::vector<int> counts(static_cast<std::size_t>(size_), 1), displacements(counts.size(), 0);
+    counts.back() = -3;
+    expect(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_INT, data, counts.data(), displacements.data(), MPI_INT, world),
+           MPI_ERR_COUNT, {"MPI_Allgatherv", "recvcounts"});
+
+    CROSSLANE_STEP("MPI_DATATYPE_NULL");
+    expect(MPI_Send(data, 1, MPI_DATATYPE_NULL, rank_, 1, world), MPI_ERR_TYPE, {"MPI_Send", "buf"});
+    expect(MPI_Bcast(data, 1, MPI_DATATYPE_NULL, 0, world), MPI_ERR_TYPE, {"MPI_Bcast", "buffer"});
+    expect(MPI_Allreduce(MPI_IN_PLACE, data, 1, MPI_DATATYPE_NULL, MPI_SUM, world), MPI_ERR_TYPE,
+           {"MPI_Allreduce", "recvbuf"});
+
+    CROSSLANE_STEP("a datatype that is not committed");
+    MPI_Datatype pair = MPI_DATATYPE_NULL;
+    CROSSLANE_MPI(MPI_Type_contiguous(2, MPI_INT, &pair));
+    std::array<int, 2> host{};
+    // Whether an MPI checks this is its own affair; that it does must not depend on the memory.
+    int by_host = MPI_SUCCESS, by_device = MPI_SUCCESS;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Error_class(MPI_Bsend(host.data(), 1, pair, MPI_PROC_NULL, 1, world), &by_host);
+    MPI_Error_class(MPI_Bsend(data, 1, pair, MPI_PROC_NULL, 1, world), &by_device);
+    CROSSLANE_CHECK_EQUAL(by_device, by_host);
+    by_host = MPI_Isend(host.data(), 1, pair, MPI_PROC_NULL, 1, world, &request);
+    if (by_host == MPI_SUCCESS) CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    by_device = MPI_Isend(data, 1, pair, MPI_PROC_NULL, 1, world, &request);
+    if (by_device == MPI_SUCCESS) CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MPI_Error_class(by_host, &by_host);
+    MPI_Error_class(by_device, &by_device);
+    CROSSLANE_CHECK_EQUAL(by_device, by_host);
+    CROSSLANE_MPI(MPI_Type_free(&pair));
+  }
+
+  // Procedures that cannot be staged say so instead of letting the CPU touch GPU memory.
+  void refused() {
+    CROSSLANE_STEP("procedures that refuse GPU memory");
+    const Allocation memory(megabytes);
+    void* const data = memory.data();
+    const MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Win window = MPI_WIN_NULL;
+    expect(MPI_Win_create(data, 64, 1, MPI_INFO_NULL, world, &window), MPI_ERR_BUFFER, {"MPI_Win_create", "base"});
+    expect(MPI_Buffer_attach(data, 1 << 20), MPI_ERR_BUFFER, {"MPI_Buffer_attach", "buffer"});
+
+    std::array<int, 16> exposed{};
+    CROSSLANE_MPI(MPI_Win_create(exposed.data(), sizeof(exposed), sizeof(int), MPI_INFO_NULL, world, &window));
+    MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+    CROSSLANE_MPI(MPI_Win_fence(0, window));
+    expect(MPI_Put(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window), MPI_ERR_BUFFER, {"MPI_Put", "origin_addr"});
+    expect(MPI_Get(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window), MPI_ERR_BUFFER, {"MPI_Get", "origin_addr"});
+    expect(MPI_Accumulate(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window), MPI_ERR_BUFFER,
+           {"MPI_Accumulate", "origin_addr"});
+    int one = 1;
+    expect(MPI_Fetch_and_op(&one, data, MPI_INT, rank_, 0, MPI_SUM, window), MPI_ERR_BUFFER,
+           {"MPI_Fetch_and_op", "result_addr"});
+    expect(MPI_Compare_and_swap(&one, data, &one, MPI_INT, rank_, 0, window), MPI_ERR_BUFFER,
+           {"MPI_Compare_and_swap", "compare_addr"});
+    // Host memory goes on as before.
+    CROSSLANE_MPI(MPI_Put(&one, 1, MPI_INT, (rank_ + 1) % size_, 3, 1, MPI_INT, window));
+    CROSSLANE_MPI(MPI_Win_fence(0, window));
+    CROSSLANE_CHECK_EQUAL(exposed[3], 1);
+    CROSSLANE_MPI(MPI_Win_free(&window));
+  }
+
+  // The communicator's own handler hears of it, once, with this communicator.
+  void handlers() {
+    CROSSLANE_STEP("a handler of the program");
+    struct Heard {
+      static void handler(MPI_Comm* comm, int* code, ...) { last() = {calls() += 1, *comm, *code}; }
+      static int& calls() {
+        static int value = 0;
+        return value;
+      }
+      static Heard& last() {
+        static Heard value{0, MPI_COMM_NULL, MPI_SUCCESS};
+        return value;
+      }
+      int call;
+      MPI_Comm comm;
+      int code;
+    };
+    const Allocation memory(megabytes);
+    MPI_Comm own = MPI_COMM_NULL;
+    CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    CROSSLANE_MPI(MPI_Comm_create_errhandler(Heard::handler, &handler));
+    CROSSLANE_MPI(MPI_Comm_set_errhandler(own, handler));
+    CROSSLANE_MPI(MPI_Errhandler_free(&handler));
+    const int result = MPI_Send(memory.data(), -1, MPI_INT, rank_, 1, own);
+    CROSSLANE_CHECK_EQUAL(Heard::calls(), 1);
+    CROSSLANE_CHECK(Heard::last().comm == own, "the handler was called for another communicator");
+    CROSSLANE_CHECK_EQUAL(Heard::last().code, result);
+    expect(result, MPI_ERR_COUNT, {"MPI_Send", "count"});
+    expect(MPI_Send(memory.data(), -1, MPI_INT, rank_, 1, MPI_COMM_WORLD), MPI_ERR_COUNT, {"MPI_Send", "count"});
+    CROSSLANE_CHECK_EQUAL(Heard::calls(), 1);
+    CROSSLANE_MPI(MPI_Comm_free(&own));
+  }
+
+  void still_usable(MemoryKind kind) {
+    CROSSLANE_STEP("communication after the errors");
+    Memory out(kind, 100000), in(kind, 100000);
+    out.write(pattern(mix(rank_), out.size()));
+    const int left = (rank_ + size_ - 1) % size_, right = (rank_ + 1) % size_;
+    CROSSLANE_MPI(MPI_Sendrecv(out.data(), 100000, MPI_BYTE, right, 2, in.data(), 100000, MPI_BYTE, left, 2,
+                               MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(in.read() == pattern(mix(left), in.size()), "from rank {}", left);
+  }
+
+ private:
+  int rank_, size_;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "bad_input_errors");
+  Errors errors(program);
+  errors.freed_memory(false);
+  errors.freed_memory(true);
+  errors.past_the_end();
+  errors.counts_and_types();
+  errors.refused();
+  errors.handlers();
+  errors.still_usable(MemoryKind::device);
+  return program.finish();
+}

@@ -1,0 +1,66 @@
+// Host and, with --memory device, GPU messages under settings that are given to it in the environment. What must not
+// come through MPI_Init is recognised by the line "after MPI_Init". It must not know Crosslane.
+#include "support/program.h"
+
+#include <dlfcn.h>
+
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+// Several messages at once to the right neighbour, so that all of them need memory for staging.
+void exchange(Program& program, std::size_t bytes) {
+  constexpr int messages = 6;
+  const int left = (program.rank + program.size - 1) % program.size, right = (program.rank + 1) % program.size;
+  std::vector<Memory> out, in;
+  std::vector<MPI_Request> requests(2 * messages, MPI_REQUEST_NULL);
+  for (int i = 0; i < messages; ++i) {
+    out.emplace_back(program.kind(), bytes);
+    in.emplace_back(program.kind(), bytes);
+    out.back().write(pattern(mix(program.seed, program.rank, i), bytes));
+  }
+  CROSSLANE_STEP("{} messages of {} bytes", messages, bytes);
+  for (std::size_t i = 0; i < messages; ++i) {
+    const auto count = static_cast<int>(bytes), tag = static_cast<int>(i);
+    CROSSLANE_MPI(MPI_Irecv(in[i].data(), count, MPI_BYTE, left, tag, MPI_COMM_WORLD, &requests[i]));
+    CROSSLANE_MPI(MPI_Isend(out[i].data(), count, MPI_BYTE, right, tag, MPI_COMM_WORLD, &requests[messages + i]));
+  }
+  polite_waitall(requests);
+  for (std::size_t i = 0; i < messages; ++i)
+    CROSSLANE_CHECK(in[i].read() == pattern(mix(program.seed, left, i), bytes), "message {}", i);
+}
+
+void reduce(Program& program, std::size_t count) {
+  CROSSLANE_STEP("reduction of {}", count);
+  Memory out(program.kind(), count * sizeof(int)), in(program.kind(), count * sizeof(int));
+  std::vector<int> mine(count), expected(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    mine[i] = static_cast<int>(i) * (program.rank + 1);
+    expected[i] = static_cast<int>(i) * program.size * (program.size + 1) / 2;
+  }
+  out.fill(mine);
+  CROSSLANE_MPI(MPI_Allreduce(out.data(), in.data(), static_cast<int>(count), MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  CROSSLANE_CHECK(in.values<int>() == expected, "sums over {} ranks", program.size);
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "bad_input_settings");
+  if (program.rank == 0) fmt::print(stderr, "after MPI_Init\n");
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{5000}, std::size_t{1} << 20})
+    exchange(program, bytes);
+  reduce(program, 1000);
+  reduce(program, 300000);
+  // --support 0: Crosslane must not be there, and these MPIs are not CUDA-capable.
+  if (const auto expected = program.option("support", -1); expected >= 0) {
+    int (*query)() = nullptr;
+    if (void* const symbol = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"))
+      query = reinterpret_cast<int (*)()>(symbol);
+    CROSSLANE_CHECK_EQUAL(query == nullptr ? 0 : query(), static_cast<int>(expected));
+  }
+  return program.finish();
+}
