@@ -291,7 +291,7 @@ int plain_reduction(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { re
 
 Defects defects_of(const std::string& collective) {
 #ifdef CROSSLANE_TEST_MPI_MPICH
-  if (collective == "Bcast") return {.large_inter = true};
+  if (collective == "Bcast") return {.inter_unless_nonblocking = true};
   if (collective == "Allgatherv") return {.alone = true};
   if (collective == "Reduce_scatter_block") return {.user_defined = true};
   if (collective == "Neighbor_alltoallw") return {.large = true, .directed = true};

@@ -54,7 +54,7 @@ struct Defects {
   bool inter = false;          ///< blocking and nonblocking forms on inter-communicators take each other's messages
   bool alone = false;          ///< communicators of one rank
   bool large = false;          ///< large-count form
-  bool large_inter = false;    ///< large-count form on inter-communicators
+  bool inter_unless_nonblocking = false;  ///< blocking large-count and persistent forms on inter-communicators
   bool user_defined = false;   ///< user-defined operations on non-contiguous types
   bool directed = false;       ///< graphs of directed edges
   bool empty_in_place = false; ///< empty blocks with MPI_IN_PLACE

@@ -72,20 +72,22 @@ class Test {
     const Defects defects = defects_of(procedure.collective->name);
     running.entry = procedure.large.address != nullptr && common.chance(40) && !defects.large ? &procedure.large : &procedure.plain;
     const auto& kinds = procedure.collective->kinds;
-    const auto kind = kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && !defects.inter ? kinds[1] : kinds[0];
+    const bool inter = !defects.inter && !(defects.inter_unless_nonblocking && procedure.plain.form != Form::nonblocking);
+    const auto kind = kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && inter ? kinds[1] : kinds[0];
     auto& call = running.call;
     call.group = &groups_.pick(common, kind);
     while ((defects.alone && kind == Group::Kind::intra && call.group->has_lonely_rank) || (defects.directed && call.group->directed))
       call.group = &groups_.pick(common, kind);
-    if (defects.large_inter && kind == Group::Kind::inter) running.entry = &procedure.plain;
     if (procedure.collective->reduces) call.reduction = reductions_.pick(common, !defects.user_defined);
     const Base& base = common.pick(bases());
     const Traffic traffic(common, base, call.group->sizes[0] + call.group->sizes[1],
                           procedure.collective->same_counts);
     const Draw draw{mine, program_};
     procedure.collective->build(call, common, draw, base, traffic);
-    // MPICH takes two null buffers for aliased ones, and looks at a reduction's buffers where they are not significant.
-    if (call.receive.address() == nullptr && (call.reduction || call.send.address() == nullptr)) call.receive.give_memory(draw);
+    // MPICH takes two null buffers for aliased ones, and looks at a reduction's buffers where they are not significant;
+    // Open MPI refuses null where there is no neighbour.
+    if (call.receive.address() == nullptr && (call.reduction || call.send.address() == nullptr || kind == Group::Kind::topology))
+      call.receive.give_memory(draw);
     if (call.send.address() == nullptr && call.reduction) call.send.give_memory(draw);
     call.text = fmt::format("{} on {} root {}", running.entry->name, call.group->text, call.root);
     if (call.reduction) call.text += ", " + call.reduction->text;
