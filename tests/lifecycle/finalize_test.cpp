@@ -1,0 +1,76 @@
+// Requests that the program frees while they are pending complete no later than MPI_Finalize, and Crosslane is found
+// by those who ask. It must not know Crosslane.
+#include "support/program.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::array<int, 3> sizes{1, 5000, 1 << 20};
+
+struct Pending {
+  std::vector<Memory> out, in;
+};
+
+// Every message by requests of which no handle is left.
+Pending leave_pending(Program& program) {
+  Pending pending;
+  const int left = (program.rank + program.size - 1) % program.size, right = (program.rank + 1) % program.size;
+  for (int i = 0; i < static_cast<int>(sizes.size()); ++i) {
+    const int bytes = sizes.at(static_cast<std::size_t>(i));
+    CROSSLANE_STEP("freed requests of {} bytes", bytes);
+    for (int persistent = 0; persistent < 2; ++persistent) {
+      auto& out = pending.out.emplace_back(program.kind(), static_cast<std::size_t>(bytes));
+      auto& in = pending.in.emplace_back(program.kind(), static_cast<std::size_t>(bytes));
+      out.write(pattern(mix(program.seed, program.rank, pending.out.size()), out.size()));
+      in.write(std::vector<std::byte>(in.size()));
+      const int tag = 2 * i + persistent;
+      const MPI_Comm world = MPI_COMM_WORLD;
+      std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+      if (persistent != 0) {
+        CROSSLANE_MPI(MPI_Recv_init(in.data(), bytes, MPI_BYTE, left, tag, world, requests.data()));
+        CROSSLANE_MPI(MPI_Send_init(out.data(), bytes, MPI_BYTE, right, tag, world, &requests[1]));
+        CROSSLANE_MPI(MPI_Startall(2, requests.data()));
+      } else {
+        CROSSLANE_MPI(MPI_Irecv(in.data(), bytes, MPI_BYTE, left, tag, world, requests.data()));
+        CROSSLANE_MPI(MPI_Isend(out.data(), bytes, MPI_BYTE, right, tag, world, &requests[1]));
+      }
+      for (auto& request : requests) {
+        CROSSLANE_MPI(MPI_Request_free(&request));
+        CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "a freed request is still there");
+      }
+    }
+  }
+  return pending;
+}
+
+void check_support() {
+  void* const symbol = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
+  CROSSLANE_CHECK(symbol != nullptr, "MPIX_Query_cuda_support is not exported");
+  if (symbol != nullptr) CROSSLANE_CHECK_EQUAL(reinterpret_cast<int (*)()>(symbol)(), 1);
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "lifecycle_finalize");
+  std::unique_ptr<Device> device;  // so that the memory outlives the frame's hold on the GPU
+  if (program.device() != nullptr) device = std::make_unique<Device>(program.device()->ordinal());
+  if (program.option("support", 0) != 0) check_support();
+  const auto pending = leave_pending(program);
+  const int left = (program.rank + program.size - 1) % program.size;
+  const auto seed = program.seed;
+  const int status = program.finish();
+  const Watchdog watchdog(60);
+  CROSSLANE_STEP("after MPI_Finalize");
+  for (std::size_t i = 0; i < pending.in.size(); ++i)
+    CROSSLANE_CHECK(pending.in[i].read() == pattern(mix(seed, left, i + 1), pending.in[i].size()), "message {}", i);
+  return failures() == 0 ? status : 1;
+}

@@ -1,0 +1,59 @@
+// A profiling tool beside Crosslane, linked into the program or, with --tool before|after --library <path>, preloaded
+// before or after everything else: results are right and the tool counts each call of the program exactly once.
+// It must not know Crosslane.
+#include "exchange.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace crosslane::tests {
+namespace {
+
+// The tool's place is chosen in the rank itself, among whatever the launcher preloads, real driver or emulated one.
+void preload_tool(int argc, char** argv) {
+  constexpr const char* done = "CROSSLANE_TEST_TOOL_PRELOADED";
+  std::string place, library;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (argv[i] == std::string_view("--tool")) place = argv[i + 1];
+    if (argv[i] == std::string_view("--library")) library = argv[i + 1];
+  }
+  if (place.empty() || std::getenv(done) != nullptr) return;
+  const char* const others = std::getenv("LD_PRELOAD");
+  const std::string rest = others == nullptr ? "" : others;
+  const std::string all = rest.empty() ? library : place == "before" ? library + ':' + rest : rest + ':' + library;
+  setenv("LD_PRELOAD", all.c_str(), 1);
+  setenv(done, "1", 1);
+  execv("/proc/self/exe", argv);
+  fmt::print(stderr, "lifecycle_tool: cannot start itself again\n");
+  std::exit(2);
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  preload_tool(argc, argv);
+  Program program(argc, argv, "lifecycle_tool");
+  void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_test_tool_counts");
+  CROSSLANE_CHECK(symbol != nullptr, "the tool is not loaded");
+  if (symbol == nullptr) return program.finish();
+  auto* const counts = reinterpret_cast<void (*)(int*, int*)>(symbol);
+  int expected = 0;
+  for (const auto kind : {MemoryKind::host, MemoryKind::device}) {
+    if (kind == MemoryKind::device && program.memory() == "host") continue;
+    for (const int count : {1, 1000, 500000}) {
+      exchange(program, kind, count, 3);
+      expected += 3;
+      int sends = 0, reductions = 0;
+      counts(&sends, &reductions);
+      CROSSLANE_CHECK_EQUAL(sends, expected);
+      CROSSLANE_CHECK_EQUAL(reductions, expected);
+    }
+  }
+  return program.finish();
+}
