@@ -4,7 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
-#include <regex>
+#include <string>
 
 namespace {
 
@@ -13,9 +13,10 @@ std::string short_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(text, &length);
-  std::cmatch found;
-  if (std::regex_search(text, found, std::regex(R"(Open MPI v?([\w.]+))"))) return "Open MPI " + found[1].str();
-  if (std::regex_search(text, found, std::regex(R"(MPICH Version:\s*([\w.]+))"))) return "MPICH " + found[1].str();
+  // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\n..."
+  char number[32] = "";
+  if (std::sscanf(text, "Open MPI v%31[0-9a-z.]", number) == 1) return std::string("Open MPI ") + number;
+  if (std::sscanf(text, "MPICH Version: %31[0-9a-z.]", number) == 1) return std::string("MPICH ") + number;
   return std::string(text, std::strcspn(text, "\n"));
 }
 

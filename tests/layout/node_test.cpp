@@ -56,7 +56,7 @@ TEST(Node, AdjacentRunsOfAListAreJoined) {
 
 TEST(Node, LargeListsAreSharedNotCopied) {
   std::vector<Placed> placed;
-  for (int i = 0; i < 100'000; ++i) placed.push_back({i * i % 1'000'003 * 2L, block(0, 1)});
+  for (long i = 0; i < 100'000; ++i) placed.push_back({i * i % 1'000'003 * 2, block(0, 1)});
   const auto list = join(placed);
   ASSERT_EQ(list->kind, Kind::runs);
   const Placed many[] = {{0, list}, {1, list}, {10'000'000, list}};
