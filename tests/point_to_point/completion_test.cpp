@@ -17,7 +17,18 @@
 namespace crosslane::tests {
 namespace {
 
-enum class Kind { null, inactive, send, receive, persistent_send, persistent_receive, allreduce, broadcast, barrier, generalized };
+enum class Kind {
+  null,
+  inactive,
+  send,
+  receive,
+  persistent_send,
+  persistent_receive,
+  allreduce,
+  broadcast,
+  barrier,
+  generalized
+};
 
 constexpr int generalized_source = 41, generalized_tag = 42, generalized_bytes = 43;
 
@@ -35,11 +46,11 @@ int generalized_cancel(void*, int) { return MPI_SUCCESS; }
 struct Entry {
   Kind kind = Kind::null;
   std::string text = "null";
-  std::vector<Memory> memory;         // kept until the end of the case
-  std::vector<std::byte> expected;    // in memory.back(), once complete
+  std::vector<Memory> memory;       // kept until the end of the case
+  std::vector<std::byte> expected;  // in memory.back(), once complete
   int source = MPI_ANY_SOURCE, tag = MPI_ANY_TAG, count = 0;
   bool complete = false;
-  bool finishes_at_once = true;       // a generalized request that is completed before any completion call
+  bool finishes_at_once = true;  // a generalized request that is completed before any completion call
 
   [[nodiscard]] bool active() const { return kind != Kind::null && kind != Kind::inactive; }
   [[nodiscard]] bool persistent() const {
@@ -121,12 +132,14 @@ class Rank {
     } else {
       CROSSLANE_MPI(MPI_Issend(memory.data(), count, MPI_BYTE, link.destination, tag, link.communicator, &request));
     }
-    auto& entry = add(persistent ? Kind::persistent_send : Kind::send, fmt::format("send of {} bytes over {}", bytes, link.text), request);
+    auto& entry = add(persistent ? Kind::persistent_send : Kind::send,
+                      fmt::format("send of {} bytes over {}", bytes, link.text), request);
     entry.expected = pattern(seed, bytes);
     entry.memory.push_back(std::move(memory));
   }
 
-  void receive(const Link& link, int tag, std::size_t bytes, std::size_t room, std::uint64_t seed, bool persistent, bool any) {
+  void receive(const Link& link, int tag, std::size_t bytes, std::size_t room, std::uint64_t seed, bool persistent,
+               bool any) {
     auto memory = filled(~seed, room);
     MPI_Request request = MPI_REQUEST_NULL;
     const int count = static_cast<int>(room), source = any ? MPI_ANY_SOURCE : link.source;
@@ -171,7 +184,8 @@ class Rank {
       }
       Memory in(program_.kind(), elements * sizeof(int)), out(program_.kind(), elements * sizeof(int));
       in.fill(mine);
-      CROSSLANE_MPI(MPI_Iallreduce(in.data(), out.data(), static_cast<int>(elements), MPI_INT, MPI_SUM, communicator, &request));
+      CROSSLANE_MPI(
+          MPI_Iallreduce(in.data(), out.data(), static_cast<int>(elements), MPI_INT, MPI_SUM, communicator, &request));
       auto& entry = add(Kind::allreduce, fmt::format("sum of {} ints", elements), request);
       const auto bytes = std::as_bytes(std::span(sums));
       entry.expected.assign(bytes.begin(), bytes.end());
@@ -183,8 +197,10 @@ class Rank {
   void inactive() {
     auto memory = filled(1, 100);
     MPI_Request request = MPI_REQUEST_NULL;
-    if (program_.local().chance(50)) CROSSLANE_MPI(MPI_Recv_init(memory.data(), 100, MPI_BYTE, 0, 7, MPI_COMM_SELF, &request));
-    else CROSSLANE_MPI(MPI_Send_init(memory.data(), 100, MPI_BYTE, 0, 7, MPI_COMM_SELF, &request));
+    if (program_.local().chance(50))
+      CROSSLANE_MPI(MPI_Recv_init(memory.data(), 100, MPI_BYTE, 0, 7, MPI_COMM_SELF, &request));
+    else
+      CROSSLANE_MPI(MPI_Send_init(memory.data(), 100, MPI_BYTE, 0, 7, MPI_COMM_SELF, &request));
     auto& entry = add(Kind::inactive, "inactive", request);
     entry.expected = pattern(1, 100);
     entry.memory.push_back(std::move(memory));
@@ -220,16 +236,18 @@ class Rank {
 
   [[nodiscard]] int size() const { return static_cast<int>(entries_.size()); }
   [[nodiscard]] int left() const {
-    return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [](const auto& e) { return e->active() && !e->complete; }));
+    return static_cast<int>(
+        std::count_if(entries_.begin(), entries_.end(), [](const auto& e) { return e->active() && !e->complete; }));
   }
 
   static void check_empty(const MPI_Status& status, const char* what) {
     int count = -1, cancelled = -1;
     MPI_Get_count(&status, MPI_BYTE, &count);
     MPI_Test_cancelled(&status, &cancelled);
-    CROSSLANE_CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG && count == 0 && cancelled == 0,
-                    "the empty status of {}: source {}, tag {}, count {}, cancelled {}", what, status.MPI_SOURCE, status.MPI_TAG, count,
-                    cancelled);
+    CROSSLANE_CHECK(
+        status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG && count == 0 && cancelled == 0,
+        "the empty status of {}: source {}, tag {}, count {}, cancelled {}", what, status.MPI_SOURCE, status.MPI_TAG,
+        count, cancelled);
   }
 
   // Request `index` was reported complete; `status` is null where statuses were ignored.
@@ -238,24 +256,27 @@ class Rank {
     CROSSLANE_CHECK(entry.active() && !entry.complete, "{} is reported complete (again)", entry.text);
     entry.complete = true;
     const auto request = requests_[static_cast<std::size_t>(index)];
-    CROSSLANE_CHECK((request != MPI_REQUEST_NULL) == entry.persistent(), "the request after completion: {}", entry.text);
+    CROSSLANE_CHECK((request != MPI_REQUEST_NULL) == entry.persistent(), "the request after completion: {}",
+                    entry.text);
     if (!entry.memory.empty())
-      CROSSLANE_CHECK(entry.memory.back().read() == entry.expected, "contents when reported complete: {} in {} memory", entry.text,
-                      name(entry.memory.back().kind()));
+      CROSSLANE_CHECK(entry.memory.back().read() == entry.expected, "contents when reported complete: {} in {} memory",
+                      entry.text, name(entry.memory.back().kind()));
     if (status == nullptr || !(entry.receives() || entry.kind == Kind::generalized)) return;
     int count = -1;
     CROSSLANE_MPI(MPI_Get_count(status, MPI_BYTE, &count));
     CROSSLANE_CHECK(status->MPI_SOURCE == entry.source && status->MPI_TAG == entry.tag && count == entry.count,
-                    "{}: source {}, tag {}, count {}; expected {}, {}, {}", entry.text, status->MPI_SOURCE, status->MPI_TAG, count,
-                    entry.source, entry.tag, entry.count);
+                    "{}: source {}, tag {}, count {}; expected {}, {}, {}", entry.text, status->MPI_SOURCE,
+                    status->MPI_TAG, count, entry.source, entry.tag, entry.count);
   }
 
   void reported_all(const MPI_Status* statuses) {
     for (int i = 0; i < size(); ++i) {
       const auto& entry = *entries_[static_cast<std::size_t>(i)];
       const MPI_Status* status = statuses == nullptr ? nullptr : statuses + i;
-      if (entry.active() && !entry.complete) reported(i, status);
-      else if (status != nullptr) check_empty(*status, "a null or inactive request among others");
+      if (entry.active() && !entry.complete)
+        reported(i, status);
+      else if (status != nullptr)
+        check_empty(*status, "a null or inactive request among others");
     }
   }
 
@@ -294,8 +315,10 @@ class Rank {
       case 4:
         for (; left() > 0; sched_yield()) {
           CROSSLANE_MPI(MPI_Testany(size(), requests_.data(), &index, &flag, single));
-          if (flag != 0) reported(index, seen);
-          else CROSSLANE_CHECK_EQUAL(index, MPI_UNDEFINED);
+          if (flag != 0)
+            reported(index, seen);
+          else
+            CROSSLANE_CHECK_EQUAL(index, MPI_UNDEFINED);
         }
         break;
       case 5:
@@ -314,7 +337,8 @@ class Rank {
 
   void report_some(int count, const std::vector<int>& indices, const MPI_Status* statuses) {
     CROSSLANE_CHECK(count != MPI_UNDEFINED, "some gives MPI_UNDEFINED while {} requests are active", left());
-    for (int i = 0; i < count; ++i) reported(indices[static_cast<std::size_t>(i)], statuses == nullptr ? nullptr : statuses + i);
+    for (int i = 0; i < count; ++i)
+      reported(indices[static_cast<std::size_t>(i)], statuses == nullptr ? nullptr : statuses + i);
   }
 
   void one_by_one(bool wait) {
@@ -324,10 +348,14 @@ class Rank {
     for (const int i : order) {
       auto& request = requests_[static_cast<std::size_t>(i)];
       MPI_Status status;
-      if (wait) CROSSLANE_MPI(MPI_Wait(&request, &status));
-      else polite_wait(request, &status);
-      if (entries_[static_cast<std::size_t>(i)]->active()) reported(i, &status);
-      else check_empty(status, "a null or inactive request alone");
+      if (wait)
+        CROSSLANE_MPI(MPI_Wait(&request, &status));
+      else
+        polite_wait(request, &status);
+      if (entries_[static_cast<std::size_t>(i)]->active())
+        reported(i, &status);
+      else
+        check_empty(status, "a null or inactive request alone");
     }
   }
 

@@ -34,7 +34,9 @@ Footprint footprint() {
 class Rank {
  public:
   explicit Rank(Program& program)
-      : program_(program), left_((program.rank + program.size - 1) % program.size), right_((program.rank + 1) % program.size) {
+      : program_(program),
+        left_((program.rank + program.size - 1) % program.size),
+        right_((program.rank + 1) % program.size) {
     for (const std::size_t bytes : sizes) {
       buffers_.push_back({Memory(program_.kind(), bytes), Memory(program_.kind(), bytes)});
       buffers_.back()[0].write(pattern(bytes, bytes));
@@ -48,13 +50,16 @@ class Rank {
     exchange(warm_up, messages);
     const auto after = footprint();
     if (program_.rank == 0)
-      fmt::print(stderr, "from {} to {} messages: {} to {} KiB resident, {} to {} descriptors, {} to {} mappings\n", warm_up, messages,
-                 before.resident_kib, after.resident_kib, before.descriptors, after.descriptors, before.mappings, after.mappings);
+      fmt::print(stderr, "from {} to {} messages: {} to {} KiB resident, {} to {} descriptors, {} to {} mappings\n",
+                 warm_up, messages, before.resident_kib, after.resident_kib, before.descriptors, after.descriptors,
+                 before.mappings, after.mappings);
     // The MPI's own free lists and the allocator settle late; a leak of 1 KiB a message would be 15 MiB.
-    CROSSLANE_CHECK(after.resident_kib - before.resident_kib < 8 * 1024, "resident memory grew from {} to {} KiB", before.resident_kib,
-                    after.resident_kib);
-    CROSSLANE_CHECK(after.descriptors - before.descriptors < 4, "descriptors grew from {} to {}", before.descriptors, after.descriptors);
-    CROSSLANE_CHECK(after.mappings - before.mappings < 32, "mappings grew from {} to {}", before.mappings, after.mappings);
+    CROSSLANE_CHECK(after.resident_kib - before.resident_kib < 8 * 1024, "resident memory grew from {} to {} KiB",
+                    before.resident_kib, after.resident_kib);
+    CROSSLANE_CHECK(after.descriptors - before.descriptors < 4, "descriptors grew from {} to {}", before.descriptors,
+                    after.descriptors);
+    CROSSLANE_CHECK(after.mappings - before.mappings < 32, "mappings grew from {} to {}", before.mappings,
+                    after.mappings);
   }
 
  private:
@@ -64,7 +69,8 @@ class Rank {
     for (int i = first; i < last; ++i) {
       if (i % 100 == 0) CROSSLANE_STEP("message {}", i);
       // Mostly short ones; every hundredth message uses memory that did not exist before.
-      const auto which = i % 16 == 0 ? static_cast<std::size_t>(i / 16) % sizes.size() : static_cast<std::size_t>(i) % 5;
+      const auto which =
+          i % 16 == 0 ? static_cast<std::size_t>(i / 16) % sizes.size() : static_cast<std::size_t>(i) % 5;
       const auto bytes = sizes.at(which);
       if (i % 100 == 50) {
         buffers_[which] = {Memory(program_.kind(), bytes), Memory(program_.kind(), bytes)};

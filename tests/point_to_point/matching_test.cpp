@@ -20,7 +20,7 @@
 namespace crosslane::tests {
 namespace {
 
-constexpr std::size_t channels = 4;      // communicators: indices into Communicators::links
+constexpr std::size_t channels = 4;  // communicators: indices into Communicators::links
 constexpr int never_sent = 1000;
 
 /// One message of the schedule. On one channel and from one source, messages are numbered in the order of sending.
@@ -53,7 +53,8 @@ struct Flow {
 };
 
 Way draw_way(Random& random) {
-  constexpr std::array ways{Way::recv, Way::irecv, Way::irecv, Way::irecv, Way::probe, Way::iprobe, Way::mprobe, Way::improbe, Way::imrecv};
+  constexpr std::array ways{Way::recv,   Way::irecv,  Way::irecv,   Way::irecv, Way::probe,
+                            Way::iprobe, Way::mprobe, Way::improbe, Way::imrecv};
   return random.pick(ways);
 }
 
@@ -104,16 +105,22 @@ Flow draw_flow(Random& random, int to, const std::vector<int>& sources) {
   for (const int i : order) {
     const auto& message = flow.messages[static_cast<std::size_t>(i)];
     Receive receive{draw_way(random), message.from, message.tag, longest + random.below(100), nullptr};
-    if (flow.chaos) receive.source = MPI_ANY_SOURCE, receive.tag = MPI_ANY_TAG;
-    else if (any_tag_allowed && random.chance(40)) receive.tag = MPI_ANY_TAG;
-    else if (random.chance(40)) receive.source = MPI_ANY_SOURCE;
+    if (flow.chaos)
+      receive.source = MPI_ANY_SOURCE, receive.tag = MPI_ANY_TAG;
+    else if (any_tag_allowed && random.chance(40))
+      receive.tag = MPI_ANY_TAG;
+    else if (random.chance(40))
+      receive.source = MPI_ANY_SOURCE;
     flow.receives.push_back(receive);
-    if (random.chance(10)) flow.receives.push_back({Way::cancelled, random.chance(50) ? MPI_ANY_SOURCE : message.from, never_sent, 100, nullptr});
+    if (random.chance(10))
+      flow.receives.push_back(
+          {Way::cancelled, random.chance(50) ? MPI_ANY_SOURCE : message.from, never_sent, 100, nullptr});
   }
   // A vague receive may take what a precise one needs: then order receives as messages, precise.
   if (!match(flow)) {
     flow.receives.clear();
-    for (const auto& message : flow.messages) flow.receives.push_back({draw_way(random), message.from, message.tag, longest, nullptr});
+    for (const auto& message : flow.messages)
+      flow.receives.push_back({draw_way(random), message.from, message.tag, longest, nullptr});
     match(flow);
   }
   return flow;
@@ -152,9 +159,10 @@ class Rank {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
-  // Channel c between two ranks is their link c, where there is one; all sources of a receiver use the same communicator.
+  // Channel c between two ranks is their link c, where there is one; all sources of a receiver use one communicator.
   [[nodiscard]] std::optional<Link> link(std::size_t channel, int from, int to) const {
-    static constexpr std::array<const char*, channels> names{"MPI_COMM_WORLD", "a duplicate", "a reversed split", "an intercommunicator"};
+    static constexpr std::array<const char*, channels> names{"MPI_COMM_WORLD", "a duplicate", "a reversed split",
+                                                             "an intercommunicator"};
     for (const auto& one : communicators_.links(from, to))
       if (one.text == names.at(channel)) return one;
     return std::nullopt;
@@ -214,8 +222,9 @@ class Rank {
     memory.write(contents);
     const auto over = *link(channel, message.from, message.to);
     MPI_Request request = MPI_REQUEST_NULL;
-    CROSSLANE_MPI((message.synchronous ? MPI_Issend : MPI_Isend)(memory.data(), static_cast<int>(message.bytes), MPI_BYTE,
-                                                                 over.destination, message.tag, over.communicator, &request));
+    CROSSLANE_MPI((message.synchronous ? MPI_Issend : MPI_Isend)(memory.data(), static_cast<int>(message.bytes),
+                                                                 MPI_BYTE, over.destination, message.tag,
+                                                                 over.communicator, &request));
     sent_.push_back({std::move(memory), request, std::move(contents)});
   }
 
@@ -273,10 +282,12 @@ class Rank {
   void start(std::size_t channel, std::size_t position, std::map<std::size_t, Record>& records) {
     const auto& flow = flows_[index(channel, program_.rank)];
     const auto& receive = flow.receives[position];
-    const auto any = link(channel, receive.expected != nullptr ? receive.expected->from : flow.messages.front().from, program_.rank);
+    const auto any =
+        link(channel, receive.expected != nullptr ? receive.expected->from : flow.messages.front().from, program_.rank);
     Posted posted{&flow, &receive, *any, Memory(program_.kind(), receive.room), channel, position, MPI_REQUEST_NULL};
     posted.memory.write(std::vector<std::byte>(receive.room, std::byte{0x33}));
-    const int source = receive.source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : link(channel, receive.source, program_.rank)->source;
+    const int source =
+        receive.source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : link(channel, receive.source, program_.rank)->source;
     const auto communicator = posted.link.communicator;
     const int room = static_cast<int>(receive.room);
     void* const data = posted.memory.data();
@@ -284,11 +295,16 @@ class Rank {
     MPI_Message message = MPI_MESSAGE_NULL;
     int flag = 0;
     switch (receive.way) {
-      case Way::recv: CROSSLANE_MPI(MPI_Recv(data, room, MPI_BYTE, source, receive.tag, communicator, &status)); break;
-      case Way::irecv: CROSSLANE_MPI(MPI_Irecv(data, room, MPI_BYTE, source, receive.tag, communicator, &posted.request)); break;
+      case Way::recv:
+        CROSSLANE_MPI(MPI_Recv(data, room, MPI_BYTE, source, receive.tag, communicator, &status));
+        break;
+      case Way::irecv:
+        CROSSLANE_MPI(MPI_Irecv(data, room, MPI_BYTE, source, receive.tag, communicator, &posted.request));
+        break;
       case Way::probe:
       case Way::iprobe:
-        if (receive.way == Way::probe) CROSSLANE_MPI(MPI_Probe(source, receive.tag, communicator, &status));
+        if (receive.way == Way::probe)
+          CROSSLANE_MPI(MPI_Probe(source, receive.tag, communicator, &status));
         else
           for (; flag == 0; sched_yield()) CROSSLANE_MPI(MPI_Iprobe(source, receive.tag, communicator, &flag, &status));
         CROSSLANE_MPI(MPI_Recv(data, room, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, communicator, &status));
@@ -299,9 +315,12 @@ class Rank {
         break;
       case Way::improbe:
       case Way::imrecv:
-        for (; flag == 0; sched_yield()) CROSSLANE_MPI(MPI_Improbe(source, receive.tag, communicator, &flag, &message, &status));
-        if (receive.way == Way::improbe) CROSSLANE_MPI(MPI_Mrecv(data, room, MPI_BYTE, &message, &status));
-        else CROSSLANE_MPI(MPI_Imrecv(data, room, MPI_BYTE, &message, &posted.request));
+        for (; flag == 0; sched_yield())
+          CROSSLANE_MPI(MPI_Improbe(source, receive.tag, communicator, &flag, &message, &status));
+        if (receive.way == Way::improbe)
+          CROSSLANE_MPI(MPI_Mrecv(data, room, MPI_BYTE, &message, &status));
+        else
+          CROSSLANE_MPI(MPI_Imrecv(data, room, MPI_BYTE, &message, &posted.request));
         break;
       case Way::cancelled:
         CROSSLANE_MPI(MPI_Irecv(data, room, MPI_BYTE, source, receive.tag, communicator, &posted.request));
@@ -309,11 +328,14 @@ class Rank {
         polite_wait(posted.request, &status);
         CROSSLANE_MPI(MPI_Test_cancelled(&status, &flag));
         CROSSLANE_CHECK(flag != 0, "a receive that nothing matches was not cancelled");
-        CROSSLANE_CHECK(posted.memory.read() == std::vector<std::byte>(receive.room, std::byte{0x33}), "a cancelled receive was written");
+        CROSSLANE_CHECK(posted.memory.read() == std::vector<std::byte>(receive.room, std::byte{0x33}),
+                        "a cancelled receive was written");
         return;
     }
-    if (posted.request == MPI_REQUEST_NULL) records[position] = check(posted, status);
-    else posted_.push_back(std::move(posted));
+    if (posted.request == MPI_REQUEST_NULL)
+      records[position] = check(posted, status);
+    else
+      posted_.push_back(std::move(posted));
   }
 
   // The contents name their message; it must be the one that matching says, at the right place in its source's order.
@@ -326,20 +348,24 @@ class Rank {
     const auto found = std::find_if(posted.flow->messages.begin(), posted.flow->messages.end(),
                                     [&](const Message& one) { return one.from == head[0] && one.sequence == head[1]; });
     if (found == posted.flow->messages.end()) {
-      report_failure(fmt::format("a receive got no message of its flow: source {}, tag {}, {} bytes", status.MPI_SOURCE, status.MPI_TAG, bytes));
+      report_failure(fmt::format("a receive got no message of its flow: source {}, tag {}, {} bytes", status.MPI_SOURCE,
+                                 status.MPI_TAG, bytes));
       return {-1, status.MPI_TAG, -1, bytes};
     }
     CROSSLANE_CHECK(status.MPI_TAG == found->tag && static_cast<std::size_t>(bytes) == found->bytes,
-                    "the status says tag {}, {} bytes of a message with tag {}, {} bytes", status.MPI_TAG, bytes, found->tag, found->bytes);
+                    "the status says tag {}, {} bytes of a message with tag {}, {} bytes", status.MPI_TAG, bytes,
+                    found->tag, found->bytes);
     auto expected = pattern(found->seed, found->bytes);
     std::memcpy(expected.data(), head.data(), sizeof head);
     expected.resize(contents.size(), std::byte{0x33});
     CROSSLANE_CHECK(contents == expected, "the contents of message {} from {}", found->sequence, found->from);
     if (!posted.flow->chaos) {
-      CROSSLANE_CHECK(&*found == posted.receive->expected, "matched message {} from {} (tag {}), expected {} from {} (tag {})",
-                      found->sequence, found->from, found->tag, posted.receive->expected->sequence, posted.receive->expected->from,
+      CROSSLANE_CHECK(&*found == posted.receive->expected,
+                      "matched message {} from {} (tag {}), expected {} from {} (tag {})", found->sequence, found->from,
+                      found->tag, posted.receive->expected->sequence, posted.receive->expected->from,
                       posted.receive->expected->tag);
-      CROSSLANE_CHECK(status.MPI_SOURCE == posted.link.source, "the status says source {}, expected {}", status.MPI_SOURCE, posted.link.source);
+      CROSSLANE_CHECK(status.MPI_SOURCE == posted.link.source, "the status says source {}, expected {}",
+                      status.MPI_SOURCE, posted.link.source);
     }
     return {found->from, found->tag, found->sequence, bytes};
   }

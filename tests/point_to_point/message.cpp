@@ -8,16 +8,28 @@
 namespace crosslane::tests {
 namespace {
 
-constexpr std::ptrdiff_t most_span = std::ptrdiff_t{48} << 20;  // sparse layouts of many bytes take no more memory than this
+constexpr std::ptrdiff_t most_span = std::ptrdiff_t{48}
+                                     << 20;  // sparse layouts of many bytes take no more memory than this
 
 }  // namespace
 
-Message::Message(Random& random, const Units& units, const Communicators& communicators, int from_rank, int to_rank, int with_tag,
-                 std::size_t most_bytes, bool plain)
-    : from(from_rank), to(to_rank), tag(with_tag), link(random.pick(communicators.links(from_rank, to_rank))),
-      sent(Layout::random(random, plain ? units.bytes() : units.pick(random))), received(Layout::random(random, sent.unit())), seed(random.next()) {
+Message::Message(Random& random, const Units& units, const Communicators& communicators, int from_rank, int to_rank,
+                 int with_tag, std::size_t most_bytes, bool plain)
+    : from(from_rank),
+      to(to_rank),
+      tag(with_tag),
+      link(random.pick(communicators.links(from_rank, to_rank))),
+      sent(Layout::random(random, plain ? units.bytes() : units.pick(random))),
+      received(Layout::random(random, sent.unit())),
+      seed(random.next()) {
   if (random.chance(25) || plain) sent = Layout(sent.unit());
   if (random.chance(25)) received = Layout(sent.unit());
+#ifdef MPICH_VERSION
+  // MPICH 4.0 reports truncation where a stream of bytes longer than a fragment meets a struct of different basic
+  // types; a sender in GPU memory may send such a stream.
+  if (sent.unit().pieces.size() > 1 && sent.unit().size != static_cast<std::size_t>(sent.unit().extent))
+    most_bytes = std::min<std::size_t>(most_bytes, 8000);
+#endif
   const auto element = sent.units().size() * sent.unit().size;
   const auto wanted = std::max<std::size_t>(random.bytes(most_bytes), random.chance(90) ? 1 : 0);
   const auto room = static_cast<std::size_t>(most_span / std::max<std::ptrdiff_t>(sent.extent(), 1));
@@ -44,30 +56,40 @@ std::vector<std::byte> Message::contents(int round) const {
 }
 
 std::string Message::text() const {
-  return fmt::format("{} units of {} from {} to {}, tag {}, over {}", unit_count, sent.unit().text, from, to, tag, link.text);
+  return fmt::format("{} units of {} from {} to {}, tag {}, over {}", unit_count, sent.unit().text, from, to, tag,
+                     link.text);
 }
 
 void Message::check_status(const MPI_Status& status, const TypedBuffer& buffer, const std::string& what) const {
-  CROSSLANE_CHECK(status.MPI_SOURCE == link.source && status.MPI_TAG == tag, "{}: status of source {}, tag {}; expected {}, {}", what,
-                  status.MPI_SOURCE, status.MPI_TAG, link.source, tag);
+  CROSSLANE_CHECK(status.MPI_SOURCE == link.source && status.MPI_TAG == tag,
+                  "{}: status of source {}, tag {}; expected {}, {}", what, status.MPI_SOURCE, status.MPI_TAG,
+                  link.source, tag);
   const auto an_element = buffer.units_an_element();
   int expected = 0, count = -1, bytes = -1;
-  if (unit_count != 0) expected = unit_count % an_element == 0 ? static_cast<int>(unit_count / an_element) : MPI_UNDEFINED;
+  if (unit_count != 0)
+    expected = unit_count % an_element == 0 ? static_cast<int>(unit_count / an_element) : MPI_UNDEFINED;
   CROSSLANE_MPI(MPI_Get_count(&status, buffer.type(), &count));
-  CROSSLANE_CHECK(count == expected, "{}: MPI_Get_count gives {}, expected {}, with {}", what, count, expected, buffer.text());
+  CROSSLANE_CHECK(count == expected, "{}: MPI_Get_count gives {}, expected {}, with {}", what, count, expected,
+                  buffer.text());
   // Not MPI_Get_elements of the datatype: MPICH 4.0 divides by zero or gives 0 for some structs, Open MPI 4.1 counts a
   // pair as one element.
   CROSSLANE_MPI(MPI_Get_elements(&status, MPI_BYTE, &bytes));
-  CROSSLANE_CHECK(static_cast<std::size_t>(bytes) == unit_count * sent.unit().size, "{}: {} bytes were received, expected {}", what,
-                  bytes, unit_count * sent.unit().size);
+  CROSSLANE_CHECK(static_cast<std::size_t>(bytes) == unit_count * sent.unit().size,
+                  "{}: {} bytes were received, expected {}", what, bytes, unit_count * sent.unit().size);
 }
 
 void complete(Random& random, MPI_Request& request, MPI_Status* status) {
   int flag = 0, index = 0;
   switch (random.below(7)) {
-    case 0: CROSSLANE_MPI(MPI_Wait(&request, status)); break;
-    case 1: CROSSLANE_MPI(MPI_Waitall(1, &request, status == MPI_STATUS_IGNORE ? MPI_STATUSES_IGNORE : status)); break;
-    case 2: CROSSLANE_MPI(MPI_Waitany(1, &request, &index, status)); break;
+    case 0:
+      CROSSLANE_MPI(MPI_Wait(&request, status));
+      break;
+    case 1:
+      CROSSLANE_MPI(MPI_Waitall(1, &request, status == MPI_STATUS_IGNORE ? MPI_STATUSES_IGNORE : status));
+      break;
+    case 2:
+      CROSSLANE_MPI(MPI_Waitany(1, &request, &index, status));
+      break;
     case 3:
       while (flag == 0) {
         CROSSLANE_MPI(MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE));
@@ -85,12 +107,15 @@ void complete(Random& random, MPI_Request& request, MPI_Status* status) {
       break;
     case 5:
       while (flag == 0) {
-        CROSSLANE_MPI(MPI_Testsome(1, &request, &flag, &index, status == MPI_STATUS_IGNORE ? MPI_STATUSES_IGNORE : status));
+        CROSSLANE_MPI(
+            MPI_Testsome(1, &request, &flag, &index, status == MPI_STATUS_IGNORE ? MPI_STATUSES_IGNORE : status));
         sched_yield();
       }
       CROSSLANE_CHECK_EQUAL(flag, 1);
       break;
-    default: polite_wait(request, status); break;
+    default:
+      polite_wait(request, status);
+      break;
   }
 }
 

@@ -14,8 +14,8 @@ namespace crosslane::tests {
 struct Message {
   /// Draws link, layouts (same units, different places) and size, at most `most_bytes`.
   /// `plain`: the sender's data has no gaps.
-  Message(Random& random, const Units& units, const Communicators& communicators, int from_rank, int to_rank, int with_tag,
-          std::size_t most_bytes = std::size_t{16} << 20, bool plain = false);
+  Message(Random& random, const Units& units, const Communicators& communicators, int from_rank, int to_rank,
+          int with_tag, std::size_t most_bytes = std::size_t{16} << 20, bool plain = false);
 
   int from, to, tag;
   Link link;

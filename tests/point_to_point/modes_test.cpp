@@ -14,14 +14,41 @@
 namespace crosslane::tests {
 namespace {
 
-enum class Send { send, ssend, bsend, rsend, isend, issend, ibsend, irsend, send_init, ssend_init, bsend_init, rsend_init,
-                  sendrecv, isend_freed };
-constexpr std::array<const char*, 14> send_names{"Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend",
-                                                 "Send_init", "Ssend_init", "Bsend_init", "Rsend_init", "Sendrecv", "Isend, freed"};
-enum class Receive { recv, irecv, recv_init, mprobe_mrecv, mprobe_imrecv, improbe_mrecv, improbe_imrecv, probe_recv,
-                     iprobe_recv, sendrecv, irecv_freed };
-constexpr std::array<const char*, 11> receive_names{"Recv", "Irecv", "Recv_init", "Mprobe, Mrecv", "Mprobe, Imrecv", "Improbe, Mrecv",
-                                                    "Improbe, Imrecv", "Probe, Recv", "Iprobe, Recv", "Sendrecv", "Irecv, freed"};
+enum class Send {
+  send,
+  ssend,
+  bsend,
+  rsend,
+  isend,
+  issend,
+  ibsend,
+  irsend,
+  send_init,
+  ssend_init,
+  bsend_init,
+  rsend_init,
+  sendrecv,
+  isend_freed
+};
+constexpr std::array<const char*, 14> send_names{"Send",       "Ssend",      "Bsend",    "Rsend",       "Isend",
+                                                 "Issend",     "Ibsend",     "Irsend",   "Send_init",   "Ssend_init",
+                                                 "Bsend_init", "Rsend_init", "Sendrecv", "Isend, freed"};
+enum class Receive {
+  recv,
+  irecv,
+  recv_init,
+  mprobe_mrecv,
+  mprobe_imrecv,
+  improbe_mrecv,
+  improbe_imrecv,
+  probe_recv,
+  iprobe_recv,
+  sendrecv,
+  irecv_freed
+};
+constexpr std::array<const char*, 11> receive_names{
+    "Recv",        "Irecv",        "Recv_init", "Mprobe, Mrecv", "Mprobe, Imrecv", "Improbe, Mrecv", "Improbe, Imrecv",
+    "Probe, Recv", "Iprobe, Recv", "Sendrecv",  "Irecv, freed"};
 
 template <class Mode>
 bool is_one_of(Mode mode, std::initializer_list<Mode> modes) {
@@ -30,7 +57,9 @@ bool is_one_of(Mode mode, std::initializer_list<Mode> modes) {
   return false;
 }
 
-bool persistent(Send mode) { return is_one_of(mode, {Send::send_init, Send::ssend_init, Send::bsend_init, Send::rsend_init}); }
+bool persistent(Send mode) {
+  return is_one_of(mode, {Send::send_init, Send::ssend_init, Send::bsend_init, Send::rsend_init});
+}
 bool buffered(Send mode) { return is_one_of(mode, {Send::bsend, Send::ibsend, Send::bsend_init}); }
 bool ready(Send mode) { return is_one_of(mode, {Send::rsend, Send::irsend, Send::rsend_init}); }
 bool blocking(Send mode) { return is_one_of(mode, {Send::send, Send::ssend, Send::rsend, Send::sendrecv}); }
@@ -110,8 +139,13 @@ Case draw_case(Random& random, const Units& units, const Communicators& communic
 #endif
   // Never both: from another sender, a later case's message may be the first to arrive.
   const auto wildcard = random.below(100);
-  return {Message(random, units, communicators, from, to, number, most, plain), send, receive, rounds, wildcard < 15,
-          wildcard >= 85, number};
+  return {Message(random, units, communicators, from, to, number, most, plain),
+          send,
+          receive,
+          rounds,
+          wildcard < 15,
+          wildcard >= 85,
+          number};
 }
 
 /// A send that is complete when its request is; its buffer must not be touched before, and must not change.
@@ -138,9 +172,12 @@ class Rank {
       Random random(mix(program_.seed, number));
       Case one = draw_case(random, units_, communicators_, program_.size, number);
       CROSSLANE_STEP("{}", one.text());
-      if (one.message.from == program_.rank && one.message.to == program_.rank) to_self(one);
-      else if (one.message.from == program_.rank) send(one);
-      else if (one.message.to == program_.rank) receive(one);
+      if (one.message.from == program_.rank && one.message.to == program_.rank)
+        to_self(one);
+      else if (one.message.from == program_.rank)
+        send(one);
+      else if (one.message.to == program_.rank)
+        receive(one);
       if (pending_.size() > 6) finish_one();
     }
     while (!pending_.empty()) finish_one();
@@ -188,8 +225,8 @@ class Rank {
   MPI_Request prepare(const Case& one, const TypedBuffer& buffer) const {
     MPI_Request request = MPI_REQUEST_NULL;
     const auto init = [&](auto function) {
-      CROSSLANE_MPI(function(buffer.address(), buffer.count(), buffer.type(), one.message.link.destination, one.message.tag,
-                             one.message.link.communicator, &request));
+      CROSSLANE_MPI(function(buffer.address(), buffer.count(), buffer.type(), one.message.link.destination,
+                             one.message.tag, one.message.link.communicator, &request));
     };
     if (one.send == Send::send_init) init(MPI_Send_init);
     if (one.send == Send::ssend_init) init(MPI_Ssend_init);
@@ -201,29 +238,48 @@ class Rank {
   void start(const Case& one, const TypedBuffer& buffer, MPI_Request& request) {
     const auto& link = one.message.link;
     const auto block = [&](auto function) {
-      CROSSLANE_MPI(function(buffer.address(), buffer.count(), buffer.type(), link.destination, one.message.tag, link.communicator));
+      CROSSLANE_MPI(function(buffer.address(), buffer.count(), buffer.type(), link.destination, one.message.tag,
+                             link.communicator));
     };
     const auto post = [&](auto function) {
-      CROSSLANE_MPI(function(buffer.address(), buffer.count(), buffer.type(), link.destination, one.message.tag, link.communicator,
-                             &request));
+      CROSSLANE_MPI(function(buffer.address(), buffer.count(), buffer.type(), link.destination, one.message.tag,
+                             link.communicator, &request));
     };
     switch (one.send) {
-      case Send::send: block(MPI_Send); break;
-      case Send::ssend: block(MPI_Ssend); break;
-      case Send::bsend: block(MPI_Bsend); break;
-      case Send::rsend: block(MPI_Rsend); break;
+      case Send::send:
+        block(MPI_Send);
+        break;
+      case Send::ssend:
+        block(MPI_Ssend);
+        break;
+      case Send::bsend:
+        block(MPI_Bsend);
+        break;
+      case Send::rsend:
+        block(MPI_Rsend);
+        break;
       case Send::isend:
-      case Send::isend_freed: post(MPI_Isend); break;
-      case Send::issend: post(MPI_Issend); break;
-      case Send::ibsend: post(MPI_Ibsend); break;
-      case Send::irsend: post(MPI_Irsend); break;
+      case Send::isend_freed:
+        post(MPI_Isend);
+        break;
+      case Send::issend:
+        post(MPI_Issend);
+        break;
+      case Send::ibsend:
+        post(MPI_Ibsend);
+        break;
+      case Send::irsend:
+        post(MPI_Irsend);
+        break;
       case Send::sendrecv:
-        CROSSLANE_MPI(MPI_Sendrecv(buffer.address(), buffer.count(), buffer.type(), link.destination, one.message.tag, nullptr, 0,
-                                   MPI_BYTE, MPI_PROC_NULL, 0, link.communicator, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Sendrecv(buffer.address(), buffer.count(), buffer.type(), link.destination, one.message.tag,
+                                   nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, link.communicator, MPI_STATUS_IGNORE));
         break;
       default:
-        if (program_.local().chance(50)) CROSSLANE_MPI(MPI_Start(&request));
-        else CROSSLANE_MPI(MPI_Startall(1, &request));
+        if (program_.local().chance(50))
+          CROSSLANE_MPI(MPI_Start(&request));
+        else
+          CROSSLANE_MPI(MPI_Startall(1, &request));
         break;
     }
   }
@@ -243,10 +299,12 @@ class Rank {
   void post(const Case& one, TypedBuffer& buffer, MPI_Request& request, int round) {
     const auto communicator = one.message.link.communicator;
     if (is_one_of(one.receive, {Receive::irecv, Receive::irecv_freed}))
-      CROSSLANE_MPI(MPI_Irecv(buffer.address(), buffer.count(), buffer.type(), one.source(), one.tag(), communicator, &request));
+      CROSSLANE_MPI(
+          MPI_Irecv(buffer.address(), buffer.count(), buffer.type(), one.source(), one.tag(), communicator, &request));
     if (one.receive != Receive::recv_init) return;
     if (round == 0)
-      CROSSLANE_MPI(MPI_Recv_init(buffer.address(), buffer.count(), buffer.type(), one.source(), one.tag(), communicator, &request));
+      CROSSLANE_MPI(MPI_Recv_init(buffer.address(), buffer.count(), buffer.type(), one.source(), one.tag(),
+                                  communicator, &request));
     CROSSLANE_MPI(MPI_Start(&request));
   }
 
@@ -255,11 +313,13 @@ class Rank {
     bool has_status = false;
     const auto choose_status = [&] { return (has_status = program_.local().chance(80)) ? &status : MPI_STATUS_IGNORE; };
     const auto recv = [&](int source, int tag) {
-      CROSSLANE_MPI(MPI_Recv(buffer.address(), buffer.count(), buffer.type(), source, tag, one.message.link.communicator,
-                             choose_status()));
+      CROSSLANE_MPI(MPI_Recv(buffer.address(), buffer.count(), buffer.type(), source, tag,
+                             one.message.link.communicator, choose_status()));
     };
     switch (one.receive) {
-      case Receive::recv: recv(one.source(), one.tag()); break;
+      case Receive::recv:
+        recv(one.source(), one.tag());
+        break;
       case Receive::irecv:
         complete(program_.local(), request, choose_status());
         CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "{}: a completed receive's request is not null", one.text());
@@ -273,8 +333,9 @@ class Rank {
         await_contents(one, buffer);
         break;
       case Receive::sendrecv:
-        CROSSLANE_MPI(MPI_Sendrecv(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, buffer.address(), buffer.count(), buffer.type(),
-                                   one.source(), one.tag(), one.message.link.communicator, choose_status()));
+        CROSSLANE_MPI(MPI_Sendrecv(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, buffer.address(), buffer.count(),
+                                   buffer.type(), one.source(), one.tag(), one.message.link.communicator,
+                                   choose_status()));
         break;
       case Receive::probe_recv:
       case Receive::iprobe_recv: {
@@ -282,7 +343,9 @@ class Rank {
         recv(status.MPI_SOURCE, status.MPI_TAG);
         break;
       }
-      default: matched(one, buffer, choose_status()); break;
+      default:
+        matched(one, buffer, choose_status());
+        break;
     }
     if (has_status) one.message.check_status(status, buffer, one.text());
     buffer.check_received(one.message.contents(round), one.text());
@@ -293,14 +356,20 @@ class Rank {
     const auto communicator = one.message.link.communicator;
     int flag = 0;
     switch (one.receive) {
-      case Receive::probe_recv: CROSSLANE_MPI(MPI_Probe(one.source(), one.tag(), communicator, &status)); break;
+      case Receive::probe_recv:
+        CROSSLANE_MPI(MPI_Probe(one.source(), one.tag(), communicator, &status));
+        break;
       case Receive::iprobe_recv:
-        for (; flag == 0; sched_yield()) CROSSLANE_MPI(MPI_Iprobe(one.source(), one.tag(), communicator, &flag, &status));
+        for (; flag == 0; sched_yield())
+          CROSSLANE_MPI(MPI_Iprobe(one.source(), one.tag(), communicator, &flag, &status));
         break;
       case Receive::mprobe_mrecv:
-      case Receive::mprobe_imrecv: CROSSLANE_MPI(MPI_Mprobe(one.source(), one.tag(), communicator, message, &status)); break;
+      case Receive::mprobe_imrecv:
+        CROSSLANE_MPI(MPI_Mprobe(one.source(), one.tag(), communicator, message, &status));
+        break;
       default:
-        for (; flag == 0; sched_yield()) CROSSLANE_MPI(MPI_Improbe(one.source(), one.tag(), communicator, &flag, message, &status));
+        for (; flag == 0; sched_yield())
+          CROSSLANE_MPI(MPI_Improbe(one.source(), one.tag(), communicator, &flag, message, &status));
         break;
     }
     one.message.check_status(status, buffer, "the probe of " + one.text());
@@ -344,8 +413,10 @@ class Rank {
       start(one, out, sent);
       if (!receive_first) post(one, in, received, round);
       take(one, in, received, round);
-      if (one.send == Send::isend_freed) CROSSLANE_MPI(MPI_Request_free(&sent));
-      else if (sent != MPI_REQUEST_NULL) complete(program_.local(), sent);
+      if (one.send == Send::isend_freed)
+        CROSSLANE_MPI(MPI_Request_free(&sent));
+      else if (sent != MPI_REQUEST_NULL)
+        complete(program_.local(), sent);
       out.check_unchanged(one.text());
     }
     if (one.send == Send::isend_freed) freed_.push_back(std::move(out));

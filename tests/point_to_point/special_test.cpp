@@ -20,7 +20,8 @@ int error_class(int result) {
 }
 
 #ifdef OMPI_MAJOR_VERSION
-constexpr std::size_t most_truncated = 3500;  // Open MPI 4.1 writes past the end of a receive that truncates a longer message (vader, CMA)
+constexpr std::size_t most_truncated =
+    3500;  // Open MPI 4.1 writes past the end of a receive that truncates a longer message (vader, CMA)
 #else
 constexpr std::size_t most_truncated = std::size_t{4} << 20;
 #endif
@@ -28,7 +29,9 @@ constexpr std::size_t most_truncated = std::size_t{4} << 20;
 class Rank {
  public:
   explicit Rank(Program& program)
-      : program_(program), left_((program.rank + program.size - 1) % program.size), right_((program.rank + 1) % program.size) {
+      : program_(program),
+        left_((program.rank + program.size - 1) % program.size),
+        right_((program.rank + 1) % program.size) {
     CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &returning_));
     CROSSLANE_MPI(MPI_Comm_set_errhandler(returning_, MPI_ERRORS_RETURN));
     CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_));
@@ -77,12 +80,16 @@ class Rank {
     memory.write(blank_bytes(bytes));
     return memory;
   }
-  [[nodiscard]] static std::vector<std::byte> blank_bytes(std::size_t bytes) { return std::vector<std::byte>(bytes, std::byte{0x5a}); }
+  [[nodiscard]] static std::vector<std::byte> blank_bytes(std::size_t bytes) {
+    return std::vector<std::byte>(bytes, std::byte{0x5a});
+  }
   static void check_blank(const Memory& memory, const char* what) {
-    CROSSLANE_CHECK(memory.read() == blank_bytes(memory.size()), "{}: {} memory was written", what, name(memory.kind()));
+    CROSSLANE_CHECK(memory.read() == blank_bytes(memory.size()), "{}: {} memory was written", what,
+                    name(memory.kind()));
   }
   void check_received(const Memory& memory, const char* what, int number = 0) const {
-    CROSSLANE_CHECK(memory.read() == data(left_, number), "{}: {} bytes in {} memory", what, bytes_, name(memory.kind()));
+    CROSSLANE_CHECK(memory.read() == data(left_, number), "{}: {} bytes in {} memory", what, bytes_,
+                    name(memory.kind()));
   }
   [[nodiscard]] int count() const { return static_cast<int>(bytes_); }
   void step(const char* what) const { CROSSLANE_STEP("round {}: {}, {} bytes", round_, what, bytes_); }
@@ -91,7 +98,8 @@ class Rank {
     int received = -1;
     CROSSLANE_MPI(MPI_Get_count(&status, MPI_BYTE, &received));
     CROSSLANE_CHECK(status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG && received == 0,
-                    "{} with MPI_PROC_NULL: source {}, tag {}, count {}", what, status.MPI_SOURCE, status.MPI_TAG, received);
+                    "{} with MPI_PROC_NULL: source {}, tag {}, count {}", what, status.MPI_SOURCE, status.MPI_TAG,
+                    received);
   }
 
   void null_process() {
@@ -154,8 +162,12 @@ class Rank {
     MPI_Status status;
     MPI_Request request = MPI_REQUEST_NULL;
     switch (way) {
-      case 0: result = MPI_Recv(in.data(), room, MPI_BYTE, left_, 1, returning_, &status); break;
-      case 1: result = MPI_Recv(in.data(), room, MPI_BYTE, left_, 1, returning_, MPI_STATUS_IGNORE); break;
+      case 0:
+        result = MPI_Recv(in.data(), room, MPI_BYTE, left_, 1, returning_, &status);
+        break;
+      case 1:
+        result = MPI_Recv(in.data(), room, MPI_BYTE, left_, 1, returning_, MPI_STATUS_IGNORE);
+        break;
       case 2:
         result = MPI_Irecv(in.data(), room, MPI_BYTE, left_, 1, returning_, &request);
         CROSSLANE_CHECK_EQUAL(result, MPI_SUCCESS);
@@ -163,7 +175,8 @@ class Rank {
         break;
       case 3: {
         CROSSLANE_MPI(MPI_Irecv(in.data(), room, MPI_BYTE, left_, 1, returning_, &request));
-        for (int flag = 0; flag == 0 && result == MPI_SUCCESS; sched_yield()) result = MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        for (int flag = 0; flag == 0 && result == MPI_SUCCESS; sched_yield())
+          result = MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
         break;
       }
       default: {
@@ -173,7 +186,8 @@ class Rank {
         break;
       }
     }
-    CROSSLANE_CHECK(error_class(result) == MPI_ERR_TRUNCATE, "way {}: {} bytes into {}: {}", way, bytes, room, describe_mpi_error(result));
+    CROSSLANE_CHECK(error_class(result) == MPI_ERR_TRUNCATE, "way {}: {} bytes into {}: {}", way, bytes, room,
+                    describe_mpi_error(result));
     CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "way {}: the failed receive's request is not null", way);
     CROSSLANE_MPI(MPI_Recv(next.data(), bytes, MPI_BYTE, left_, 1, returning_, MPI_STATUS_IGNORE));
     check_received(next, "after a truncated message", 1);
@@ -190,7 +204,8 @@ class Rank {
       const auto at = static_cast<std::size_t>(i);
       out.push_back(outgoing(i));
       in.push_back(blank(at == bad ? bytes_ / 2 : bytes_));
-      CROSSLANE_MPI(MPI_Irecv(in[at].data(), static_cast<int>(in[at].size()), MPI_BYTE, left_, i, returning_, &receives[at]));
+      CROSSLANE_MPI(
+          MPI_Irecv(in[at].data(), static_cast<int>(in[at].size()), MPI_BYTE, left_, i, returning_, &receives[at]));
     }
     for (int i = 0; i < 3; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -210,14 +225,18 @@ class Rank {
           CROSSLANE_CHECK_EQUAL(i, bad);
           ++failed;
         } else {
-          CROSSLANE_CHECK(error == MPI_SUCCESS || error == MPI_ERR_PENDING, "status {}: {}", i, describe_mpi_error(statuses[i].MPI_ERROR));
+          CROSSLANE_CHECK(error == MPI_SUCCESS || error == MPI_ERR_PENDING, "status {}: {}", i,
+                          describe_mpi_error(statuses[i].MPI_ERROR));
         }
       }
-      if (failed > 1 || std::all_of(receives.begin(), receives.end(), [](MPI_Request one) { return one == MPI_REQUEST_NULL; })) break;
+      if (failed > 1 ||
+          std::all_of(receives.begin(), receives.end(), [](MPI_Request one) { return one == MPI_REQUEST_NULL; }))
+        break;
     }
     CROSSLANE_CHECK(failed == 1, "{} receives were reported as truncated, of 1", failed);
     for (int i = 0; i < 3; ++i)
-      if (static_cast<std::size_t>(i) != bad) check_received(in[static_cast<std::size_t>(i)], "beside a truncated message", i);
+      if (static_cast<std::size_t>(i) != bad)
+        check_received(in[static_cast<std::size_t>(i)], "beside a truncated message", i);
     polite_waitall(sends);
   }
 
@@ -274,9 +293,10 @@ class Rank {
     const auto out = outgoing(), in = blank(bytes_);
     memory.write(data(program_.rank, 1));
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    CROSSLANE_MPI(MPI_Isendrecv(out.data(), count(), MPI_BYTE, right_, 5, in.data(), count(), MPI_BYTE, left_, 5, communicator_,
-                                requests.data()));
-    CROSSLANE_MPI(MPI_Isendrecv_replace(memory.data(), count(), MPI_BYTE, right_, 6, left_, 6, communicator_, &requests[1]));
+    CROSSLANE_MPI(MPI_Isendrecv(out.data(), count(), MPI_BYTE, right_, 5, in.data(), count(), MPI_BYTE, left_, 5,
+                                communicator_, requests.data()));
+    CROSSLANE_MPI(
+        MPI_Isendrecv_replace(memory.data(), count(), MPI_BYTE, right_, 6, left_, 6, communicator_, &requests[1]));
     CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
     check_received(in, "MPI_Isendrecv");
     check_received(memory, "MPI_Isendrecv_replace", 1);
@@ -287,8 +307,8 @@ class Rank {
     const auto contents = [&](int rank) { return pattern(mix(program_.seed, round_, rank, 5), 3 * bytes); };
     TypedBuffer buffer(program_.kind(), std::move(spread), 3, program_.local().next());
     buffer.load(contents(program_.rank));
-    CROSSLANE_MPI(MPI_Sendrecv_replace(buffer.address(), buffer.count(), buffer.type(), right_, 7, left_, 7, communicator_,
-                                       MPI_STATUS_IGNORE));
+    CROSSLANE_MPI(MPI_Sendrecv_replace(buffer.address(), buffer.count(), buffer.type(), right_, 7, left_, 7,
+                                       communicator_, MPI_STATUS_IGNORE));
     buffer.check_received(contents(left_), "MPI_Sendrecv_replace");
   }
 
@@ -326,15 +346,17 @@ class Rank {
     const auto memory = blank(bytes_);
     MPI_Status status;
     for (void* const address : {memory.data(), static_cast<void*>(nullptr)}) {
-      CROSSLANE_MPI(MPI_Sendrecv(address, 0, MPI_BYTE, right_, 9, address, 0, MPI_BYTE, left_, 9, communicator_, &status));
+      CROSSLANE_MPI(
+          MPI_Sendrecv(address, 0, MPI_BYTE, right_, 9, address, 0, MPI_BYTE, left_, 9, communicator_, &status));
       int received = -1;
       CROSSLANE_MPI(MPI_Get_count(&status, MPI_BYTE, &received));
-      CROSSLANE_CHECK(received == 0 && status.MPI_SOURCE == left_ && status.MPI_TAG == 9, "an empty message: source {}, tag {}, count {}",
-                      status.MPI_SOURCE, status.MPI_TAG, received);
+      CROSSLANE_CHECK(received == 0 && status.MPI_SOURCE == left_ && status.MPI_TAG == 9,
+                      "an empty message: source {}, tag {}, count {}", status.MPI_SOURCE, status.MPI_TAG, received);
     }
     std::vector<MPI_Request> send(1, MPI_REQUEST_NULL);
     CROSSLANE_MPI(MPI_Isend(nullptr, 0, MPI_DOUBLE, right_, 9, communicator_, send.data()));
-    CROSSLANE_MPI(MPI_Recv(memory.data(), count(), MPI_BYTE, left_, 9, communicator_, &status));  // room for more than nothing
+    CROSSLANE_MPI(
+        MPI_Recv(memory.data(), count(), MPI_BYTE, left_, 9, communicator_, &status));  // room for more than nothing
     polite_waitall(send);
     check_blank(memory, "an empty message");
   }
@@ -357,11 +379,13 @@ class Rank {
     CROSSLANE_CHECK(flag != 0 && again.MPI_SOURCE == left_ && again.MPI_TAG == 10, "the second MPI_Request_get_status");
     CROSSLANE_CHECK(request != MPI_REQUEST_NULL, "MPI_Request_get_status freed the request");
     CROSSLANE_MPI(MPI_Wait(&request, &again));
-    CROSSLANE_CHECK(again.MPI_SOURCE == left_ && again.MPI_TAG == 10 && request == MPI_REQUEST_NULL, "MPI_Wait after a query");
+    CROSSLANE_CHECK(again.MPI_SOURCE == left_ && again.MPI_TAG == 10 && request == MPI_REQUEST_NULL,
+                    "MPI_Wait after a query");
     check_received(in, "after MPI_Wait");
     polite_waitall(send);
     CROSSLANE_MPI(MPI_Request_get_status(request, &flag, &status));
-    CROSSLANE_CHECK(flag != 0 && status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG, "the null request's status");
+    CROSSLANE_CHECK(flag != 0 && status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG,
+                    "the null request's status");
   }
 
   // Calls that the MPI refuses: its error class comes back, nothing is sent, and the buffer is as before.
@@ -371,12 +395,16 @@ class Rank {
     MPI_Request request = MPI_REQUEST_NULL;
     const int nobody = program_.size + 5;
     const auto expect = [](int result, int expected, const char* call) {
-      CROSSLANE_CHECK(error_class(result) == expected, "{}: class {}, expected {}", call, error_class(result), expected);
+      CROSSLANE_CHECK(error_class(result) == expected, "{}: class {}, expected {}", call, error_class(result),
+                      expected);
     };
     expect(MPI_Send(memory.data(), count(), MPI_BYTE, nobody, 0, returning_), MPI_ERR_RANK, "MPI_Send to nobody");
-    expect(MPI_Isend(memory.data(), count(), MPI_BYTE, nobody, 0, returning_, &request), MPI_ERR_RANK, "MPI_Isend to nobody");
-    expect(MPI_Recv(memory.data(), count(), MPI_BYTE, nobody, 0, returning_, MPI_STATUS_IGNORE), MPI_ERR_RANK, "MPI_Recv from nobody");
-    expect(MPI_Irecv(memory.data(), count(), MPI_BYTE, nobody, 0, returning_, &request), MPI_ERR_RANK, "MPI_Irecv from nobody");
+    expect(MPI_Isend(memory.data(), count(), MPI_BYTE, nobody, 0, returning_, &request), MPI_ERR_RANK,
+           "MPI_Isend to nobody");
+    expect(MPI_Recv(memory.data(), count(), MPI_BYTE, nobody, 0, returning_, MPI_STATUS_IGNORE), MPI_ERR_RANK,
+           "MPI_Recv from nobody");
+    expect(MPI_Irecv(memory.data(), count(), MPI_BYTE, nobody, 0, returning_, &request), MPI_ERR_RANK,
+           "MPI_Irecv from nobody");
     expect(MPI_Send(memory.data(), count(), MPI_BYTE, right_, -5, returning_), MPI_ERR_TAG, "MPI_Send with tag -5");
     expect(MPI_Send(memory.data(), -1, MPI_BYTE, right_, 0, returning_), MPI_ERR_COUNT, "MPI_Send of -1 elements");
     check_blank(memory, "a refused call");
@@ -402,7 +430,8 @@ class Rank {
       }
       MPI_Status status;
       CROSSLANE_MPI(MPI_Wait(requests.data(), &status));  // inactive: at once, and nothing is written
-      CROSSLANE_CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG, "an inactive request's status");
+      CROSSLANE_CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG,
+                      "an inactive request's status");
       for (const auto& one : in) check_blank(one, "an inactive request");
     }
     for (auto& request : requests) CROSSLANE_MPI(MPI_Request_free(&request));

@@ -1,5 +1,5 @@
-// MPI_THREAD_MULTIPLE: several threads a rank exchange messages in every kind of memory at once, each over a communicator
-// of its own and over one that all share (with tags of its own). It must not know Crosslane.
+// MPI_THREAD_MULTIPLE: several threads a rank exchange messages in every kind of memory at once, each over a
+// communicator of its own and over one that all share (with tags of its own). It must not know Crosslane.
 #include "support/program.h"
 
 #include <array>
@@ -13,7 +13,11 @@ namespace {
 class Worker {
  public:
   Worker(const Program& program, int thread, MPI_Comm own, MPI_Comm shared)
-      : program_(program), thread_(thread), own_(own), shared_(shared), local_(mix(program.seed, program.rank, thread)) {}
+      : program_(program),
+        thread_(thread),
+        own_(own),
+        shared_(shared),
+        local_(mix(program.seed, program.rank, thread)) {}
 
   void run(int cases) {
     if (program_.device() != nullptr) program_.device()->make_current();
@@ -40,7 +44,8 @@ class Worker {
     return memory;
   }
   void check(const Memory& memory) const {
-    CROSSLANE_CHECK(memory.read() == pattern(mix(seed_, from_), bytes_), "{} bytes in {} memory", bytes_, name(memory.kind()));
+    CROSSLANE_CHECK(memory.read() == pattern(mix(seed_, from_), bytes_), "{} bytes in {} memory", bytes_,
+                    name(memory.kind()));
   }
 
   void exchange(std::uint64_t way) {
@@ -60,8 +65,8 @@ class Worker {
         polite_wait(requests[0]);
         break;
       case 2:
-        CROSSLANE_MPI(MPI_Sendrecv(out.data(), count, MPI_BYTE, to_, tag_, in.data(), count, MPI_BYTE, from_, tag_, communicator_,
-                                   MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Sendrecv(out.data(), count, MPI_BYTE, to_, tag_, in.data(), count, MPI_BYTE, from_, tag_,
+                                   communicator_, MPI_STATUS_IGNORE));
         break;
       case 3:
         CROSSLANE_MPI(MPI_Recv_init(in.data(), count, MPI_BYTE, from_, tag_, communicator_, requests.data()));

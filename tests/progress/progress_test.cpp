@@ -36,11 +36,15 @@ struct Setting {
   [[nodiscard]] Memory outgoing(int number = 0) const { return buffer(program.rank, number); }
   [[nodiscard]] Memory incoming() const { return buffer(); }
   void check(const Memory& memory, int from, int number, const char* what) const {
-    CROSSLANE_CHECK(memory.read() == pattern(mix(seed, from, number), bytes), "{}: {} bytes in {} memory from rank {}", what, bytes,
-                    name(memory.kind()), from);
+    CROSSLANE_CHECK(memory.read() == pattern(mix(seed, from, number), bytes), "{}: {} bytes in {} memory from rank {}",
+                    what, bytes, name(memory.kind()), from);
   }
-  void check_received(const Memory& memory, const char* what, int number = 0) const { check(memory, peer(), number, what); }
-  void check_sent(const Memory& memory, const char* what, int number = 0) const { check(memory, program.rank, number, what); }
+  void check_received(const Memory& memory, const char* what, int number = 0) const {
+    check(memory, peer(), number, what);
+  }
+  void check_sent(const Memory& memory, const char* what, int number = 0) const {
+    check(memory, program.rank, number, what);
+  }
   [[nodiscard]] int count() const { return static_cast<int>(bytes); }
 };
 
@@ -67,7 +71,8 @@ void recv(const Setting& with, const Memory& memory, int tag = 0) {
 using Sides = std::pair<std::function<void(const Setting&)>, std::function<void(const Setting&)>>;
 
 // Most scenarios are one message from the first side to the second.
-Sides one_way(std::function<void(const Setting&, const Memory&)> sender, std::function<void(const Setting&, const Memory&)> receiver) {
+Sides one_way(std::function<void(const Setting&, const Memory&)> sender,
+              std::function<void(const Setting&, const Memory&)> receiver) {
   return {[sender](const Setting& with) {
             const auto memory = with.outgoing();
             sender(with, memory);
@@ -115,7 +120,8 @@ void iallreduce(const Setting& with) {
   in.fill(mine);
   out.fill(mine);
   MPI_Request request = MPI_REQUEST_NULL;
-  CROSSLANE_MPI(MPI_Iallreduce(in.data(), out.data(), static_cast<int>(elements), MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request));
+  CROSSLANE_MPI(
+      MPI_Iallreduce(in.data(), out.data(), static_cast<int>(elements), MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request));
   around_barrier(with, request);
   CROSSLANE_CHECK(out.values<int>() == expected, "the sum of {} ints in {} memory", elements, name(with.kind()));
 }
@@ -130,14 +136,16 @@ void ibcast(const Setting& with) {
 
 // All ranks shift to the right at once.
 void sendrecv_ring(const Setting& with) {
-  const int size = with.program.size, left = (with.program.rank + size - 1) % size, right = (with.program.rank + 1) % size;
+  const int size = with.program.size, left = (with.program.rank + size - 1) % size,
+            right = (with.program.rank + 1) % size;
   const auto out = with.outgoing();
   const auto in = with.incoming();
-  CROSSLANE_MPI(MPI_Sendrecv(out.data(), with.count(), MPI_BYTE, right, 1, in.data(), with.count(), MPI_BYTE, left, 1, MPI_COMM_WORLD,
-                             MPI_STATUS_IGNORE));
+  CROSSLANE_MPI(MPI_Sendrecv(out.data(), with.count(), MPI_BYTE, right, 1, in.data(), with.count(), MPI_BYTE, left, 1,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   with.check_sent(out, "the sent buffer");
   with.check(in, left, 0, "the received buffer");
-  CROSSLANE_MPI(MPI_Sendrecv_replace(out.data(), with.count(), MPI_BYTE, left, 2, right, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  CROSSLANE_MPI(
+      MPI_Sendrecv_replace(out.data(), with.count(), MPI_BYTE, left, 2, right, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   with.check(out, right, 0, "the replaced buffer");
 }
 
@@ -221,17 +229,18 @@ std::vector<Scenario> scenarios() {
              wait(request);
            },
            recv_barrier)},
-      {"Start; Barrier; Wait against Recv; Barrier",
-       one_way(
-           [](const Setting& with, const Memory& memory) {
-             MPI_Request request = MPI_REQUEST_NULL;
-             CROSSLANE_MPI(MPI_Send_init(memory.data(), with.count(), MPI_BYTE, with.peer(), 0, MPI_COMM_WORLD, &request));
-             CROSSLANE_MPI(MPI_Start(&request));
-             barrier();
-             wait(request);
-             CROSSLANE_MPI(MPI_Request_free(&request));
-           },
-           recv_barrier)},
+      {"Start; Barrier; Wait against Recv; Barrier", one_way(
+                                                         [](const Setting& with, const Memory& memory) {
+                                                           MPI_Request request = MPI_REQUEST_NULL;
+                                                           CROSSLANE_MPI(MPI_Send_init(memory.data(), with.count(),
+                                                                                       MPI_BYTE, with.peer(), 0,
+                                                                                       MPI_COMM_WORLD, &request));
+                                                           CROSSLANE_MPI(MPI_Start(&request));
+                                                           barrier();
+                                                           wait(request);
+                                                           CROSSLANE_MPI(MPI_Request_free(&request));
+                                                         },
+                                                         recv_barrier)},
       {"Bsend; Barrier against Barrier; Recv",
        one_way(
            [send_barrier](const Setting& with, const Memory& memory) {
@@ -294,7 +303,8 @@ std::vector<Scenario> scenarios() {
          wait(request);
        }),
        false, 0},
-      {"Irecv; Isend; Barrier; Waitall on both sides", head_to_head([](const Setting& with, const Memory& out, const Memory& in) {
+      {"Irecv; Isend; Barrier; Waitall on both sides",
+       head_to_head([](const Setting& with, const Memory& out, const Memory& in) {
          std::array<MPI_Request, 2> requests{irecv(with, in), isend(with, out)};
          barrier();
          CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
@@ -310,7 +320,8 @@ std::vector<Scenario> scenarios() {
 }
 
 void run(const Setting& with, const Scenario& scenario) {
-  CROSSLANE_STEP("{}, {} bytes, from {} to {} memory", scenario.text, with.bytes, name(with.first_kind), name(with.second_kind));
+  CROSSLANE_STEP("{}, {} bytes, from {} to {} memory", scenario.text, with.bytes, name(with.first_kind),
+                 name(with.second_kind));
   if (!with.paired() && !scenario.collective) {
     for (int i = 0; i < scenario.barriers; ++i) barrier();
   } else {
@@ -324,10 +335,13 @@ std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program, std::size
   auto& random = program.shared();
   std::vector<std::pair<MemoryKind, MemoryKind>> result{{program.kind(random), program.kind(random)}};
   if (program.memory() == "random" || program.memory() == "mixed")
-    result = {{MemoryKind::device, MemoryKind::device}, {MemoryKind::device, MemoryKind::host}, {MemoryKind::host, MemoryKind::device},
+    result = {{MemoryKind::device, MemoryKind::device},
+              {MemoryKind::device, MemoryKind::host},
+              {MemoryKind::host, MemoryKind::device},
               {program.kind(random), program.kind(random)}};
   // Tens of megabytes take long: GPU memory on both sides, and one of the others.
-  if (bytes > std::size_t{1} << 20 && result.size() > 2) result = {result[0], result[1 + random.below(result.size() - 1)]};
+  if (bytes > std::size_t{1} << 20 && result.size() > 2)
+    result = {result[0], result[1 + random.below(result.size() - 1)]};
   return result;
 }
 

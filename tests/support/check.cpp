@@ -110,7 +110,8 @@ struct Watchdog::State {
         continue;
       }
       for (const auto& [id, place] : state.places)
-        print(fmt::format("HANGS {}: at {}:{}: {}", head(state), place.where.file_name(), place.where.line(), place.text));
+        print(fmt::format("HANGS {}: at {}:{}: {}", head(state), place.where.file_name(), place.where.line(),
+                          place.text));
       break;
     }
     // The launcher kills the other ranks as soon as one has ended: let them say where they are.

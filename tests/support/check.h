@@ -48,26 +48,26 @@ class Watchdog {
 #define CROSSLANE_STEP(...) ::crosslane::tests::enter_step(::fmt::format(__VA_ARGS__))
 
 /// CROSSLANE_CHECK(condition, format, argument...)
-#define CROSSLANE_CHECK(condition, ...)                                                                       \
-  do {                                                                                                        \
+#define CROSSLANE_CHECK(condition, ...)                                                                              \
+  do {                                                                                                               \
     if (!(condition)) ::crosslane::tests::report_failure(std::string(#condition ": ") + ::fmt::format(__VA_ARGS__)); \
   } while (false)
 
 /// Prints both values: CROSSLANE_CHECK_EQUAL(got, expected)
-#define CROSSLANE_CHECK_EQUAL(got, expected)                                                                   \
-  do {                                                                                                         \
-    const auto crosslane_got = (got);                                                                          \
-    const auto crosslane_expected = (expected);                                                                \
-    if (!(crosslane_got == crosslane_expected))                                                                \
-      ::crosslane::tests::report_failure(                                                                      \
-          ::fmt::format("{} is {}, expected {} ({})", #got, crosslane_got, crosslane_expected, #expected));    \
+#define CROSSLANE_CHECK_EQUAL(got, expected)                                                                \
+  do {                                                                                                      \
+    const auto crosslane_got = (got);                                                                       \
+    const auto crosslane_expected = (expected);                                                             \
+    if (!(crosslane_got == crosslane_expected))                                                             \
+      ::crosslane::tests::report_failure(                                                                   \
+          ::fmt::format("{} is {}, expected {} ({})", #got, crosslane_got, crosslane_expected, #expected)); \
   } while (false)
 
 /// An MPI call that must succeed.
-#define CROSSLANE_MPI(call)                                                                                    \
-  do {                                                                                                         \
-    const int crosslane_result = (call);                                                                       \
-    if (crosslane_result != MPI_SUCCESS)                                                                       \
-      ::crosslane::tests::report_failure(                                                                      \
-          std::string(#call ": ") + ::crosslane::tests::describe_mpi_error(crosslane_result));                 \
+#define CROSSLANE_MPI(call)                                                                         \
+  do {                                                                                              \
+    const int crosslane_result = (call);                                                            \
+    if (crosslane_result != MPI_SUCCESS)                                                            \
+      ::crosslane::tests::report_failure(std::string(#call ": ") +                                  \
+                                         ::crosslane::tests::describe_mpi_error(crosslane_result)); \
   } while (false)

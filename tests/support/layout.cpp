@@ -22,10 +22,13 @@ struct Record {  // the struct unit: a gap after the first member and at the end
 
 Units::Units() {
   const auto basic = [this](const char* text, MPI_Datatype type, std::size_t bytes) {
-    units_.push_back({text, type, {{0, bytes}}, static_cast<std::ptrdiff_t>(bytes), bytes, 1, static_cast<std::ptrdiff_t>(bytes)});
+    units_.push_back(
+        {text, type, {{0, bytes}}, static_cast<std::ptrdiff_t>(bytes), bytes, 1, static_cast<std::ptrdiff_t>(bytes)});
   };
-  const auto pair = [this](const char* text, MPI_Datatype type, std::size_t value, std::ptrdiff_t index_at, std::ptrdiff_t extent) {
-    units_.push_back({text, type, {{0, value}, {index_at, sizeof(int)}}, extent, value + sizeof(int), 2, extent % 8 == 0 ? 8 : 4});
+  const auto pair = [this](const char* text, MPI_Datatype type, std::size_t value, std::ptrdiff_t index_at,
+                           std::ptrdiff_t extent) {
+    units_.push_back(
+        {text, type, {{0, value}, {index_at, sizeof(int)}}, extent, value + sizeof(int), 2, extent % 8 == 0 ? 8 : 4});
   };
   basic("byte", MPI_BYTE, 1);
   basic("short", MPI_SHORT, sizeof(short));
@@ -47,8 +50,13 @@ Units::Units() {
   CROSSLANE_MPI(MPI_Type_create_resized(loose, 0, sizeof(Record), &record_));
   CROSSLANE_MPI(MPI_Type_commit(&record_));
   CROSSLANE_MPI(MPI_Type_free(&loose));
-  units_.push_back({"record", record_, {{at[0], 1}, {at[1], sizeof(double)}, {at[2], sizeof(short)}}, sizeof(Record),
-                    1 + sizeof(double) + sizeof(short), 3, alignof(Record)});
+  units_.push_back({"record",
+                    record_,
+                    {{at[0], 1}, {at[1], sizeof(double)}, {at[2], sizeof(short)}},
+                    sizeof(Record),
+                    1 + sizeof(double) + sizeof(short),
+                    3,
+                    alignof(Record)});
 }
 
 Units::~Units() { MPI_Type_free(&record_); }
@@ -66,8 +74,13 @@ Layout Layout::random(Random& random, const Unit& unit, std::size_t most_units) 
 Layout::~Layout() { release(); }
 
 Layout::Layout(Layout&& other) noexcept
-    : unit_(other.unit_), type_(other.type_), owned_(std::exchange(other.owned_, false)), units_(std::move(other.units_)),
-      lower_(other.lower_), upper_(other.upper_), text_(std::move(other.text_)) {}
+    : unit_(other.unit_),
+      type_(other.type_),
+      owned_(std::exchange(other.owned_, false)),
+      units_(std::move(other.units_)),
+      lower_(other.lower_),
+      upper_(other.upper_),
+      text_(std::move(other.text_)) {}
 
 Layout& Layout::operator=(Layout&& other) noexcept {
   if (this == &other) return *this;
@@ -167,7 +180,8 @@ void Layout::derive(Random& random, std::size_t most_units) {
     case 3:
     case 4: {
       const int length = random.between(1, std::min(3, most)), count = random.between(1, std::max(1, most / length));
-      const bool backwards = random.chance(30);  // with a gap: Open MPI 4.1 takes a vector of stride -1 for a forward one
+      const bool backwards =
+          random.chance(30);  // with a gap: Open MPI 4.1 takes a vector of stride -1 for a forward one
       const int stride = backwards ? -random.between(length + 1, length + 4) : random.between(length, length + 3);
       CROSSLANE_MPI(MPI_Type_vector(count, length, stride, type_, &type));
       text_ = fmt::format("vector({}, {}, {}, {})", count, length, stride, text_);
@@ -198,9 +212,10 @@ void Layout::derive(Random& random, std::size_t most_units) {
     }
     case 8: {
       blocks(true);
-      CROSSLANE_MPI(random.chance(50)
-                        ? MPI_Type_create_indexed_block(block_count(), lengths.front(), starts.data(), type_, &type)
-                        : MPI_Type_create_hindexed_block(block_count(), lengths.front(), in_bytes().data(), type_, &type));
+      CROSSLANE_MPI(
+          random.chance(50)
+              ? MPI_Type_create_indexed_block(block_count(), lengths.front(), starts.data(), type_, &type)
+              : MPI_Type_create_hindexed_block(block_count(), lengths.front(), in_bytes().data(), type_, &type));
       text_ = fmt::format("indexed_block({}, {}, {})", block_count(), lengths.front(), text_);
       break;
     }
@@ -239,12 +254,14 @@ void Layout::subarray(Random& random) {
     const auto dimension = c_order ? i : dimensions - 1 - i;
     std::vector<std::ptrdiff_t> next;
     for (const auto outer : at)
-      for (int inner = 0; inner < parts[dimension]; ++inner) next.push_back(outer * sizes[dimension] + starts[dimension] + inner);
+      for (int inner = 0; inner < parts[dimension]; ++inner)
+        next.push_back(outer * sizes[dimension] + starts[dimension] + inner);
     at = std::move(next);
   }
   const auto old_extent = extent();
   for (auto& index : at) index *= old_extent;
-  const auto whole = std::accumulate(sizes.begin(), sizes.end(), old_extent, [](std::ptrdiff_t a, int b) { return a * b; });
+  const auto whole =
+      std::accumulate(sizes.begin(), sizes.end(), old_extent, [](std::ptrdiff_t a, int b) { return a * b; });
   replace(type, at);
   lower_ = 0;
   upper_ = whole;
@@ -255,9 +272,10 @@ void Layout::check_against_mpi() const {
   int size = 0;
   CROSSLANE_MPI(MPI_Type_get_extent(type_, &lower, &extent_given));
   CROSSLANE_MPI(MPI_Type_size(type_, &size));
-  CROSSLANE_CHECK(lower == lower_ && extent_given == extent() && static_cast<std::size_t>(size) == units_.size() * unit_->size,
-                  "{}: the MPI says lower {}, extent {}, size {}; the model {}, {}, {}", text_, lower, extent_given, size, lower_,
-                  extent(), units_.size() * unit_->size);
+  CROSSLANE_CHECK(
+      lower == lower_ && extent_given == extent() && static_cast<std::size_t>(size) == units_.size() * unit_->size,
+      "{}: the MPI says lower {}, extent {}, size {}; the model {}, {}, {}", text_, lower, extent_given, size, lower_,
+      extent(), units_.size() * unit_->size);
 }
 
 std::vector<Piece> Layout::pieces() const {

@@ -25,10 +25,10 @@ struct Piece {
 struct Unit {
   std::string text;
   MPI_Datatype type = MPI_DATATYPE_NULL;
-  std::vector<Piece> pieces;     ///< In the order of the type map.
+  std::vector<Piece> pieces;  ///< In the order of the type map.
   std::ptrdiff_t extent = 0;
-  std::size_t size = 0;          ///< Bytes of data.
-  int basics = 1;                ///< Basic elements, as MPI_Get_elements counts them.
+  std::size_t size = 0;  ///< Bytes of data.
+  int basics = 1;        ///< Basic elements, as MPI_Get_elements counts them.
   std::ptrdiff_t alignment = 1;
 };
 
@@ -89,7 +89,8 @@ class TypedBuffer {
  public:
   /// The contents are random noise until load(). `offset`: see Memory. `absolute`: the message is described by
   /// MPI_BOTTOM and one element of a datatype made of addresses.
-  TypedBuffer(MemoryKind kind, Layout layout, int count, std::uint64_t noise, std::size_t offset = 0, bool absolute = false);
+  TypedBuffer(MemoryKind kind, Layout layout, int count, std::uint64_t noise, std::size_t offset = 0,
+              bool absolute = false);
   ~TypedBuffer();
   TypedBuffer(TypedBuffer&& other) noexcept;
   TypedBuffer& operator=(TypedBuffer&&) = delete;
@@ -101,7 +102,9 @@ class TypedBuffer {
 
   [[nodiscard]] std::size_t units() const { return static_cast<std::size_t>(count_) * layout_.units().size(); }
   [[nodiscard]] std::size_t bytes() const { return units() * layout_.unit().size; }  ///< Of data.
-  [[nodiscard]] std::size_t units_an_element() const { return absolute_ == MPI_DATATYPE_NULL ? layout_.units().size() : units(); }
+  [[nodiscard]] std::size_t units_an_element() const {
+    return absolute_ == MPI_DATATYPE_NULL ? layout_.units().size() : units();
+  }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] std::string text() const;
 

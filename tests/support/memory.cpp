@@ -56,10 +56,18 @@ Memory::Memory(MemoryKind kind, std::size_t bytes, std::size_t offset) : kind_(k
   const std::size_t whole = bytes + offset + 2 * guard;
   CUdeviceptr pointer = 0;
   switch (kind) {
-    case MemoryKind::host: base_ = ::operator new(whole, alignment); break;
-    case MemoryKind::pinned: CROSSLANE_CUDA(cuMemHostAlloc(&base_, whole, CU_MEMHOSTALLOC_PORTABLE)); break;
-    case MemoryKind::device: CROSSLANE_CUDA(cuMemAlloc(&pointer, whole)); break;
-    case MemoryKind::managed: CROSSLANE_CUDA(cuMemAllocManaged(&pointer, whole, CU_MEM_ATTACH_GLOBAL)); break;
+    case MemoryKind::host:
+      base_ = ::operator new(whole, alignment);
+      break;
+    case MemoryKind::pinned:
+      CROSSLANE_CUDA(cuMemHostAlloc(&base_, whole, CU_MEMHOSTALLOC_PORTABLE));
+      break;
+    case MemoryKind::device:
+      CROSSLANE_CUDA(cuMemAlloc(&pointer, whole));
+      break;
+    case MemoryKind::managed:
+      CROSSLANE_CUDA(cuMemAllocManaged(&pointer, whole, CU_MEM_ATTACH_GLOBAL));
+      break;
   }
   if (pointer != 0) base_ = reinterpret_cast<void*>(pointer);
   const std::vector<std::byte> before(guard + offset, guard_byte), after(guard, guard_byte);
@@ -86,10 +94,16 @@ void Memory::release() {
   if (base_ == nullptr) return;
   CROSSLANE_CHECK(guards_intact(), "the guards of {} bytes of {} memory were overwritten", bytes_, name(kind_));
   switch (kind_) {
-    case MemoryKind::host: ::operator delete(base_, alignment); break;
-    case MemoryKind::pinned: CROSSLANE_CUDA(cuMemFreeHost(base_)); break;
+    case MemoryKind::host:
+      ::operator delete(base_, alignment);
+      break;
+    case MemoryKind::pinned:
+      CROSSLANE_CUDA(cuMemFreeHost(base_));
+      break;
     case MemoryKind::device:
-    case MemoryKind::managed: CROSSLANE_CUDA(cuMemFree(address(base_))); break;
+    case MemoryKind::managed:
+      CROSSLANE_CUDA(cuMemFree(address(base_)));
+      break;
   }
   base_ = nullptr;
 }

@@ -50,7 +50,9 @@ class Memory {
 
   [[nodiscard]] void* data() const { return static_cast<char*>(base_) + guard + offset_; }
   template <class Value>
-  [[nodiscard]] Value* as() const { return static_cast<Value*>(data()); }
+  [[nodiscard]] Value* as() const {
+    return static_cast<Value*>(data());
+  }
   [[nodiscard]] std::size_t size() const { return bytes_; }
   [[nodiscard]] MemoryKind kind() const { return kind_; }
 
@@ -60,7 +62,9 @@ class Memory {
   [[nodiscard]] std::vector<std::byte> read(std::size_t at, std::size_t bytes) const;
 
   template <class Value>
-  void fill(const std::vector<Value>& values) { write(std::as_bytes(std::span(values))); }
+  void fill(const std::vector<Value>& values) {
+    write(std::as_bytes(std::span(values)));
+  }
   template <class Value>
   [[nodiscard]] std::vector<Value> values() const {
     const auto bytes = read(0, bytes_ / sizeof(Value) * sizeof(Value));
@@ -73,7 +77,7 @@ class Memory {
 
  private:
   static constexpr std::size_t guard = 256;
-  void copy_in(std::size_t at, std::span<const std::byte> bytes) const;                 // at: from base_
+  void copy_in(std::size_t at, std::span<const std::byte> bytes) const;  // at: from base_
   void copy_out(std::size_t at, std::span<std::byte> bytes) const;
   void release();
 

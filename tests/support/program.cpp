@@ -13,8 +13,10 @@ namespace {
 constexpr std::array<const char*, 6> memory_modes{"host", "device", "managed", "pinned", "mixed", "random"};
 
 [[noreturn]] void usage(const std::string& problem) {
-  fmt::print(stderr, "{}\nusage: program [--memory host|device|managed|pinned|mixed|random] [--seed <n>] [--cases <n>]"
-                     " [--watchdog <seconds>]\n", problem);
+  fmt::print(stderr,
+             "{}\nusage: program [--memory host|device|managed|pinned|mixed|random] [--seed <n>] [--cases <n>]"
+             " [--watchdog <seconds>]\n",
+             problem);
   std::exit(2);
 }
 
@@ -45,19 +47,23 @@ void abort_with_step(MPI_Comm*, int* result, ...) {
 
 }  // namespace
 
-Program::Program(int argc, char** argv, const std::string& name, int thread_level) : options_(parse(argc, argv)), name_(name) {
+Program::Program(int argc, char** argv, const std::string& name, int thread_level)
+    : options_(parse(argc, argv)), name_(name) {
   set_memory(text_option("memory", "random"));
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, thread_level, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (provided < thread_level) {
-    if (rank == 0) fmt::print(stderr, "{}: skipped, the MPI gives thread level {} of {}\n", name, provided, thread_level);
+    if (rank == 0)
+      fmt::print(stderr, "{}: skipped, the MPI gives thread level {} of {}\n", name, provided, thread_level);
     MPI_Finalize();
     std::exit(77);
   }
-  if (options_.contains("seed")) seed = parse_number("--seed", options_["seed"]);
-  else seed = mix(std::chrono::system_clock::now().time_since_epoch().count()) % 1'000'000'000;
+  if (options_.contains("seed"))
+    seed = parse_number("--seed", options_["seed"]);
+  else
+    seed = mix(std::chrono::system_clock::now().time_since_epoch().count()) % 1'000'000'000;
   MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
   describe_process(name, rank, seed);
   if (rank == 0) fmt::print(stderr, "{} --seed {} --memory {}, {} ranks\n", name, seed, memory_, size);

@@ -10,12 +10,18 @@ std::size_t Random::bytes(std::size_t most) {
   constexpr std::size_t kilo = 1024;
   std::size_t size = 0;
   const auto kind = below(100);
-  if (kind < 8) size = 0;
-  else if (kind < 34) size = kilo + below(161) - 80;
-  else if (kind < 54) size = 64 * kilo + below(4097) - 2048;
-  else if (kind < 62) size = kilo * kilo + below(3 * kilo * kilo + 1);
-  else if (kind < 63) size = 16 * kilo * kilo - below(3);
-  else size = (std::size_t{1} << below(18)) + below(64);
+  if (kind < 8)
+    size = 0;
+  else if (kind < 34)
+    size = kilo + below(161) - 80;
+  else if (kind < 54)
+    size = 64 * kilo + below(4097) - 2048;
+  else if (kind < 62)
+    size = kilo * kilo + below(3 * kilo * kilo + 1);
+  else if (kind < 63)
+    size = 16 * kilo * kilo - below(3);
+  else
+    size = (std::size_t{1} << below(18)) + below(64);
   return std::min(size, most);
 }
 

@@ -18,7 +18,8 @@ struct Span {
 Span span_of(const Layout& layout, int count) {
   if (count == 0) return {};
   const auto last = (count - 1) * layout.extent();
-  Span span{std::min<std::ptrdiff_t>(0, layout.lower()), std::max<std::ptrdiff_t>(0, last + layout.lower() + layout.extent())};
+  Span span{std::min<std::ptrdiff_t>(0, layout.lower()),
+            std::max<std::ptrdiff_t>(0, last + layout.lower() + layout.extent())};
   for (const auto& piece : layout.pieces()) {
     span.low = std::min(span.low, piece.offset);
     span.high = std::max(span.high, last + piece.offset + static_cast<std::ptrdiff_t>(piece.bytes));
@@ -33,8 +34,11 @@ std::size_t memory_bytes(const Layout& layout, int count) {
 
 }  // namespace
 
-TypedBuffer::TypedBuffer(MemoryKind kind, Layout layout, int count, std::uint64_t noise, std::size_t offset, bool absolute)
-    : layout_(std::move(layout)), count_(count), low_(span_of(layout_, count).low),
+TypedBuffer::TypedBuffer(MemoryKind kind, Layout layout, int count, std::uint64_t noise, std::size_t offset,
+                         bool absolute)
+    : layout_(std::move(layout)),
+      count_(count),
+      low_(span_of(layout_, count).low),
       memory_(kind, memory_bytes(layout_, count), offset) {
   if (absolute) {
     MPI_Aint at = 0;
@@ -50,8 +54,12 @@ TypedBuffer::~TypedBuffer() {
 }
 
 TypedBuffer::TypedBuffer(TypedBuffer&& other) noexcept
-    : layout_(std::move(other.layout_)), count_(other.count_), low_(other.low_), image_(std::move(other.image_)),
-      memory_(std::move(other.memory_)), absolute_(std::exchange(other.absolute_, MPI_DATATYPE_NULL)) {}
+    : layout_(std::move(other.layout_)),
+      count_(other.count_),
+      low_(other.low_),
+      image_(std::move(other.image_)),
+      memory_(std::move(other.memory_)),
+      absolute_(std::exchange(other.absolute_, MPI_DATATYPE_NULL)) {}
 
 void* TypedBuffer::address() const {
   return absolute_ == MPI_DATATYPE_NULL ? static_cast<void*>(memory_.as<char>() - low_) : MPI_BOTTOM;
@@ -114,9 +122,10 @@ void TypedBuffer::check_image(const std::string& what) const {
   const auto now = memory_.read();
   if (now == image_) return;
   const auto [differs, expected] = std::mismatch(now.begin(), now.end(), image_.begin());
-  const auto count = std::inner_product(now.begin(), now.end(), image_.begin(), std::size_t{0}, std::plus<>(), std::not_equal_to<>());
-  report_failure(fmt::format("{}: {}: {} of {} bytes differ, the first at {} ({:#04x}, expected {:#04x})", what, text(), count,
-                             now.size(), (differs - now.begin()) + low_, static_cast<unsigned>(*differs),
+  const auto count =
+      std::inner_product(now.begin(), now.end(), image_.begin(), std::size_t{0}, std::plus<>(), std::not_equal_to<>());
+  report_failure(fmt::format("{}: {}: {} of {} bytes differ, the first at {} ({:#04x}, expected {:#04x})", what, text(),
+                             count, now.size(), (differs - now.begin()) + low_, static_cast<unsigned>(*differs),
                              static_cast<unsigned>(*expected)));
 }
 
