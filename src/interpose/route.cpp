@@ -122,6 +122,8 @@ MPI_Count Route::checked(const char* argument, MPI_Count count) const {
 const Argument& Route::single(const char* name, const void* base, const char* count_name, MPI_Count count,
                               MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
                               bool received) {
+  // Switched off, a call is here only because its MPI lacks the large-count form: buffers are the MPI's affair.
+  if (!process_.active()) direction = Direction::none;
   ArgumentBuilder builder(copier(), process_.layouts(), call_);
   return *operation_->arguments.emplace_back(
       builder.single(name, base, count_name, count, blocks, type, direction, form, received));
@@ -129,6 +131,7 @@ const Argument& Route::single(const char* name, const void* base, const char* co
 
 const Argument& Route::add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                                   Direction direction) {
+  if (!process_.active()) direction = Direction::none;
   ArgumentBuilder builder(copier(), process_.layouts(), call_);
   return *operation_->arguments.emplace_back(builder.blocks(name, base, std::move(list), in_bytes, type, direction));
 }
