@@ -94,9 +94,9 @@ void Process::remember_error(int code, const std::string& message) {
   error_message_ = message;
 }
 
-std::string Process::error_message(int code) const {
+std::string Process::take_error_message(int code) {
   const std::lock_guard lock(mutex_);
-  return code == error_code_ ? error_message_ : std::string{};
+  return code == error_code_ ? std::exchange(error_message_, {}) : std::string{};
 }
 
 int Process::initialized() noexcept {
@@ -158,7 +158,7 @@ int manual::finalize(const Site& site) {
 
 // An error that Crosslane raised is explained by its own message, cut to what MPI allows.
 int manual::error_string(const Site& site, int errorcode, char* string, int* resultlen) {
-  const std::string message = detail::nesting == 0 ? site.process().error_message(errorcode) : std::string{};
+  const std::string message = detail::nesting == 0 ? site.process().take_error_message(errorcode) : std::string{};
   if (message.empty()) return site.next().Error_string(errorcode, string, resultlen);
   const std::size_t length = std::min(message.size(), static_cast<std::size_t>(mpi::max_error_string) - 1);
   std::memcpy(string, message.data(), length);

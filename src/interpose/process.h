@@ -52,8 +52,8 @@ class Process {
   /// Says once a route which way its calls go (CROSSLANE_LOG=route).
   void log_route(const char* call, const char* route);
 
-  /// The message of the last error that Crosslane raised with this code; empty if there was none.
-  [[nodiscard]] std::string error_message(int code) const;
+  /// The message of the last error that Crosslane raised with this code, once: a later error of the MPI may have the same.
+  [[nodiscard]] std::string take_error_message(int code);
   void remember_error(int code, const std::string& message);
 
  private:
@@ -74,7 +74,7 @@ class Process {
   std::unique_ptr<lane::Copier> copier_;
   std::unique_ptr<layout::Cache> layouts_;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::set<std::string> logged_routes_;
   int error_code_ = 0;
   std::string error_message_;
