@@ -16,11 +16,12 @@ std::byte* writable(const void* base) { return const_cast<std::byte*>(static_cas
 // Parts of a packed host copy start at multiples of a cache line, which copies like.
 constexpr std::ptrdiff_t alignment = 64;
 
-// A host copy has the layout of the original unless that is mostly holes. MPI then packs and unpacks it as it would the
-// original; a packed copy, sent as bytes, may be cut inside an element, which not every MPI's receiver takes.
+// A host copy has the layout of the original unless that is large and mostly holes: MPI then packs and unpacks it as it
+// would the original. A packed copy is sent as bytes, and may be cut inside an element, which not every MPI's receiver
+// takes (MPICH reports a truncation for structs of different types beyond its eager size).
 bool mirrors(std::size_t span, std::size_t packed) {
   constexpr std::size_t holes_at_most = 4;
-  constexpr std::size_t always = std::size_t{64} << 10;
+  constexpr std::size_t always = std::size_t{64} << 20;
   return span <= always || span / holes_at_most <= packed;
 }
 

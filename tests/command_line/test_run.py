@@ -150,8 +150,7 @@ def test_a_signal_ends_the_ranks(crosslane: CommandLine, program: Path, ranks: i
             status = process.wait(timeout=30)
         finally:
             process.kill()
-    assert status != 0
-    if ranks == 0:
+    if ranks == 0:  # with a launcher the status is its own affair: MPICH's may call it success
         assert status == -signal.SIGTERM
         assert pids == [process.pid]
     # The launcher has ended; its last act may still be under way in the kernel.
