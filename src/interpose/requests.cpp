@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -28,8 +29,11 @@ void Operation::fetch(lane::Copier& copier) {
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
   if (std::exchange(delivered, true)) return;
   auto limit = std::numeric_limits<std::size_t>::max();
-  if (status != nullptr && receives())
-    limit = mpi::cancelled(below, *status) ? 0 : static_cast<std::size_t>(mpi::received_bytes(below, *status));
+  if (status != nullptr && receives()) {
+    // Open MPI's files leave the flag of their statuses unset; reading a file cannot be cancelled.
+    const bool can_be_cancelled = !std::string_view(call).starts_with("MPI_File_");
+    limit = can_be_cancelled && mpi::cancelled(below, *status) ? 0 : static_cast<std::size_t>(mpi::received_bytes(below, *status));
+  }
   lane::Batch batch(copier, call);
   for (const auto& argument : arguments)
     if (argument->writes())

@@ -147,8 +147,6 @@ int Route::blocking(MPI_Status* status, Blocking invoke) {
   const bool receives = operation_->receives();
   MPI_Status own;
   if (receives && status == mpi::status_ignore()) status = &own;
-  // Open MPI's files leave this flag of a status as it was, and what is cancelled is not delivered.
-  if (receives) mpi::set_cancelled(below, *status, false);
   const int result = invoke(next_, operation_->narrowed, status);
   // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
   if (result == mpi::success || (receives && mpi::is_truncation(below, result)))

@@ -60,6 +60,8 @@ class Argument {
   void ignore_padding(const Reduction& reduction);
   /// New contents in memory and host copy, for a persistent call that is started again.
   void refill(Random& random);
+  /// Brings the host copy's contents into the memory.
+  void copy_reference() { if (kind_ == Kind::memory) memory_->write(reference_); }
   /// Compares all bytes, gaps too, with the host copy.
   void check(const std::string& what) const;
   /// Frees the datatypes, where the call no longer needs them.

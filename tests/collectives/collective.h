@@ -16,6 +16,7 @@ namespace crosslane::tests {
 
 struct Call {
   const Group* group = nullptr;
+  MPI_Comm comm = MPI_COMM_NULL;  ///< the group's, or a duplicate
   Argument send = Argument::in_place(), receive = Argument::in_place();
   std::vector<int> counts;  ///< of a reduce-scatter
   std::vector<MPI_Count> wide_counts;
@@ -51,10 +52,9 @@ class Traffic {
 
 /// What a plain MPI gets wrong, found by running these tests on host memory without Crosslane; left out there.
 struct Defects {
-  bool inter = false;          ///< blocking and nonblocking forms on inter-communicators take each other's messages
+  bool inter = false;          ///< inter-communicators: rooted collectives take each other's messages
   bool alone = false;          ///< communicators of one rank
   bool large = false;          ///< large-count form
-  bool inter_unless_nonblocking = false;  ///< blocking large-count and persistent forms on inter-communicators
   bool user_defined = false;   ///< user-defined operations on non-contiguous types
   bool directed = false;       ///< graphs of directed edges
   bool empty_in_place = false; ///< empty blocks with MPI_IN_PLACE

@@ -32,6 +32,25 @@ std::vector<Procedure> procedures(const std::string& only, Form form_of_all[], i
   return result;
 }
 
+// An inter-communicator for one call alone: ranks that take no part in a rooted collective do not count it in either MPI,
+// so that the next one on the same inter-communicator takes wrong messages.
+class PrivateInter {
+ public:
+  explicit PrivateInter(Call& call) : call_(call), before_(call.comm) {
+    if (call.group->kind == Group::Kind::inter) CROSSLANE_MPI(MPI_Comm_dup(call.group->comm, &call.comm));
+  }
+  ~PrivateInter() {
+    if (call_.comm != before_) MPI_Comm_free(&call_.comm);
+    call_.comm = before_;
+  }
+  PrivateInter(const PrivateInter&) = delete;
+  PrivateInter& operator=(const PrivateInter&) = delete;
+
+ private:
+  Call& call_;
+  MPI_Comm before_;
+};
+
 /// One call under way.
 struct Running {
   Call call;
@@ -55,6 +74,8 @@ class Test {
       running.push_back(prepare(*procedure, mix(seed, i, 99), mine));
     }
     CROSSLANE_STEP("{}", describe(running));
+    std::vector<std::unique_ptr<PrivateInter>> own;
+    for (auto& one : running) own.push_back(std::make_unique<PrivateInter>(one.call));
     refer(running);
     switch (form) {
       case Form::blocking: blocking(running.front(), mine); break;
@@ -72,12 +93,12 @@ class Test {
     const Defects defects = defects_of(procedure.collective->name);
     running.entry = procedure.large.address != nullptr && common.chance(40) && !defects.large ? &procedure.large : &procedure.plain;
     const auto& kinds = procedure.collective->kinds;
-    const bool inter = !defects.inter && !(defects.inter_unless_nonblocking && procedure.plain.form != Form::nonblocking);
-    const auto kind = kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && inter ? kinds[1] : kinds[0];
+    const auto kind = kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && !defects.inter ? kinds[1] : kinds[0];
     auto& call = running.call;
     call.group = &groups_.pick(common, kind);
     while ((defects.alone && kind == Group::Kind::intra && call.group->has_lonely_rank) || (defects.directed && call.group->directed))
       call.group = &groups_.pick(common, kind);
+    call.comm = call.group->comm;
     if (procedure.collective->reduces) call.reduction = reductions_.pick(common, !defects.user_defined);
     const Base& base = common.pick(bases());
     const Traffic traffic(common, base, call.group->sizes[0] + call.group->sizes[1],
@@ -86,9 +107,9 @@ class Test {
     procedure.collective->build(call, common, draw, base, traffic);
     // MPICH takes two null buffers for aliased ones, and looks at a reduction's buffers where they are not significant;
     // Open MPI refuses null where there is no neighbour.
-    if (call.receive.address() == nullptr && (call.reduction || call.send.address() == nullptr || kind == Group::Kind::topology))
-      call.receive.give_memory(draw);
-    if (call.send.address() == nullptr && call.reduction) call.send.give_memory(draw);
+    const bool never_null = call.reduction || kind == Group::Kind::topology;
+    if (call.receive.address() == nullptr && (never_null || call.send.address() == nullptr)) call.receive.give_memory(draw);
+    if (call.send.address() == nullptr && never_null) call.send.give_memory(draw);
     call.text = fmt::format("{} on {} root {}", running.entry->name, call.group->text, call.root);
     if (call.reduction) call.text += ", " + call.reduction->text;
     else call.text += fmt::format(", {} to {}", call.send.text(), call.receive.text());
@@ -106,6 +127,7 @@ class Test {
     for (auto& one : running) {
       const auto entry = EntryPoint::find(one.procedure->collective->name, Form::nonblocking, false);
       MPI_Request request = MPI_REQUEST_NULL;
+      const PrivateInter own(one.call);
       CROSSLANE_MPI(one.procedure->collective->issue(one.call, entry, true, &request));
       polite_wait(request);
     }

@@ -1,0 +1,221 @@
+// MPI-IO from and to every kind of memory: blocking, nonblocking, at an offset, collective, shared and ordered. Written
+// files are compared with those that plain MPI writes from host copies; reads, also past the end, with plain MPI's.
+// Options beside Program's: --only <MPI procedure>, --cases <number a procedure>. Files are in $TMPDIR.
+#include "collectives/argument.h"
+#include "support/program.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace crosslane::tests;
+
+namespace {
+
+enum class Place { individual, offset, shared, ordered };
+
+struct Procedure {
+  std::string name;
+  bool writes, nonblocking, collective;
+  Place place;
+};
+
+std::vector<Procedure> procedures() {
+  std::vector<Procedure> result;
+  for (const bool writes : {true, false}) {
+    const std::string verb = writes ? "write" : "read";
+    for (const bool nonblocking : {false, true}) {
+      const std::string stem = std::string("MPI_File_") + (nonblocking ? "i" : "") + verb;
+      result.push_back({stem, writes, nonblocking, false, Place::individual});
+      result.push_back({stem + "_at", writes, nonblocking, false, Place::offset});
+      result.push_back({stem + "_all", writes, nonblocking, true, Place::individual});
+      result.push_back({stem + "_at_all", writes, nonblocking, true, Place::offset});
+      result.push_back({stem + "_shared", writes, nonblocking, false, Place::shared});
+      if (!nonblocking) result.push_back({stem + "_ordered", writes, nonblocking, true, Place::ordered});
+    }
+  }
+  return result;
+}
+
+// Open MPI 4.1 hangs, also in host memory, when ranks read or write different amounts.
+bool hangs(const Procedure& procedure) {
+#ifdef CROSSLANE_TEST_MPI_OPENMPI
+  return procedure.nonblocking && procedure.collective;
+#else
+  return procedure.name.empty();
+#endif
+}
+
+/// One file, opened by all ranks.
+class File {
+ public:
+  explicit File(const std::string& path) {
+    CROSSLANE_MPI(MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file_));
+  }
+  ~File() { CROSSLANE_MPI(MPI_File_close(&file_)); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  /// Returns the bytes that the status tells.
+  int run(const Procedure& procedure, MPI_Offset at, void* buffer, int count, MPI_Datatype type, bool large) const {
+    if (procedure.place == Place::individual) CROSSLANE_MPI(MPI_File_seek(file_, at, MPI_SEEK_SET));
+    MPI_Status status;
+    if (procedure.nonblocking) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      CROSSLANE_MPI(call(procedure, at, buffer, count, type, large, &request));
+      polite_wait(request, &status);
+    } else {
+      CROSSLANE_MPI(call(procedure, at, buffer, count, type, large, &status));
+    }
+    int bytes = 0;
+    CROSSLANE_MPI(MPI_Get_elements(&status, MPI_BYTE, &bytes));
+    return bytes;
+  }
+
+ private:
+  template <class Result>
+  int call(const Procedure& procedure, MPI_Offset at, void* buffer, int count, MPI_Datatype type, bool large, Result* result) const {
+    void* wide = large ? dlsym(RTLD_DEFAULT, (procedure.name + "_c").c_str()) : nullptr;
+    void* const plain = dlsym(RTLD_DEFAULT, procedure.name.c_str());
+    if (procedure.place == Place::offset) {
+      if (wide != nullptr) {
+        using Call = int(MPI_File, MPI_Offset, void*, MPI_Count, MPI_Datatype, Result*);
+        return reinterpret_cast<Call*>(wide)(file_, at, buffer, count, type, result);
+      }
+      using Call = int(MPI_File, MPI_Offset, void*, int, MPI_Datatype, Result*);
+      return reinterpret_cast<Call*>(plain)(file_, at, buffer, count, type, result);
+    }
+    if (wide != nullptr) {
+      using Call = int(MPI_File, void*, MPI_Count, MPI_Datatype, Result*);
+      return reinterpret_cast<Call*>(wide)(file_, buffer, count, type, result);
+    }
+    using Call = int(MPI_File, void*, int, MPI_Datatype, Result*);
+    return reinterpret_cast<Call*>(plain)(file_, buffer, count, type, result);
+  }
+
+  MPI_File file_ = MPI_FILE_NULL;
+};
+
+// A folder of this job, which rank 0 makes and removes.
+class Folder {
+ public:
+  explicit Folder(int rank) : rank_(rank) {
+    int job = static_cast<int>(getpid());
+    MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    const char* const parent = std::getenv("TMPDIR");
+    path_ = std::filesystem::path(parent == nullptr ? "/tmp" : parent) / fmt::format("crosslane-files-{}", job);
+    if (rank_ == 0) std::filesystem::create_directories(path_);
+    polite_barrier();
+  }
+  ~Folder() {
+    polite_barrier();
+    std::error_code ignored;
+    if (rank_ == 0) std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string file(const char* name) const { return path_ / name; }
+
+ private:
+  int rank_;
+  std::filesystem::path path_;
+};
+
+std::vector<char> contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool has_lower_bound(MPI_Datatype type) {
+  MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
+  MPI_Type_get_extent(type, &lb, &extent);
+  MPI_Type_get_true_extent(type, &true_lb, &true_extent);
+  return lb != 0 || true_lb != 0;
+}
+
+class Test {
+ public:
+  Test(Program& program, const Folder& folder) : program_(program), folder_(folder) {}
+
+  void run(const Procedure& procedure) {
+    auto& random = program_.local();
+    const Draw draw{random, program_};
+    // MPICH's files cannot take its own pair types apart, and both MPIs' files stumble over structures.
+    const Base* base_choice = &random.pick(bases());
+    while (base_choice->name.ends_with("_INT") || base_choice->name.starts_with("{")) base_choice = &random.pick(bases());
+    const Base& base = *base_choice;
+    auto buffer = Argument::single(draw, base, static_cast<int>(random.bytes(20000) / base.extent), 1, 0);
+    // MPICH's files place types of a lower bound of their own wrongly.
+    while (has_lower_bound(buffer.type)) buffer = Argument::single(draw, base, static_cast<int>(random.bytes(20000) / base.extent), 1, 0);
+    if (buffer.address() == nullptr) buffer.give_memory(draw);
+    const bool large = random.chance(40);
+    const auto place = MPI_Offset{program_.rank} * 30000 + random.between(0, 99);
+    CROSSLANE_STEP("{}{} of {}", procedure.name, large ? "_c" : "", buffer.text());
+    const auto tested = folder_.file("tested"), plain = folder_.file("plain");
+    if (program_.rank == 0) {
+      for (const auto& path : {tested, plain}) std::filesystem::remove(path);
+      // The last rank's part, and of a shared pointer's order the last reader's, is cut short.
+      if (!procedure.writes) {
+        // Open MPI 4.1 hangs in a nonblocking read past the end.
+        const std::size_t cut = procedure.nonblocking ? 0 : 20000;
+        const auto bytes = pattern(program_.seed, 30000 * static_cast<std::size_t>(program_.size) - cut);
+        for (const auto& path : {tested, plain})
+          std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      }
+    }
+    polite_barrier();
+    int got = 0, expected = 0;
+    in_turn(procedure, plain, [&](const File& file) {
+      expected = file.run(procedure, place, buffer.reference_address(), buffer.count, buffer.type, false);
+    });
+    in_turn(procedure, tested, [&](const File& file) {
+      got = file.run(procedure, place, buffer.address(), buffer.count, buffer.type, large);
+    });
+
+    CROSSLANE_CHECK_EQUAL(got, expected);
+    buffer.check(procedure.name);
+    if (program_.rank == 0 && procedure.writes)
+      CROSSLANE_CHECK(contents(tested) == contents(plain), "{}: the file differs from the one that plain MPI writes", procedure.name);
+  }
+
+ private:
+  // All at once, or one rank after the other where the shared pointer's order would be that of arrival.
+  template <class Body>
+  void in_turn(const Procedure& procedure, const std::string& path, Body&& body) {
+    {
+      const File file(path);
+      if (procedure.place != Place::shared) {
+        body(file);
+      } else {
+        for (int rank = 0; rank < program_.size; ++rank) {
+          if (rank == program_.rank) body(file);
+          polite_barrier();
+        }
+      }
+    }
+    polite_barrier();
+  }
+
+  Program& program_;
+  const Folder& folder_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Program program(argc, argv, "files_test");
+  const auto only = program.text_option("only", "");
+  const auto cases = program.option("cases", 2);
+  {
+    const Folder folder(program.rank);
+    Test test(program, folder);
+    for (std::int64_t i = 0; i < cases; ++i)
+      for (const auto& procedure : procedures())
+        if ((only.empty() && !hangs(procedure)) || only == procedure.name) test.run(procedure);
+  }
+  return program.finish();
+}
