@@ -8,7 +8,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
-.PHONY: help setup build demo check test test-asan test-tsan test-python lint format bench clean
+.PHONY: help setup build demo check test test-asan test-tsan test-python lint tidy format bench clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,8 +49,11 @@ test-tsan: setup  ## The engine's tests under ThreadSanitizer
 	  cmake --build build/tsan -j $(JOBS) --target tests/engine/all && tools/run-tests build/tsan/tests/engine; \
 	else echo "no tests/engine yet: nothing for ThreadSanitizer"; fi
 
-lint: setup build  ## All linters, as errors
+lint: setup  ## The quick linters, as errors
 	@tools/lint
+
+tidy: setup build  ## clang-tidy over all sources, as errors (takes long)
+	@tools/tidy build/release --all
 
 format: setup  ## Rewrite the sources with clang-format and ruff
 	@tools/lint --fix

@@ -7,7 +7,8 @@ namespace crosslane::gpu {
 
 PrimaryContext::PrimaryContext(const Driver& driver, int ordinal) : driver_(&driver), device_(-1) {
   check(driver, driver.device_get(&device_, ordinal), fmt::format("cuDeviceGet of GPU {}", ordinal));
-  check(driver, driver.device_primary_ctx_retain(&context_, device_), fmt::format("cuDevicePrimaryCtxRetain on GPU {}", ordinal));
+  check(driver, driver.device_primary_ctx_retain(&context_, device_),
+        fmt::format("cuDevicePrimaryCtxRetain on GPU {}", ordinal));
 }
 
 PrimaryContext::PrimaryContext(PrimaryContext&& other) noexcept

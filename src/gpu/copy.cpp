@@ -21,7 +21,8 @@ void copy_2d_async(void* destination, const void* source, const Rows& rows, Stre
     return copy_async(destination, source, rows.row_bytes * rows.count, stream);
   }
   if (rows.destination_pitch < rows.row_bytes || rows.source_pitch < rows.row_bytes) {
-    throw base::Error(base::ErrorClass::argument, "rows of {} bytes overlap at pitches {} (to) and {} (from): give pitches of at least a row",
+    throw base::Error(base::ErrorClass::argument,
+                      "rows of {} bytes overlap at pitches {} (to) and {} (from): give pitches of at least a row",
                       rows.row_bytes, rows.destination_pitch, rows.source_pitch);
   }
   constexpr std::size_t max_pitch = std::numeric_limits<int>::max();
@@ -44,14 +45,17 @@ void copy_2d_async(void* destination, const void* source, const Rows& rows, Stre
   copy.Height = rows.count;
   const CUresult result = driver.memcpy_2d_async(&copy, stream.handle());
   if (result != CUDA_SUCCESS) [[unlikely]] {
-    check(driver, result, fmt::format("cuMemcpy2DAsync of {} rows of {} bytes from {} to {}", rows.count, rows.row_bytes, source, destination));
+    check(driver, result,
+          fmt::format("cuMemcpy2DAsync of {} rows of {} bytes from {} to {}", rows.count, rows.row_bytes, source,
+                      destination));
   }
 }
 
 void fill_async(void* destination, unsigned char value, std::size_t bytes, StreamView stream) {
   if (bytes == 0) return;
   const Driver& driver = stream.driver();
-  check(driver, driver.memset_d8_async(reinterpret_cast<CUdeviceptr>(destination), value, bytes, stream.handle()), "cuMemsetD8Async");
+  check(driver, driver.memset_d8_async(reinterpret_cast<CUdeviceptr>(destination), value, bytes, stream.handle()),
+        "cuMemsetD8Async");
 }
 
 }  // namespace crosslane::gpu

@@ -20,29 +20,41 @@ template <class Function>
 Function find(void* library, const char* symbol) {
   auto* function = reinterpret_cast<Function>(dlsym(library, symbol));
   if (function == nullptr) {
-    throw base::Error(base::ErrorClass::unsupported,
-                      "the CUDA driver library (libcuda.so.1) has no {}: it is older than CUDA 12.0; update the NVIDIA driver, "
-                      "or set CROSSLANE_GPU=none", symbol);
+    throw base::Error(
+        base::ErrorClass::unsupported,
+        "the CUDA driver library (libcuda.so.1) has no {}: it is older than CUDA 12.0; update the NVIDIA driver, "
+        "or set CROSSLANE_GPU=none",
+        symbol);
   }
   return function;
 }
 
 std::string_view remedy(CUresult result) {
   switch (result) {
-    case CUDA_ERROR_OUT_OF_MEMORY: return "free GPU memory (other processes on this GPU count too) or use smaller buffers";
-    case CUDA_ERROR_NOT_INITIALIZED: return "no CUDA call was made yet in this process, or it forked after one: call CUDA after fork";
-    case CUDA_ERROR_DEINITIALIZED: return "the process is exiting: finish communication before main returns";
-    case CUDA_ERROR_INVALID_VALUE: return "check that the buffer is allocated, not freed, and as large as the call says";
-    case CUDA_ERROR_INVALID_CONTEXT: return "no CUDA context is current, or it was destroyed";
-    case CUDA_ERROR_ILLEGAL_ADDRESS: return "a kernel touched memory out of bounds, perhaps earlier: run under compute-sanitizer";
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return "free GPU memory (other processes on this GPU count too) or use smaller buffers";
+    case CUDA_ERROR_NOT_INITIALIZED:
+      return "no CUDA call was made yet in this process, or it forked after one: call CUDA after fork";
+    case CUDA_ERROR_DEINITIALIZED:
+      return "the process is exiting: finish communication before main returns";
+    case CUDA_ERROR_INVALID_VALUE:
+      return "check that the buffer is allocated, not freed, and as large as the call says";
+    case CUDA_ERROR_INVALID_CONTEXT:
+      return "no CUDA context is current, or it was destroyed";
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+      return "a kernel touched memory out of bounds, perhaps earlier: run under compute-sanitizer";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION: return "the kernels are not built for this GPU: rebuild with its architecture";
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "the kernels are not built for this GPU: rebuild with its architecture";
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: return "a CUDA graph is being captured: do this before the capture begins";
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      return "a CUDA graph is being captured: do this before the capture begins";
     case CUDA_ERROR_SYSTEM_NOT_READY:
-    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: return "the machine's driver is not in order: see nvidia-smi";
-    default: return "see CUDA's description of the error; an earlier asynchronous failure may be its cause";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+      return "the machine's driver is not in order: see nvidia-smi";
+    default:
+      return "see CUDA's description of the error; an earlier asynchronous failure may be its cause";
   }
 }
 
@@ -50,7 +62,8 @@ std::string_view remedy(CUresult result) {
 
 Driver Driver::from_library(void* library) {
   Driver driver;
-#define CROSSLANE_LOAD(member, function) driver.member = find<decltype(driver.member)>(library, CROSSLANE_SYMBOL(function));
+#define CROSSLANE_LOAD(member, function) \
+  driver.member = find<decltype(driver.member)>(library, CROSSLANE_SYMBOL(function));
   CROSSLANE_DRIVER_FUNCTIONS(CROSSLANE_LOAD)
 #undef CROSSLANE_LOAD
   driver.event_elapsed_time = find<decltype(driver.event_elapsed_time)>(library, "cuEventElapsedTime");
@@ -63,7 +76,8 @@ Driver Driver::from_library(void* library) {
 }
 
 void check(const Driver& driver, CUresult result, std::string_view call) {
-  if (result == CUDA_SUCCESS) [[likely]] return;
+  if (result == CUDA_SUCCESS) [[likely]]
+    return;
   const char* name = nullptr;
   const char* text = nullptr;
   driver.get_error_name(result, &name);

@@ -17,97 +17,97 @@
 
 // Every driver function that Crosslane calls: its name in the table, and its name in cuda.h. The header's macros turn
 // the latter into the versioned entry (cuMemAlloc_v2), here for the type and in driver.cpp for the symbol.
-#define CROSSLANE_DRIVER_FUNCTIONS(X)                                   \
-  X(initialize, cuInit)                                                 \
-  X(driver_get_version, cuDriverGetVersion)                             \
-  X(get_error_name, cuGetErrorName)                                     \
-  X(get_error_string, cuGetErrorString)                                 \
-  X(device_get, cuDeviceGet)                                            \
-  X(device_get_count, cuDeviceGetCount)                                 \
-  X(device_get_name, cuDeviceGetName)                                   \
-  X(device_get_uuid, cuDeviceGetUuid)                                   \
-  X(device_get_attribute, cuDeviceGetAttribute)                         \
-  X(device_get_pci_bus_id, cuDeviceGetPCIBusId)                         \
-  X(device_total_mem, cuDeviceTotalMem)                                 \
-  X(device_can_access_peer, cuDeviceCanAccessPeer)                      \
-  X(device_get_p2p_attribute, cuDeviceGetP2PAttribute)                  \
-  X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)                \
-  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease)              \
-  X(device_primary_ctx_get_state, cuDevicePrimaryCtxGetState)           \
-  X(ctx_get_current, cuCtxGetCurrent)                                   \
-  X(ctx_push_current, cuCtxPushCurrent)                                 \
-  X(ctx_pop_current, cuCtxPopCurrent)                                   \
-  X(ctx_get_device, cuCtxGetDevice)                                     \
-  X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                      \
-  X(mem_get_info, cuMemGetInfo)                                         \
-  X(mem_alloc, cuMemAlloc)                                              \
-  X(mem_free, cuMemFree)                                                \
-  X(mem_host_alloc, cuMemHostAlloc)                                     \
-  X(mem_free_host, cuMemFreeHost)                                       \
-  X(mem_host_get_device_pointer, cuMemHostGetDevicePointer)             \
-  X(mem_host_register, cuMemHostRegister)                               \
-  X(mem_host_unregister, cuMemHostUnregister)                           \
-  X(mem_alloc_managed, cuMemAllocManaged)                               \
-  X(mem_alloc_async, cuMemAllocAsync)                                   \
-  X(mem_free_async, cuMemFreeAsync)                                     \
-  X(mem_get_address_range, cuMemGetAddressRange)                        \
-  X(pointer_get_attribute, cuPointerGetAttribute)                       \
-  X(pointer_get_attributes, cuPointerGetAttributes)                     \
-  X(pointer_set_attribute, cuPointerSetAttribute)                       \
-  X(mem_address_reserve, cuMemAddressReserve)                           \
-  X(mem_address_free, cuMemAddressFree)                                 \
-  X(mem_create, cuMemCreate)                                            \
-  X(mem_release, cuMemRelease)                                          \
-  X(mem_map, cuMemMap)                                                  \
-  X(mem_unmap, cuMemUnmap)                                              \
-  X(mem_set_access, cuMemSetAccess)                                     \
-  X(mem_get_allocation_granularity, cuMemGetAllocationGranularity)      \
-  X(mem_export_to_shareable_handle, cuMemExportToShareableHandle)       \
-  X(mem_import_from_shareable_handle, cuMemImportFromShareableHandle)   \
-  X(mem_retain_allocation_handle, cuMemRetainAllocationHandle)          \
-  X(ipc_get_mem_handle, cuIpcGetMemHandle)                              \
-  X(ipc_open_mem_handle, cuIpcOpenMemHandle)                            \
-  X(ipc_close_mem_handle, cuIpcCloseMemHandle)                          \
-  X(ipc_get_event_handle, cuIpcGetEventHandle)                          \
-  X(ipc_open_event_handle, cuIpcOpenEventHandle)                        \
-  X(memcpy_async, cuMemcpyAsync)                                        \
-  X(memcpy_2d_async, cuMemcpy2DAsync)                                   \
-  X(memcpy_3d_async, cuMemcpy3DAsync)                                   \
-  X(memcpy_peer_async, cuMemcpyPeerAsync)                               \
-  X(memset_d8_async, cuMemsetD8Async)                                   \
-  X(memset_d32_async, cuMemsetD32Async)                                 \
-  X(stream_create_with_priority, cuStreamCreateWithPriority)            \
-  X(stream_destroy, cuStreamDestroy)                                    \
-  X(stream_query, cuStreamQuery)                                        \
-  X(stream_wait_event, cuStreamWaitEvent)                               \
-  X(stream_get_ctx, cuStreamGetCtx)                                     \
-  X(stream_is_capturing, cuStreamIsCapturing)                           \
-  X(stream_begin_capture, cuStreamBeginCapture)                         \
-  X(stream_end_capture, cuStreamEndCapture)                             \
-  X(stream_write_value_32, cuStreamWriteValue32)                        \
-  X(stream_write_value_64, cuStreamWriteValue64)                        \
-  X(stream_wait_value_32, cuStreamWaitValue32)                          \
-  X(stream_wait_value_64, cuStreamWaitValue64)                          \
-  X(stream_batch_mem_op, cuStreamBatchMemOp)                            \
-  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode) \
-  X(launch_host_func, cuLaunchHostFunc)                                 \
-  X(event_create, cuEventCreate)                                        \
-  X(event_destroy, cuEventDestroy)                                      \
-  X(event_record, cuEventRecord)                                        \
-  X(event_query, cuEventQuery)                                          \
-  X(graph_instantiate, cuGraphInstantiate)                              \
-  X(graph_upload, cuGraphUpload)                                        \
-  X(graph_launch, cuGraphLaunch)                                        \
-  X(graph_destroy, cuGraphDestroy)                                      \
-  X(graph_exec_destroy, cuGraphExecDestroy)                             \
-  X(module_load_data, cuModuleLoadData)                                 \
-  X(module_unload, cuModuleUnload)                                      \
-  X(module_get_function, cuModuleGetFunction)                           \
-  X(module_get_global, cuModuleGetGlobal)                               \
-  X(func_get_attribute, cuFuncGetAttribute)                             \
-  X(func_set_attribute, cuFuncSetAttribute)                             \
+#define CROSSLANE_DRIVER_FUNCTIONS(X)                                         \
+  X(initialize, cuInit)                                                       \
+  X(driver_get_version, cuDriverGetVersion)                                   \
+  X(get_error_name, cuGetErrorName)                                           \
+  X(get_error_string, cuGetErrorString)                                       \
+  X(device_get, cuDeviceGet)                                                  \
+  X(device_get_count, cuDeviceGetCount)                                       \
+  X(device_get_name, cuDeviceGetName)                                         \
+  X(device_get_uuid, cuDeviceGetUuid)                                         \
+  X(device_get_attribute, cuDeviceGetAttribute)                               \
+  X(device_get_pci_bus_id, cuDeviceGetPCIBusId)                               \
+  X(device_total_mem, cuDeviceTotalMem)                                       \
+  X(device_can_access_peer, cuDeviceCanAccessPeer)                            \
+  X(device_get_p2p_attribute, cuDeviceGetP2PAttribute)                        \
+  X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)                      \
+  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease)                    \
+  X(device_primary_ctx_get_state, cuDevicePrimaryCtxGetState)                 \
+  X(ctx_get_current, cuCtxGetCurrent)                                         \
+  X(ctx_push_current, cuCtxPushCurrent)                                       \
+  X(ctx_pop_current, cuCtxPopCurrent)                                         \
+  X(ctx_get_device, cuCtxGetDevice)                                           \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                            \
+  X(mem_get_info, cuMemGetInfo)                                               \
+  X(mem_alloc, cuMemAlloc)                                                    \
+  X(mem_free, cuMemFree)                                                      \
+  X(mem_host_alloc, cuMemHostAlloc)                                           \
+  X(mem_free_host, cuMemFreeHost)                                             \
+  X(mem_host_get_device_pointer, cuMemHostGetDevicePointer)                   \
+  X(mem_host_register, cuMemHostRegister)                                     \
+  X(mem_host_unregister, cuMemHostUnregister)                                 \
+  X(mem_alloc_managed, cuMemAllocManaged)                                     \
+  X(mem_alloc_async, cuMemAllocAsync)                                         \
+  X(mem_free_async, cuMemFreeAsync)                                           \
+  X(mem_get_address_range, cuMemGetAddressRange)                              \
+  X(pointer_get_attribute, cuPointerGetAttribute)                             \
+  X(pointer_get_attributes, cuPointerGetAttributes)                           \
+  X(pointer_set_attribute, cuPointerSetAttribute)                             \
+  X(mem_address_reserve, cuMemAddressReserve)                                 \
+  X(mem_address_free, cuMemAddressFree)                                       \
+  X(mem_create, cuMemCreate)                                                  \
+  X(mem_release, cuMemRelease)                                                \
+  X(mem_map, cuMemMap)                                                        \
+  X(mem_unmap, cuMemUnmap)                                                    \
+  X(mem_set_access, cuMemSetAccess)                                           \
+  X(mem_get_allocation_granularity, cuMemGetAllocationGranularity)            \
+  X(mem_export_to_shareable_handle, cuMemExportToShareableHandle)             \
+  X(mem_import_from_shareable_handle, cuMemImportFromShareableHandle)         \
+  X(mem_retain_allocation_handle, cuMemRetainAllocationHandle)                \
+  X(ipc_get_mem_handle, cuIpcGetMemHandle)                                    \
+  X(ipc_open_mem_handle, cuIpcOpenMemHandle)                                  \
+  X(ipc_close_mem_handle, cuIpcCloseMemHandle)                                \
+  X(ipc_get_event_handle, cuIpcGetEventHandle)                                \
+  X(ipc_open_event_handle, cuIpcOpenEventHandle)                              \
+  X(memcpy_async, cuMemcpyAsync)                                              \
+  X(memcpy_2d_async, cuMemcpy2DAsync)                                         \
+  X(memcpy_3d_async, cuMemcpy3DAsync)                                         \
+  X(memcpy_peer_async, cuMemcpyPeerAsync)                                     \
+  X(memset_d8_async, cuMemsetD8Async)                                         \
+  X(memset_d32_async, cuMemsetD32Async)                                       \
+  X(stream_create_with_priority, cuStreamCreateWithPriority)                  \
+  X(stream_destroy, cuStreamDestroy)                                          \
+  X(stream_query, cuStreamQuery)                                              \
+  X(stream_wait_event, cuStreamWaitEvent)                                     \
+  X(stream_get_ctx, cuStreamGetCtx)                                           \
+  X(stream_is_capturing, cuStreamIsCapturing)                                 \
+  X(stream_begin_capture, cuStreamBeginCapture)                               \
+  X(stream_end_capture, cuStreamEndCapture)                                   \
+  X(stream_write_value_32, cuStreamWriteValue32)                              \
+  X(stream_write_value_64, cuStreamWriteValue64)                              \
+  X(stream_wait_value_32, cuStreamWaitValue32)                                \
+  X(stream_wait_value_64, cuStreamWaitValue64)                                \
+  X(stream_batch_mem_op, cuStreamBatchMemOp)                                  \
+  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode)   \
+  X(launch_host_func, cuLaunchHostFunc)                                       \
+  X(event_create, cuEventCreate)                                              \
+  X(event_destroy, cuEventDestroy)                                            \
+  X(event_record, cuEventRecord)                                              \
+  X(event_query, cuEventQuery)                                                \
+  X(graph_instantiate, cuGraphInstantiate)                                    \
+  X(graph_upload, cuGraphUpload)                                              \
+  X(graph_launch, cuGraphLaunch)                                              \
+  X(graph_destroy, cuGraphDestroy)                                            \
+  X(graph_exec_destroy, cuGraphExecDestroy)                                   \
+  X(module_load_data, cuModuleLoadData)                                       \
+  X(module_unload, cuModuleUnload)                                            \
+  X(module_get_function, cuModuleGetFunction)                                 \
+  X(module_get_global, cuModuleGetGlobal)                                     \
+  X(func_get_attribute, cuFuncGetAttribute)                                   \
+  X(func_set_attribute, cuFuncSetAttribute)                                   \
   X(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-  X(launch_kernel, cuLaunchKernel)                                      \
+  X(launch_kernel, cuLaunchKernel)                                            \
   X(launch_cooperative_kernel, cuLaunchCooperativeKernel)
 
 namespace crosslane::gpu {
@@ -195,8 +195,8 @@ class Gpu {
   bool look_for_library() noexcept;
   const Driver& load_driver();
 
-  std::atomic<bool> enabled_;  // may a driver library be used at all
-  std::atomic<void*> library_{nullptr};        // dlopen's handle, never closed: device pointers may live until exit
+  std::atomic<bool> enabled_;                   // may a driver library be used at all
+  std::atomic<void*> library_{nullptr};         // dlopen's handle, never closed: device pointers may live until exit
   std::atomic<std::uint64_t> seen_objects_{0};  // dlpi_adds + dlpi_subs at the last search; 0 before the first
   std::atomic<const Driver*> ready_{nullptr};
   std::mutex mutex_;  // guards loading_

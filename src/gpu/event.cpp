@@ -28,7 +28,9 @@ Event::~Event() {
   if (event_ != nullptr && !driver_->unloading()) driver_->event_destroy(event_);
 }
 
-void Event::record(StreamView stream) { check(*driver_, driver_->event_record(event_, stream.handle()), "cuEventRecord"); }
+void Event::record(StreamView stream) {
+  check(*driver_, driver_->event_record(event_, stream.handle()), "cuEventRecord");
+}
 
 void Event::make_wait(StreamView stream) const {
   check(*driver_, driver_->stream_wait_event(stream.handle(), event_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
@@ -53,7 +55,8 @@ float milliseconds_between(const Driver& driver, const Event& start, const Event
   return milliseconds;
 }
 
-EventPool::Lent::Lent(Lent&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), event_(std::move(other.event_)) {}
+EventPool::Lent::Lent(Lent&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), event_(std::move(other.event_)) {}
 
 EventPool::Lent::~Lent() {
   if (pool_ == nullptr) return;

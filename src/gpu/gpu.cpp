@@ -42,7 +42,8 @@ bool is_emulated(std::string_view setting) {
     if (error == std::errc() && count > 0 && (stop == end || *stop == ':')) return true;
   }
   throw base::Error(base::ErrorClass::argument,
-                    "CROSSLANE_GPU is '{}', allowed are auto, none and emulated:<GPUs a node>[:<topology file>]", setting);
+                    "CROSSLANE_GPU is '{}', allowed are auto, none and emulated:<GPUs a node>[:<topology file>]",
+                    setting);
 }
 
 // The folder of the object that this code is in.
@@ -65,7 +66,8 @@ void* load_emulated() {
   }
   throw base::Error(base::ErrorClass::argument,
                     "CROSSLANE_GPU asks for emulated GPUs, but the emulated driver does not load:{}\n"
-                    "Install it beside this library, or start through `crosslane run`", reasons);
+                    "Install it beside this library, or start through `crosslane run`",
+                    reasons);
 }
 
 }  // namespace
@@ -99,8 +101,8 @@ bool Gpu::look_for_library() noexcept {
 
 const Driver& Gpu::load_driver() {
   if (!present()) {
-    throw base::Error(base::ErrorClass::unsupported, "no CUDA driver library ({}) is loaded in this process{}", driver_soname,
-                      enabled_ ? "" : " as far as Crosslane may look: CROSSLANE_GPU is none");
+    throw base::Error(base::ErrorClass::unsupported, "no CUDA driver library ({}) is loaded in this process{}",
+                      driver_soname, enabled_ ? "" : " as far as Crosslane may look: CROSSLANE_GPU is none");
   }
   const std::lock_guard lock(mutex_);
   if (!loaded_) {
@@ -114,8 +116,8 @@ bool Gpu::on_gpu(const void* address) noexcept {
   if (!present()) return false;
   try {
     CUmemorytype type{};
-    return driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(address)) ==
-               CUDA_SUCCESS &&
+    return driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                          reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS &&
            (type != CU_MEMORYTYPE_HOST || inspect(address).on_gpu());
   } catch (const base::Error&) {
     return false;
@@ -146,11 +148,13 @@ PointerInfo Gpu::inspect(const void* address) noexcept {
   CUdeviceptr start = 0;
   std::size_t size = 0;
   CUcontext context = nullptr;
-  std::array attributes{CU_POINTER_ATTRIBUTE_IS_MANAGED,  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_BUFFER_ID,
-                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_CONTEXT};
+  std::array attributes{CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                        CU_POINTER_ATTRIBUTE_BUFFER_ID,  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                        CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_CONTEXT};
   std::array<void*, attributes.size()> values{&managed, &device, &buffer_id, &start, &size, &context};
-  if (table->pointer_get_attributes(attributes.size(), attributes.data(), values.data(), pointer) != CUDA_SUCCESS) return info;
-  info.kind = managed != 0                     ? PointerInfo::Kind::managed
+  if (table->pointer_get_attributes(attributes.size(), attributes.data(), values.data(), pointer) != CUDA_SUCCESS)
+    return info;
+  info.kind = managed != 0                   ? PointerInfo::Kind::managed
               : type == CU_MEMORYTYPE_DEVICE ? PointerInfo::Kind::device
                                              : PointerInfo::Kind::pinned;
   info.base = start;

@@ -17,9 +17,13 @@ GraphExec::~GraphExec() {
   if (exec_ != nullptr && !driver_->unloading()) driver_->graph_exec_destroy(exec_);
 }
 
-void GraphExec::launch(StreamView stream) const { check(*driver_, driver_->graph_launch(exec_, stream.handle()), "cuGraphLaunch"); }
+void GraphExec::launch(StreamView stream) const {
+  check(*driver_, driver_->graph_launch(exec_, stream.handle()), "cuGraphLaunch");
+}
 
-void GraphExec::upload(StreamView stream) const { check(*driver_, driver_->graph_upload(exec_, stream.handle()), "cuGraphUpload"); }
+void GraphExec::upload(StreamView stream) const {
+  check(*driver_, driver_->graph_upload(exec_, stream.handle()), "cuGraphUpload");
+}
 
 Capture::Capture(StreamView stream, CUstreamCaptureMode mode) : stream_(stream) {
   const Driver& driver = stream.driver();
@@ -30,7 +34,8 @@ Capture::~Capture() {
   const Driver& driver = stream_.driver();
   if (!running_ || driver.unloading()) return;
   CUgraph graph = nullptr;
-  if (driver.stream_end_capture(stream_.handle(), &graph) == CUDA_SUCCESS && graph != nullptr) driver.graph_destroy(graph);
+  if (driver.stream_end_capture(stream_.handle(), &graph) == CUDA_SUCCESS && graph != nullptr)
+    driver.graph_destroy(graph);
 }
 
 GraphExec Capture::end() {

@@ -6,7 +6,8 @@
 namespace crosslane::gpu {
 
 Mapping::Mapping(const Driver& driver, const CUipcMemHandle& handle) : driver_(&driver) {
-  check(driver, driver.ipc_open_mem_handle(&pointer_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+  check(driver, driver.ipc_open_mem_handle(&pointer_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+        "cuIpcOpenMemHandle");
 }
 
 Mapping::Mapping(Mapping&& other) noexcept : driver_(other.driver_), pointer_(std::exchange(other.pointer_, 0)) {}

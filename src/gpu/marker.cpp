@@ -18,8 +18,9 @@ struct HostWrite {
 
 Marker::Marker(const Driver& driver)
     : memory_(driver, 64),  // a cache line of its own
-      word_(new (memory_.data()) std::atomic<std::uint64_t>(0)),
-      stream_writes_(device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0) {
+      word_(new(memory_.data()) std::atomic<std::uint64_t>(0)),
+      stream_writes_(
+          device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(*word_) == sizeof(std::uint64_t));
 }
 

@@ -29,7 +29,9 @@ class Marker {
   std::uint64_t post(StreamView stream);
 
   [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return *word_; }
-  [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return word_->load(std::memory_order_acquire) >= value; }
+  [[nodiscard]] bool reached(std::uint64_t value) const noexcept {
+    return word_->load(std::memory_order_acquire) >= value;
+  }
   /// True when everything posted has happened.
   [[nodiscard]] bool idle() const noexcept { return reached(posted_); }
   /// The word as the GPU knows it, for kernels and stream waits.

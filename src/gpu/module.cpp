@@ -5,12 +5,15 @@
 
 namespace crosslane::gpu {
 
-void Function::launch_with(StreamView stream, Grid blocks, Grid threads, std::size_t shared_bytes, void** parameters) const {
-  const CUresult result = driver_->launch_kernel(function_, blocks.x, blocks.y, blocks.z, threads.x, threads.y, threads.z,
-                                                 static_cast<unsigned>(shared_bytes), stream.handle(), parameters, nullptr);
+void Function::launch_with(StreamView stream, Grid blocks, Grid threads, std::size_t shared_bytes,
+                           void** parameters) const {
+  const CUresult result =
+      driver_->launch_kernel(function_, blocks.x, blocks.y, blocks.z, threads.x, threads.y, threads.z,
+                             static_cast<unsigned>(shared_bytes), stream.handle(), parameters, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]] {
-    check(*driver_, result, fmt::format("cuLaunchKernel of {}x{}x{} blocks of {}x{}x{} threads", blocks.x, blocks.y, blocks.z,
-                                        threads.x, threads.y, threads.z));
+    check(*driver_, result,
+          fmt::format("cuLaunchKernel of {}x{}x{} blocks of {}x{}x{} threads", blocks.x, blocks.y, blocks.z, threads.x,
+                      threads.y, threads.z));
   }
 }
 
@@ -45,7 +48,8 @@ Module::~Module() {
 
 Function Module::function(const char* name) const {
   CUfunction function = nullptr;
-  check(*driver_, driver_->module_get_function(&function, module_, name), fmt::format("cuModuleGetFunction of '{}'", name));
+  check(*driver_, driver_->module_get_function(&function, module_, name),
+        fmt::format("cuModuleGetFunction of '{}'", name));
   return {*driver_, function};
 }
 

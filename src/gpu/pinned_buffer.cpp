@@ -46,7 +46,9 @@ PinnedRange::PinnedRange(const Driver& driver, void* data, std::size_t bytes) : 
 }
 
 PinnedRange::PinnedRange(PinnedRange&& other) noexcept
-    : driver_(other.driver_), data_(std::exchange(other.data_, nullptr)), device_address_(std::exchange(other.device_address_, 0)) {}
+    : driver_(other.driver_),
+      data_(std::exchange(other.data_, nullptr)),
+      device_address_(std::exchange(other.device_address_, 0)) {}
 
 PinnedRange& PinnedRange::operator=(PinnedRange&& other) noexcept {
   std::swap(driver_, other.driver_);

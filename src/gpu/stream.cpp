@@ -35,7 +35,8 @@ CUcontext StreamView::context() const {
 Stream::Stream(const Driver& driver, Priority priority) : driver_(&driver) {
   // The driver clamps a priority to what the GPU has; lower numbers go first.
   const int wanted = priority == Priority::high ? -100 : 0;
-  check(driver, driver.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING, wanted), "cuStreamCreateWithPriority");
+  check(driver, driver.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING, wanted),
+        "cuStreamCreateWithPriority");
 }
 
 Stream::Stream(Stream&& other) noexcept : driver_(other.driver_), stream_(std::exchange(other.stream_, nullptr)) {}

@@ -89,7 +89,8 @@ TYPED_TEST(CaptureTest, EventsFromOutsideAreRefused) {
   gpu::Event event(this->driver());
   event.record(outside);
   gpu::Capture capture(stream);
-  EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, this->driver().stream_wait_event(stream.view().handle(), event.handle(), 0));
+  EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+              this->driver().stream_wait_event(stream.view().handle(), event.handle(), 0));
 }
 
 TYPED_TEST(CaptureTest, TheLegacyStreamIsNotCaptured) {

@@ -41,7 +41,8 @@ void shared_run(const gpu::EmulatedLaunch& launch, void** parameters) {
   auto* const out = static_cast<std::uint32_t*>(launch.translate(*static_cast<std::uint64_t*>(parameters[0])));
   auto* const mine = static_cast<unsigned char*>(launch.shared);
   std::uint32_t sum = 0;
-  for (unsigned at = 0; at < launch.shared_bytes; ++at) mine[at] = static_cast<unsigned char>(at + launch.block_index[0]);
+  for (unsigned at = 0; at < launch.shared_bytes; ++at)
+    mine[at] = static_cast<unsigned char>(at + launch.block_index[0]);
   for (unsigned at = 0; at < launch.shared_bytes; ++at) sum += mine[at];
   out[launch.block_index[0]] = sum;
 }
@@ -135,7 +136,8 @@ TEST_F(EmulatedTest, BranchesOfAGraphRunAtOnce) {
   gpu::fill_async(memory.data() + 4, 0, 4, stream);
   fork.record(stream);
   fork.make_wait(side);
-  ASSERT_CUDA(driver().stream_wait_value_32(stream.view().handle(), memory.device_address(), 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_CUDA(
+      driver().stream_wait_value_32(stream.view().handle(), memory.device_address(), 1, CU_STREAM_WAIT_VALUE_EQ));
   ASSERT_CUDA(driver().stream_write_value_32(side.view().handle(), memory.device_address(), 1, 0));
   join.record(side);
   join.make_wait(stream);

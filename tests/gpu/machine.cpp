@@ -135,7 +135,8 @@ std::string Child::line() {
 
 void Child::say(const std::string& line) {
   const std::string text = line + "\n";
-  if (::write(to_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) throw std::runtime_error("write to the child");
+  if (::write(to_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw std::runtime_error("write to the child");
 }
 
 void Child::kill() {

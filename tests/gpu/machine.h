@@ -81,7 +81,8 @@ class MachineTest : public ::testing::Test {
   [[nodiscard]] const gpu::Driver& driver() const { return *driver_; }
   [[nodiscard]] gpu::PointerInfo::Kind kind_of(const void* address) const {
     CUmemorytype type{};
-    if (driver_->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(address)) != CUDA_SUCCESS) {
+    if (driver_->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                       reinterpret_cast<CUdeviceptr>(address)) != CUDA_SUCCESS) {
       return gpu::PointerInfo::Kind::host;
     }
     return type == CU_MEMORYTYPE_DEVICE ? gpu::PointerInfo::Kind::device : gpu::PointerInfo::Kind::pinned;

@@ -144,7 +144,8 @@ TYPED_TEST(MemoryTest, RowsAreCopiedAsTheModelDoes) {
     gpu::Rows rows{.row_bytes = 1 + below(300), .count = 1 + below(40)};
     rows.source_pitch = rows.row_bytes + below(3) * below(50);
     rows.destination_pitch = rows.row_bytes + below(3) * below(50);
-    const std::size_t source_bytes = rows.count * rows.source_pitch, destination_bytes = rows.count * rows.destination_pitch;
+    const std::size_t source_bytes = rows.count * rows.source_pitch,
+                      destination_bytes = rows.count * rows.destination_pitch;
     const gpu::Buffer source(this->driver(), source_bytes), destination(this->driver(), destination_bytes);
     const gpu::PinnedBuffer pinned(this->driver(), destination_bytes);
     const auto data = pattern(source_bytes, random()), before = pattern(destination_bytes, random());
@@ -160,8 +161,10 @@ TYPED_TEST(MemoryTest, RowsAreCopiedAsTheModelDoes) {
     gpu::copy_2d_async(destination.data(), source.data(), rows, stream);
     gpu::copy_2d_async(pinned.data(), source.data(), rows, stream);
     finish(stream);
-    ASSERT_EQ(read(this->driver(), destination.data(), destination_bytes), expected) << "seed " << seed_value << " round " << round;
-    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), pinned.data())) << "seed " << seed_value << " round " << round;
+    ASSERT_EQ(read(this->driver(), destination.data(), destination_bytes), expected)
+        << "seed " << seed_value << " round " << round;
+    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), pinned.data()))
+        << "seed " << seed_value << " round " << round;
   }
 }
 
@@ -235,7 +238,8 @@ TYPED_TEST(MemoryTest, PhysicalMemoryIsMappedInPieces) {
   int descriptor = -1;
   ASSERT_CUDA(driver.mem_export_to_shareable_handle(&descriptor, second, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   CUmemGenericAllocationHandle imported = 0;
-  ASSERT_CUDA(driver.mem_import_from_shareable_handle(&imported, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
+  ASSERT_CUDA(driver.mem_import_from_shareable_handle(&imported,
+                                                      reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(descriptor);
   CUdeviceptr other = 0;

@@ -14,12 +14,15 @@ TYPED_TEST_SUITE(OrderTest, Machines, MachineNames);
 // Holds a stream until open() is called: a word that the stream waits for.
 class Gate {
  public:
-  explicit Gate(const gpu::Driver& driver) : driver_(driver), memory_(driver, 64), word_(new (memory_.data()) std::atomic<std::uint64_t>(0)) {}
+  explicit Gate(const gpu::Driver& driver)
+      : driver_(driver), memory_(driver, 64), word_(new(memory_.data()) std::atomic<std::uint64_t>(0)) {}
   ~Gate() { open(); }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   void hold(gpu::StreamView stream) {
-    gpu::check(driver_, driver_.stream_wait_value_64(stream.handle(), memory_.device_address(), 1, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue64");
+    gpu::check(driver_,
+               driver_.stream_wait_value_64(stream.handle(), memory_.device_address(), 1, CU_STREAM_WAIT_VALUE_GEQ),
+               "cuStreamWaitValue64");
   }
   void open() { word_->store(1, std::memory_order_release); }
 
@@ -150,11 +153,13 @@ TYPED_TEST(OrderTest, WordsAreComparedInFourWays) {
                           Case{CU_STREAM_WAIT_VALUE_EQ, 8, 7, 7}, Case{CU_STREAM_WAIT_VALUE_AND, 0xe, 0x11, 0x1},
                           Case{CU_STREAM_WAIT_VALUE_NOR, 0x0fffffff, 0x0ffffffe, 0xf0000000}}) {
     if (one.flags == CU_STREAM_WAIT_VALUE_NOR &&
-        gpu::device_attribute(this->driver(), CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 0) == 0) continue;
+        gpu::device_attribute(this->driver(), CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 0) == 0)
+      continue;
     const gpu::PinnedBuffer memory(this->driver(), 64);
     auto* const word = new (memory.data()) std::atomic<std::uint32_t>(one.before);
     const gpu::Stream waits(this->driver()), writes(this->driver());
-    ASSERT_CUDA(this->driver().stream_wait_value_32(waits.view().handle(), memory.device_address(), one.wanted, one.flags));
+    ASSERT_CUDA(
+        this->driver().stream_wait_value_32(waits.view().handle(), memory.device_address(), one.wanted, one.flags));
     gpu::Event passed(this->driver());
     passed.record(waits);
     EXPECT_FALSE(passed.done()) << one.flags;
@@ -175,7 +180,8 @@ TYPED_TEST(OrderTest, HostFunctionsRunInOrder) {
   for (int number = 0; number < 50; ++number) calls.push_back({&seen, number});
   for (Call& call : calls) {
     ASSERT_CUDA(this->driver().launch_host_func(
-        stream.view().handle(), [](void* data) { static_cast<Call*>(data)->seen->push_back(static_cast<Call*>(data)->number); }, &call));
+        stream.view().handle(),
+        [](void* data) { static_cast<Call*>(data)->seen->push_back(static_cast<Call*>(data)->number); }, &call));
   }
   finish(stream);
   ASSERT_EQ(seen.size(), 50U);

@@ -103,7 +103,8 @@ TYPED_TEST(ProcessesTest, EventsOrderAcrossProcesses) {
   auto* const word = new (gate.data()) std::atomic<std::uint32_t>(0);
   gpu::Event event(this->driver(), gpu::Event::Use::across_processes);
   const gpu::Stream stream(this->driver());
-  ASSERT_CUDA(this->driver().stream_wait_value_32(stream.view().handle(), gate.device_address(), 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_CUDA(
+      this->driver().stream_wait_value_32(stream.view().handle(), gate.device_address(), 1, CU_STREAM_WAIT_VALUE_EQ));
   gpu::fill_async(buffer.data(), 2, 4096, stream);
   event.record(stream);
   const auto memory = buffer.export_handle();
@@ -120,7 +121,8 @@ TYPED_TEST(ProcessesTest, OwnHandlesDoNotOpen) {
   const gpu::Buffer buffer(this->driver(), 4096);
   const auto handle = buffer.export_handle();
   CUdeviceptr pointer = 0;
-  EXPECT_CUDA(CUDA_ERROR_INVALID_CONTEXT, this->driver().ipc_open_mem_handle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  EXPECT_CUDA(CUDA_ERROR_INVALID_CONTEXT,
+              this->driver().ipc_open_mem_handle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 }
 
 // What a real driver does with handles of freed memory is undefined; the emulated one refuses them.

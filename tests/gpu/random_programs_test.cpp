@@ -100,7 +100,7 @@ class Program {
 
   void enqueue(bool capturing) {
     std::vector<Uses> uses(addresses_.size());
-    std::vector<gpu::Event> done;   // of each operation
+    std::vector<gpu::Event> done;  // of each operation
     std::vector<std::uint64_t> words;
     if (!capturing) {
       markers_.clear();
@@ -117,8 +117,10 @@ class Program {
         // Words instead of events now and then; within a graph only events make an edge.
         if (!capturing && below(3) == 0) {
           gpu::check(driver_,
-                     driver_.stream_wait_value_64(stream.view().handle(), markers_[operations_[earlier].stream]->device_address(),
-                                                  words[earlier], CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue64");
+                     driver_.stream_wait_value_64(stream.view().handle(),
+                                                  markers_[operations_[earlier].stream]->device_address(),
+                                                  words[earlier], CU_STREAM_WAIT_VALUE_GEQ),
+                     "cuStreamWaitValue64");
         } else {
           done[earlier].make_wait(stream);
         }

@@ -72,7 +72,8 @@ std::vector<MPI_Aint> row(int elements, MPI_Aint stride) {
 }
 
 Made contiguous(const Base& base, int elements) {
-  Made made{MPI_DATATYPE_NULL, row(elements, static_cast<MPI_Aint>(base.extent)), fmt::format("contiguous({})", elements)};
+  Made made{MPI_DATATYPE_NULL, row(elements, static_cast<MPI_Aint>(base.extent)),
+            fmt::format("contiguous({})", elements)};
   MPI_Type_contiguous(elements, base.type, &made.handle);
   return made;
 }
@@ -81,11 +82,14 @@ Made vector(Random& random, const Base& base, int elements, bool bytes) {
   const int length = random_divisor(random, elements, elements);
   const int stride = length + random.between(0, 3);
   const auto x = static_cast<MPI_Aint>(base.extent);
-  Made made{MPI_DATATYPE_NULL, {}, fmt::format("{}vector({}, {}, {})", bytes ? "h" : "", elements / length, length, stride)};
+  Made made{
+      MPI_DATATYPE_NULL, {}, fmt::format("{}vector({}, {}, {})", bytes ? "h" : "", elements / length, length, stride)};
   for (int block = 0; block < elements / length; ++block)
     for (int i = 0; i < length; ++i) made.offsets.push_back((MPI_Aint{block} * stride + i) * x);
-  if (bytes) MPI_Type_create_hvector(elements / length, length, stride * x, base.type, &made.handle);
-  else MPI_Type_vector(elements / length, length, stride, base.type, &made.handle);
+  if (bytes)
+    MPI_Type_create_hvector(elements / length, length, stride * x, base.type, &made.handle);
+  else
+    MPI_Type_vector(elements / length, length, stride, base.type, &made.handle);
   return made;
 }
 
@@ -186,17 +190,30 @@ Made twice(Random& random, const Base& base, int elements);
 
 Made any(Random& random, const Base& base, int elements, bool nested) {
   switch (random.below(nested ? 8 : 11)) {
-    case 0: return contiguous(base, elements);
-    case 1: return vector(random, base, elements, false);
-    case 2: return vector(random, base, elements, true);
-    case 3: return indexed(random, base, elements, 0);
-    case 4: return indexed(random, base, elements, 1);
-    case 5: return indexed(random, base, elements, 2);
-    case 6: return indexed(random, base, elements, 3);
-    case 7: return subarray(random, base, elements);
-    case 8: return resized(random, base, elements);
-    case 9: return column(random, base, elements);
-    default: return elements % 2 == 0 ? twice(random, base, elements) : elements == 1 ? duplicate(base) : contiguous(base, elements);
+    case 0:
+      return contiguous(base, elements);
+    case 1:
+      return vector(random, base, elements, false);
+    case 2:
+      return vector(random, base, elements, true);
+    case 3:
+      return indexed(random, base, elements, 0);
+    case 4:
+      return indexed(random, base, elements, 1);
+    case 5:
+      return indexed(random, base, elements, 2);
+    case 6:
+      return indexed(random, base, elements, 3);
+    case 7:
+      return subarray(random, base, elements);
+    case 8:
+      return resized(random, base, elements);
+    case 9:
+      return column(random, base, elements);
+    default:
+      return elements % 2 == 0 ? twice(random, base, elements)
+             : elements == 1   ? duplicate(base)
+                               : contiguous(base, elements);
   }
 }
 
@@ -215,23 +232,36 @@ Made twice(Random& random, const Base& base, int elements) {
 
 const std::vector<Base>& bases() {
   static const std::vector<Base> all = [] {
-    std::vector<Base> result{
-        basic("MPI_CHAR", MPI_CHAR),           basic("MPI_SHORT", MPI_SHORT),
-        basic("MPI_INT", MPI_INT),             basic("MPI_UNSIGNED_LONG", MPI_UNSIGNED_LONG),
-        basic("MPI_FLOAT", MPI_FLOAT),         basic("MPI_DOUBLE", MPI_DOUBLE),
-        basic("MPI_BYTE", MPI_BYTE),           basic("MPI_C_DOUBLE_COMPLEX", MPI_C_DOUBLE_COMPLEX),
-        basic("MPI_INT8_T", MPI_INT8_T),       basic("MPI_UINT64_T", MPI_UINT64_T),
-        basic("MPI_WCHAR", MPI_WCHAR),         basic("MPI_C_BOOL", MPI_C_BOOL),
-        pair<double>("MPI_DOUBLE_INT", MPI_DOUBLE_INT), pair<short>("MPI_SHORT_INT", MPI_SHORT_INT),
-        tuple()};
+    std::vector<Base> result{basic("MPI_CHAR", MPI_CHAR),
+                             basic("MPI_SHORT", MPI_SHORT),
+                             basic("MPI_INT", MPI_INT),
+                             basic("MPI_UNSIGNED_LONG", MPI_UNSIGNED_LONG),
+                             basic("MPI_FLOAT", MPI_FLOAT),
+                             basic("MPI_DOUBLE", MPI_DOUBLE),
+                             basic("MPI_BYTE", MPI_BYTE),
+                             basic("MPI_C_DOUBLE_COMPLEX", MPI_C_DOUBLE_COMPLEX),
+                             basic("MPI_INT8_T", MPI_INT8_T),
+                             basic("MPI_UINT64_T", MPI_UINT64_T),
+                             basic("MPI_WCHAR", MPI_WCHAR),
+                             basic("MPI_C_BOOL", MPI_C_BOOL),
+                             pair<double>("MPI_DOUBLE_INT", MPI_DOUBLE_INT),
+                             pair<short>("MPI_SHORT_INT", MPI_SHORT_INT),
+                             tuple()};
     return result;
   }();
   return all;
 }
 
 Type::Type(Type&& other) noexcept
-    : handle(other.handle), offsets(std::move(other.offsets)), lb(other.lb), extent(other.extent), true_lb(other.true_lb),
-      true_ub(other.true_ub), most(other.most), text(std::move(other.text)), owned_(std::exchange(other.owned_, false)) {}
+    : handle(other.handle),
+      offsets(std::move(other.offsets)),
+      lb(other.lb),
+      extent(other.extent),
+      true_lb(other.true_lb),
+      true_ub(other.true_ub),
+      most(other.most),
+      text(std::move(other.text)),
+      owned_(std::exchange(other.owned_, false)) {}
 
 Type& Type::operator=(Type&& other) noexcept {
   if (this == &other) return *this;

@@ -64,22 +64,26 @@ void copy(const Box& box, const std::shared_ptr<Stream>& stream, Call call) {
     submit(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [box, to, staged](const Running&) { move(box, to, staged->data()); });
     return;
   }
-  const Point done = submit(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [box, to, from](const Running&) { move(box, to, from); });
+  const Point done =
+      submit(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [box, to, from](const Running&) { move(box, to, from); });
   // CUDA's rules of synchrony: to pageable memory always waits; a synchronous call waits unless both sides are on GPUs.
   if (to_pageable || (call == Call::synchronous && !(on_gpu(box.to.address) && on_gpu(box.from.address)))) done.wait();
 }
 
 Box line(Address to, Address from, std::size_t bytes, bool to_known, bool from_known) {
-  return {.to = {.address = to, .must_be_known = to_known}, .from = {.address = from, .must_be_known = from_known}, .width = bytes};
+  return {.to = {.address = to, .must_be_known = to_known},
+          .from = {.address = from, .must_be_known = from_known},
+          .width = bytes};
 }
 
 Address address_of(const void* host) { return reinterpret_cast<Address>(host); }
 
 // One side of CUDA's structures. Arrays are not emulated.
-Side side_of(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t x, std::size_t y, std::size_t z, std::size_t pitch,
-             std::size_t height, std::size_t width, std::size_t rows, std::size_t slices) {
+Side side_of(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t x, std::size_t y, std::size_t z,
+             std::size_t pitch, std::size_t height, std::size_t width, std::size_t rows, std::size_t slices) {
   require(type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
-  require(type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED, CUDA_ERROR_INVALID_VALUE);
+  require(type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED,
+          CUDA_ERROR_INVALID_VALUE);
   if (pitch == 0) pitch = x + width;
   require(rows <= 1 || pitch >= x + width, CUDA_ERROR_INVALID_VALUE);
   require(slices <= 1 || height == 0 || height >= y + rows, CUDA_ERROR_INVALID_VALUE);
@@ -108,19 +112,21 @@ Box box_of_3d(const Structure& copy) {
   box.width = copy.WidthInBytes;
   box.height = copy.Height;
   box.depth = copy.Depth;
-  box.from = side_of(copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch,
-                     copy.srcHeight, copy.WidthInBytes, copy.Height, copy.Depth);
-  box.to = side_of(copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch,
-                   copy.dstHeight, copy.WidthInBytes, copy.Height, copy.Depth);
+  box.from = side_of(copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ,
+                     copy.srcPitch, copy.srcHeight, copy.WidthInBytes, copy.Height, copy.Depth);
+  box.to = side_of(copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ,
+                   copy.dstPitch, copy.dstHeight, copy.WidthInBytes, copy.Height, copy.Depth);
   return box;
 }
 
 template <class Unit>
-void fill(CUdeviceptr pointer, std::size_t pitch, Unit value, std::size_t width, std::size_t height, CUstream handle, Call call) {
+void fill(CUdeviceptr pointer, std::size_t pitch, Unit value, std::size_t width, std::size_t height, CUstream handle,
+          Call call) {
   const auto stream = resolve(handle);
   if (width == 0 || height == 0) return;
   if (height == 1) pitch = width * sizeof(Unit);
-  require(pointer % sizeof(Unit) == 0 && pitch % sizeof(Unit) == 0 && pitch >= width * sizeof(Unit), CUDA_ERROR_INVALID_VALUE);
+  require(pointer % sizeof(Unit) == 0 && pitch % sizeof(Unit) == 0 && pitch >= width * sizeof(Unit),
+          CUDA_ERROR_INVALID_VALUE);
   memory().check(pointer, (height - 1) * pitch + width * sizeof(Unit), true);
   auto* const to = static_cast<unsigned char*>(memory().cpu(pointer));
   const Point done = submit(stream, CU_GRAPH_NODE_TYPE_MEMSET, [=](const Running&) {
@@ -138,62 +144,73 @@ CUresult copy_entry(const char* name, CUstream stream, Call call, const Box& box
 }  // namespace
 
 // Each synchronous entry and its _ptds twin, which differ in the default stream.
-#define CROSSLANE_SYNCHRONOUS(name, parameters, box)                                                             \
-  CUresult name parameters { return copy_entry(#name, CU_STREAM_LEGACY, Call::synchronous, box); }               \
+#define CROSSLANE_SYNCHRONOUS(name, parameters, box)                                               \
+  CUresult name parameters { return copy_entry(#name, CU_STREAM_LEGACY, Call::synchronous, box); } \
   CUresult name##_ptds parameters { return copy_entry(#name, CU_STREAM_PER_THREAD, Call::synchronous, box); }
 // A box that comes from a structure, which may be null or malformed: made inside the entry.
-#define CROSSLANE_STRUCTURED(name, type, stream, call, make)                          \
-  enter(#name, (call) == Call::synchronous ? unsafe_in_capture : plain, [&] {         \
-    require(structure != nullptr, CUDA_ERROR_INVALID_VALUE);                          \
-    copy(make(*structure), resolve(stream), call);                                    \
+#define CROSSLANE_STRUCTURED(name, type, stream, call, make)                  \
+  enter(#name, (call) == Call::synchronous ? unsafe_in_capture : plain, [&] { \
+    require(structure != nullptr, CUDA_ERROR_INVALID_VALUE);                  \
+    copy(make(*structure), resolve(stream), call);                            \
   })
-#define CROSSLANE_STRUCTURED_PAIR(name, type, make)                                                                           \
-  CUresult name(const type* structure) { return CROSSLANE_STRUCTURED(name, type, CU_STREAM_LEGACY, Call::synchronous, make); } \
-  CUresult name##_ptds(const type* structure) {                                                                               \
-    return CROSSLANE_STRUCTURED(name, type, CU_STREAM_PER_THREAD, Call::synchronous, make);                                   \
+#define CROSSLANE_STRUCTURED_PAIR(name, type, make)                                         \
+  CUresult name(const type* structure) {                                                    \
+    return CROSSLANE_STRUCTURED(name, type, CU_STREAM_LEGACY, Call::synchronous, make);     \
+  }                                                                                         \
+  CUresult name##_ptds(const type* structure) {                                             \
+    return CROSSLANE_STRUCTURED(name, type, CU_STREAM_PER_THREAD, Call::synchronous, make); \
   }
-#define CROSSLANE_STRUCTURED_ASYNC(name, type, make)                                                                \
-  CUresult name(const type* structure, CUstream stream) {                                                           \
-    return CROSSLANE_STRUCTURED(name, type, stream, Call::asynchronous, make);                                      \
-  }                                                                                                                 \
+#define CROSSLANE_STRUCTURED_ASYNC(name, type, make)                           \
+  CUresult name(const type* structure, CUstream stream) {                      \
+    return CROSSLANE_STRUCTURED(name, type, stream, Call::asynchronous, make); \
+  }                                                                            \
   CUresult name##_ptsz(const type* structure, CUstream stream) { return on_per_thread(name, structure, stream); }
 // Fills: synchronous, its _ptds twin, asynchronous and its _ptsz twin.
-#define CROSSLANE_FILL(name, version, Unit)                                                                                       \
-  CUresult cuMemset##name##version(CUdeviceptr to, Unit value, size_t count) {                                                    \
-    return enter("cuMemset" #name #version, unsafe_in_capture, [&] { fill(to, 0, value, count, 1, CU_STREAM_LEGACY, Call::synchronous); }); \
-  }                                                                                                                               \
-  CUresult cuMemset##name##version##_ptds(CUdeviceptr to, Unit value, size_t count) {                                             \
-    return enter("cuMemset" #name #version, unsafe_in_capture, [&] { fill(to, 0, value, count, 1, CU_STREAM_PER_THREAD, Call::synchronous); }); \
-  }                                                                                                                               \
-  CUresult cuMemset##name##Async(CUdeviceptr to, Unit value, size_t count, CUstream stream) {                                     \
-    return enter("cuMemset" #name "Async", plain, [&] { fill(to, 0, value, count, 1, stream, Call::asynchronous); });             \
-  }                                                                                                                               \
-  CUresult cuMemset##name##Async_ptsz(CUdeviceptr to, Unit value, size_t count, CUstream stream) {                                \
-    return on_per_thread(cuMemset##name##Async, to, value, count, stream);                                                        \
+#define CROSSLANE_FILL(name, version, Unit)                                                                           \
+  CUresult cuMemset##name##version(CUdeviceptr to, Unit value, size_t count) {                                        \
+    return enter("cuMemset" #name #version, unsafe_in_capture,                                                        \
+                 [&] { fill(to, 0, value, count, 1, CU_STREAM_LEGACY, Call::synchronous); });                         \
+  }                                                                                                                   \
+  CUresult cuMemset##name##version##_ptds(CUdeviceptr to, Unit value, size_t count) {                                 \
+    return enter("cuMemset" #name #version, unsafe_in_capture,                                                        \
+                 [&] { fill(to, 0, value, count, 1, CU_STREAM_PER_THREAD, Call::synchronous); });                     \
+  }                                                                                                                   \
+  CUresult cuMemset##name##Async(CUdeviceptr to, Unit value, size_t count, CUstream stream) {                         \
+    return enter("cuMemset" #name "Async", plain, [&] { fill(to, 0, value, count, 1, stream, Call::asynchronous); }); \
+  }                                                                                                                   \
+  CUresult cuMemset##name##Async_ptsz(CUdeviceptr to, Unit value, size_t count, CUstream stream) {                    \
+    return on_per_thread(cuMemset##name##Async, to, value, count, stream);                                            \
   }
-#define CROSSLANE_FILL_2D(name, Unit)                                                                                             \
-  CUresult cuMemsetD2##name##_v2(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height) {                         \
-    return enter("cuMemsetD2" #name "_v2", unsafe_in_capture,                                                                     \
-                 [&] { fill(to, pitch, value, width, height, CU_STREAM_LEGACY, Call::synchronous); });                            \
-  }                                                                                                                               \
-  CUresult cuMemsetD2##name##_v2_ptds(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height) {                    \
-    return enter("cuMemsetD2" #name "_v2", unsafe_in_capture,                                                                     \
-                 [&] { fill(to, pitch, value, width, height, CU_STREAM_PER_THREAD, Call::synchronous); });                        \
-  }                                                                                                                               \
-  CUresult cuMemsetD2##name##Async(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height, CUstream stream) {      \
-    return enter("cuMemsetD2" #name "Async", plain, [&] { fill(to, pitch, value, width, height, stream, Call::asynchronous); });  \
-  }                                                                                                                               \
-  CUresult cuMemsetD2##name##Async_ptsz(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height, CUstream stream) { \
-    return on_per_thread(cuMemsetD2##name##Async, to, pitch, value, width, height, stream);                                       \
+#define CROSSLANE_FILL_2D(name, Unit)                                                                          \
+  CUresult cuMemsetD2##name##_v2(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height) {      \
+    return enter("cuMemsetD2" #name "_v2", unsafe_in_capture,                                                  \
+                 [&] { fill(to, pitch, value, width, height, CU_STREAM_LEGACY, Call::synchronous); });         \
+  }                                                                                                            \
+  CUresult cuMemsetD2##name##_v2_ptds(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height) { \
+    return enter("cuMemsetD2" #name "_v2", unsafe_in_capture,                                                  \
+                 [&] { fill(to, pitch, value, width, height, CU_STREAM_PER_THREAD, Call::synchronous); });     \
+  }                                                                                                            \
+  CUresult cuMemsetD2##name##Async(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height,      \
+                                   CUstream stream) {                                                          \
+    return enter("cuMemsetD2" #name "Async", plain,                                                            \
+                 [&] { fill(to, pitch, value, width, height, stream, Call::asynchronous); });                  \
+  }                                                                                                            \
+  CUresult cuMemsetD2##name##Async_ptsz(CUdeviceptr to, size_t pitch, Unit value, size_t width, size_t height, \
+                                        CUstream stream) {                                                     \
+    return on_per_thread(cuMemsetD2##name##Async, to, pitch, value, width, height, stream);                    \
   }
 
 extern "C" {
 
 CROSSLANE_SYNCHRONOUS(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes), line(to, from, bytes, false, false))
-CROSSLANE_SYNCHRONOUS(cuMemcpyPeer, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes), line(to, from, bytes, true, true))
-CROSSLANE_SYNCHRONOUS(cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes), line(to, address_of(from), bytes, true, false))
-CROSSLANE_SYNCHRONOUS(cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, size_t bytes), line(address_of(to), from, bytes, false, true))
-CROSSLANE_SYNCHRONOUS(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes), line(to, from, bytes, true, true))
+CROSSLANE_SYNCHRONOUS(cuMemcpyPeer, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes),
+                      line(to, from, bytes, true, true))
+CROSSLANE_SYNCHRONOUS(cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes),
+                      line(to, address_of(from), bytes, true, false))
+CROSSLANE_SYNCHRONOUS(cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, size_t bytes),
+                      line(address_of(to), from, bytes, false, true))
+CROSSLANE_SYNCHRONOUS(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
+                      line(to, from, bytes, true, true))
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return copy_entry("cuMemcpyAsync", stream, Call::asynchronous, line(to, from, bytes, false, false));
@@ -214,7 +231,8 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return on_per_thread(cuMemcpyAsync, to, from, bytes, stream);
 }
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream) {
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                                size_t bytes, CUstream stream) {
   return on_per_thread(cuMemcpyPeerAsync, to, to_context, from, from_context, bytes, stream);
 }
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {

@@ -133,7 +133,11 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle given, unsig
     const Address address = memory().reserve(pages + page, handle.bytes >= granule ? granule : page);
     std::uint64_t identity = 0;
     try {
-      memory().map({.base = address, .size = handle.bytes, .kind = Kind::imported, .device = owner, .context = &context,
+      memory().map({.base = address,
+                    .size = handle.bytes,
+                    .kind = Kind::imported,
+                    .device = owner,
+                    .context = &context,
                     .buffer_id = memory().next_buffer_id()},
                    file.number, handle.offset);
     } catch (...) {
@@ -141,7 +145,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle given, unsig
       throw;
     }
     // After mapping: what is freed from here on was live when we mapped it.
-    if (pread(file.number, &identity, sizeof identity, static_cast<off_t>(memory().identity_offset(handle.offset))) != sizeof identity ||
+    if (pread(file.number, &identity, sizeof identity, static_cast<off_t>(memory().identity_offset(handle.offset))) !=
+            sizeof identity ||
         identity != handle.identity) {
       memory().free(address, {Kind::imported});
       throw Failure{CUDA_ERROR_INVALID_VALUE};
@@ -199,7 +204,8 @@ CUresult cuIpcOpenEventHandle(CUevent* result, CUipcEventHandle given) {
     require(handle.process != getpid(), CUDA_ERROR_INVALID_CONTEXT);
     const OpenFile file(handle);
     const std::size_t first = handle.offset / page * page;
-    void* const mapped = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, static_cast<off_t>(first));
+    void* const mapped =
+        mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, static_cast<off_t>(first));
     require(mapped != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
     auto event = std::make_shared<CUevent_st>();
     event->context = &context;

@@ -42,54 +42,90 @@ void give(void* data, Value value) {
 bool describe(const Range& range, CUdeviceptr address, CUpointer_attribute attribute, void* data) {
   const bool host = range.kind == Kind::pinned || range.kind == Kind::registered;
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: give<CUcontext>(data, range.context); return range.context != nullptr;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: give<CUmemorytype>(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE); return true;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: give<CUdeviceptr>(data, address); return true;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      give<CUcontext>(data, range.context);
+      return range.context != nullptr;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      give<CUmemorytype>(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      give<CUdeviceptr>(data, address);
+      return true;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       give<void*>(data, range.on_gpu() ? nullptr : reinterpret_cast<void*>(address));
       return !range.on_gpu();
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: give<unsigned>(data, 0); return true;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: give<unsigned long long>(data, range.buffer_id); return true;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: give<unsigned>(data, range.kind == Kind::managed ? 1 : 0); return true;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: give<int>(data, range.device->ordinal); return true;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: give<unsigned>(data, range.kind == Kind::device ? 1 : 0); return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: give<CUdeviceptr>(data, range.base); return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: give<std::size_t>(data, range.size); return true;
-    case CU_POINTER_ATTRIBUTE_MAPPED: give<unsigned>(data, 1); return true;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      give<unsigned>(data, 0);
+      return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      give<unsigned long long>(data, range.buffer_id);
+      return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      give<unsigned>(data, range.kind == Kind::managed ? 1 : 0);
+      return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      give<int>(data, range.device->ordinal);
+      return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      give<unsigned>(data, range.kind == Kind::device ? 1 : 0);
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      give<CUdeviceptr>(data, range.base);
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      give<std::size_t>(data, range.size);
+      return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      give<unsigned>(data, 1);
+      return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      give<unsigned>(data, range.kind == Kind::mapped ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE);
+      give<unsigned>(data,
+                     range.kind == Kind::mapped ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE);
       return true;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      give<unsigned>(data, range.writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
+      give<unsigned>(
+          data, range.writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
       return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       give<CUmemoryPool>(data, range.kind == Kind::pool ? default_pool(*range.device) : nullptr);
       return true;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: give<unsigned>(data, 0); return true;
-    default: return false;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      give<unsigned>(data, 0);
+      return true;
+    default:
+      return false;
   }
 }
 
 // What cuPointerGetAttributes answers for memory that it does not know, instead of failing.
 void describe_unknown(CUpointer_attribute attribute, void* data) {
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: give<int>(data, CU_DEVICE_INVALID); break;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: give<unsigned>(data, 0); break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      give<int>(data, CU_DEVICE_INVALID);
+      break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      give<unsigned>(data, 0);
+      break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: give<unsigned>(data, 0); break;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      give<unsigned>(data, 0);
+      break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: give<std::uint64_t>(data, 0); break;
-    default: throw Failure{CUDA_ERROR_INVALID_VALUE};
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      give<std::uint64_t>(data, 0);
+      break;
+    default:
+      throw Failure{CUDA_ERROR_INVALID_VALUE};
   }
 }
 
@@ -138,7 +174,9 @@ CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   });
 }
 
-CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, CU_MEMHOSTALLOC_PORTABLE); }
+CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
+  return cuMemHostAlloc(pointer, bytes, CU_MEMHOSTALLOC_PORTABLE);
+}
 
 CUresult cuMemFreeHost(void* pointer) {
   return enter("cuMemFreeHost", allocates | unsafe_in_capture, [&] {
@@ -165,13 +203,16 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* host) {
 
 CUresult cuMemHostRegister_v2(void* host, size_t bytes, unsigned flags) {
   return enter("cuMemHostRegister_v2", allocates | unsafe_in_capture, [&] {
-    constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+    constexpr unsigned known =
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     require((flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
     memory().register_host(reinterpret_cast<CUdeviceptr>(host), bytes, flags, current());
   });
 }
 
-CUresult cuMemHostRegister(void* host, size_t bytes, unsigned flags) { return cuMemHostRegister_v2(host, bytes, flags); }
+CUresult cuMemHostRegister(void* host, size_t bytes, unsigned flags) {
+  return cuMemHostRegister_v2(host, bytes, flags);
+}
 
 CUresult cuMemHostUnregister(void* host) {
   return enter("cuMemHostUnregister", allocates | unsafe_in_capture, [&] {
@@ -183,7 +224,8 @@ CUresult cuMemHostUnregister(void* host) {
 
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
   return enter("cuMemAllocManaged", allocates | unsafe_in_capture, [&] {
-    require(pointer != nullptr && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE);
+    require(pointer != nullptr && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST),
+            CUDA_ERROR_INVALID_VALUE);
     *pointer = memory().allocate_host(bytes, Kind::managed, flags, current());
   });
 }
@@ -218,7 +260,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
   return enter("cuPointerSetAttribute", plain, [&] {
     // Synchronous memory operations are what emulation has anyway as far as other processes can see.
-    require(value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && memory().find(pointer), CUDA_ERROR_INVALID_VALUE);
+    require(value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && memory().find(pointer),
+            CUDA_ERROR_INVALID_VALUE);
   });
 }
 
@@ -232,7 +275,8 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) { return cuDeviceGetDefaultMemPool(pool, device); }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute, void* value) {
-  return enter("cuMemPoolSetAttribute", plain, [&] { require(pool != nullptr && value != nullptr, CUDA_ERROR_INVALID_VALUE); });
+  return enter("cuMemPoolSetAttribute", plain,
+               [&] { require(pool != nullptr && value != nullptr, CUDA_ERROR_INVALID_VALUE); });
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
@@ -252,7 +296,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPoo
 
 CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream handle) {
   CUmemoryPool pool = nullptr;
-  const CUresult result = enter("cuMemAllocAsync", allocates, [&] { pool = default_pool(*resolve(handle)->context.device); });
+  const CUresult result =
+      enter("cuMemAllocAsync", allocates, [&] { pool = default_pool(*resolve(handle)->context.device); });
   return result != CUDA_SUCCESS ? result : cuMemAllocFromPoolAsync(pointer, bytes, pool, handle);
 }
 
@@ -262,7 +307,8 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     require(range && (range->kind == Kind::pool || range->kind == Kind::device), CUDA_ERROR_INVALID_VALUE);
     const auto stream = resolve(handle);
     require(!captured_point(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    submit(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, [pointer](const Running&) { memory().free(pointer, {Kind::pool, Kind::device}); });
+    submit(stream, CU_GRAPH_NODE_TYPE_MEM_FREE,
+           [pointer](const Running&) { memory().free(pointer, {Kind::pool, Kind::device}); });
   });
 }
 
@@ -272,6 +318,8 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUstream strea
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
   return on_per_thread(cuMemAllocFromPoolAsync, pointer, bytes, pool, stream);
 }
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) { return on_per_thread(cuMemFreeAsync, pointer, stream); }
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return on_per_thread(cuMemFreeAsync, pointer, stream);
+}
 
 }  // extern "C"

@@ -87,7 +87,8 @@ void run_block(const EmulatedKernel& kernel, EmulatedLaunch launch, std::uint64_
   aborted_here = nullptr;
 }
 
-void run(const EmulatedKernel& kernel, const EmulatedLaunch& launch, const Arguments& arguments, const std::atomic<bool>& stop) {
+void run(const EmulatedKernel& kernel, const EmulatedLaunch& launch, const Arguments& arguments,
+         const std::atomic<bool>& stop) {
   const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
   if (!kernel.concurrent || blocks == 1) {
     for (std::uint64_t block = 0; block < blocks && !stop.load(std::memory_order_relaxed); ++block) {
@@ -107,13 +108,14 @@ void run(const EmulatedKernel& kernel, const EmulatedLaunch& launch, const Argum
 // A concurrent kernel needs all its blocks at once: as on a GPU there is a most, here of threads.
 constexpr std::uint64_t most_concurrent_blocks = 4 * 32;
 
-void launch_kernel(CUfunction handle, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, CUstream stream,
-                   void** parameters, void** extra) {
+void launch_kernel(CUfunction handle, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes,
+                   CUstream stream, void** parameters, void** extra) {
   const CUfunc_st& function = checked(handle);
   require(extra == nullptr, CUDA_ERROR_NOT_SUPPORTED);
   const std::uint64_t threads = std::uint64_t{block[0]} * block[1] * block[2];
   const std::uint64_t blocks = std::uint64_t{grid[0]} * grid[1] * grid[2];
-  require(threads != 0 && blocks != 0 && threads <= 1024 && grid[1] <= 65535 && grid[2] <= 65535, CUDA_ERROR_INVALID_VALUE);
+  require(threads != 0 && blocks != 0 && threads <= 1024 && grid[1] <= 65535 && grid[2] <= 65535,
+          CUDA_ERROR_INVALID_VALUE);
   require(shared_bytes <= static_cast<unsigned>(function.shared_limit), CUDA_ERROR_INVALID_VALUE);
   require(!function.kernel->concurrent || blocks <= most_concurrent_blocks, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   EmulatedLaunch launch{};
@@ -123,9 +125,10 @@ void launch_kernel(CUfunction handle, const unsigned (&grid)[3], const unsigned 
   launch.translate = translate;
   launch.aborted = aborted;
   const auto arguments = std::make_shared<const Arguments>(*function.kernel, parameters);
-  submit(resolve(stream), CU_GRAPH_NODE_TYPE_KERNEL, [kernel = function.kernel, launch, arguments](const Running& running) {
-    run(*kernel, launch, *arguments, running.aborted);
-  });
+  submit(resolve(stream), CU_GRAPH_NODE_TYPE_KERNEL,
+         [kernel = function.kernel, launch, arguments](const Running& running) {
+           run(*kernel, launch, *arguments, running.aborted);
+         });
 }
 
 }  // namespace
@@ -145,7 +148,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     auto made = std::make_unique<CUmod_st>();
     for (std::uint32_t at = 0; at < emulated->count; ++at) {
       const EmulatedKernel& kernel = emulated->kernels[at];
-      require(kernel.name != nullptr && kernel.run != nullptr && (kernel.parameter_count == 0 || kernel.parameter_sizes != nullptr),
+      require(kernel.name != nullptr && kernel.run != nullptr &&
+                  (kernel.parameter_count == 0 || kernel.parameter_sizes != nullptr),
               CUDA_ERROR_INVALID_IMAGE);
       made->functions.push_back(std::make_unique<CUfunc_st>(CUfunc_st{.kernel = &kernel, .module = made.get()}));
     }
@@ -218,12 +222,21 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
     require(value != nullptr, CUDA_ERROR_INVALID_VALUE);
     const CUfunc_st& function = checked(handle);
     switch (attribute) {
-      case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
-      case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = function.shared_limit; break;
-      case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
+      case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = 1024;
+        break;
+      case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = function.shared_limit;
+        break;
+      case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = 32;
+        break;
       case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-      case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = 90; break;
-      default: *value = 0;
+      case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = 90;
+        break;
+      default:
+        *value = 0;
     }
   });
 }
@@ -251,17 +264,19 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction han
   });
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function, int threads, size_t shared, unsigned) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function, int threads,
+                                                              size_t shared, unsigned) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                        CUstream stream, void** parameters, void** extra) {
-  return enter("cuLaunchKernel", plain, [&] { launch_kernel(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra); });
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
+  return enter("cuLaunchKernel", plain,
+               [&] { launch_kernel(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra); });
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                                   unsigned shared, CUstream stream, void** parameters) {
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                   unsigned bz, unsigned shared, CUstream stream, void** parameters) {
   return enter("cuLaunchCooperativeKernel", plain, [&] {
     // Only kernels that say so have all their blocks at once.
     require(checked(function).kernel->concurrent, CUDA_ERROR_NOT_SUPPORTED);
@@ -273,17 +288,18 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return enter("cuLaunchKernelEx", plain, [&] {
     require(config != nullptr, CUDA_ERROR_INVALID_VALUE);
     launch_kernel(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
-                  {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes, config->hStream, parameters, extra);
+                  {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes, config->hStream,
+                  parameters, extra);
   });
 }
 
-CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                             CUstream s, void** parameters, void** extra) {
+CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                             unsigned shared, CUstream s, void** parameters, void** extra) {
   return on_per_thread(cuLaunchKernel, f, gx, gy, gz, bx, by, bz, shared, s, parameters, extra);
 }
 
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                                        unsigned shared, CUstream s, void** parameters) {
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                        unsigned bz, unsigned shared, CUstream s, void** parameters) {
   return on_per_thread(cuLaunchCooperativeKernel, f, gx, gy, gz, bx, by, bz, shared, s, parameters);
 }
 

@@ -65,11 +65,13 @@ void* find(const std::string& name, int version, bool per_thread) {
 
 extern "C" {
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
   return enter("cuGetProcAddress_v2", before_init, [&] {
     require(symbol != nullptr && function != nullptr, CUDA_ERROR_INVALID_VALUE);
     *function = find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
-    if (status != nullptr) *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    if (status != nullptr)
+      *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     require(*function != nullptr || status != nullptr, CUDA_ERROR_NOT_FOUND);
   });
 }

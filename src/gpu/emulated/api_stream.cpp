@@ -19,10 +19,14 @@ template <class Word>
 bool holds(Word seen, Word wanted, unsigned comparison) {
   using Signed = std::make_signed_t<Word>;
   switch (comparison) {
-    case CU_STREAM_WAIT_VALUE_GEQ: return static_cast<Signed>(static_cast<Word>(seen - wanted)) >= 0;  // cyclic, as documented
-    case CU_STREAM_WAIT_VALUE_EQ: return seen == wanted;
-    case CU_STREAM_WAIT_VALUE_AND: return (seen & wanted) != 0;
-    default: return static_cast<Word>(~(seen | wanted)) != 0;  // NOR
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<Signed>(static_cast<Word>(seen - wanted)) >= 0;  // cyclic, as documented
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return seen == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (seen & wanted) != 0;
+    default:
+      return static_cast<Word>(~(seen | wanted)) != 0;  // NOR
   }
 }
 
@@ -37,8 +41,10 @@ Action writing(CUdeviceptr address, Word value, unsigned flags) {
 
 template <class Word>
 Action waiting(CUdeviceptr address, Word value, unsigned flags) {
-  constexpr unsigned comparisons = CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_AND | CU_STREAM_WAIT_VALUE_NOR;
-  require((flags & ~(comparisons | CU_STREAM_WAIT_VALUE_FLUSH)) == 0 && address % sizeof(Word) == 0, CUDA_ERROR_INVALID_VALUE);
+  constexpr unsigned comparisons =
+      CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_AND | CU_STREAM_WAIT_VALUE_NOR;
+  require((flags & ~(comparisons | CU_STREAM_WAIT_VALUE_FLUSH)) == 0 && address % sizeof(Word) == 0,
+          CUDA_ERROR_INVALID_VALUE);
   memory().check(address, sizeof(Word), true);
   return [address, value, comparison = flags & comparisons](const Running& running) {
     const auto word = word_at<Word>(address);
@@ -52,28 +58,33 @@ Action waiting(CUdeviceptr address, Word value, unsigned flags) {
 Action operation(const CUstreamBatchMemOpParams& parameters) {
   switch (parameters.operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      return waiting<std::uint32_t>(parameters.waitValue.address, parameters.waitValue.value, parameters.waitValue.flags);
+      return waiting<std::uint32_t>(parameters.waitValue.address, parameters.waitValue.value,
+                                    parameters.waitValue.flags);
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      return waiting<std::uint64_t>(parameters.waitValue.address, parameters.waitValue.value64, parameters.waitValue.flags);
+      return waiting<std::uint64_t>(parameters.waitValue.address, parameters.waitValue.value64,
+                                    parameters.waitValue.flags);
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      return writing<std::uint32_t>(parameters.writeValue.address, parameters.writeValue.value, parameters.writeValue.flags);
+      return writing<std::uint32_t>(parameters.writeValue.address, parameters.writeValue.value,
+                                    parameters.writeValue.flags);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      return writing<std::uint64_t>(parameters.writeValue.address, parameters.writeValue.value64, parameters.writeValue.flags);
+      return writing<std::uint64_t>(parameters.writeValue.address, parameters.writeValue.value64,
+                                    parameters.writeValue.flags);
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-    case CU_STREAM_MEM_OP_BARRIER: return [](const Running&) {
+    case CU_STREAM_MEM_OP_BARRIER:
+      return [](const Running&) {
         // A barrier in the form of an access, which ThreadSanitizer understands where it does not know fences.
         std::atomic<int> word{0};
         word.exchange(1, std::memory_order_seq_cst);
       };
-    default: throw Failure{CUDA_ERROR_INVALID_VALUE};
+    default:
+      throw Failure{CUDA_ERROR_INVALID_VALUE};
   }
 }
 
 template <class Word, class Make>
 CUresult word_entry(const char* name, CUstream handle, CUdeviceptr address, Word value, unsigned flags, Make make) {
-  return enter(name, plain, [&] {
-    submit(resolve(handle), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, make(address, value, flags));
-  });
+  return enter(name, plain,
+               [&] { submit(resolve(handle), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, make(address, value, flags)); });
 }
 
 }  // namespace
@@ -82,9 +93,11 @@ extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
   return enter("cuStreamCreateWithPriority", plain, [&] {
-    require(stream != nullptr && (flags == CU_STREAM_DEFAULT || flags == CU_STREAM_NON_BLOCKING), CUDA_ERROR_INVALID_VALUE);
-    *stream = make_stream(current(), flags == CU_STREAM_NON_BLOCKING ? Stream::Kind::non_blocking : Stream::Kind::blocking,
-                          std::clamp(priority, -5, 0));
+    require(stream != nullptr && (flags == CU_STREAM_DEFAULT || flags == CU_STREAM_NON_BLOCKING),
+            CUDA_ERROR_INVALID_VALUE);
+    *stream =
+        make_stream(current(), flags == CU_STREAM_NON_BLOCKING ? Stream::Kind::non_blocking : Stream::Kind::blocking,
+                    std::clamp(priority, -5, 0));
   });
 }
 
@@ -199,25 +212,48 @@ CUresult cuStreamGetId_ptsz(CUstream s, unsigned long long* id) { return on_per_
 CUresult cuStreamGetCtx_ptsz(CUstream s, CUcontext* context) { return on_per_thread(cuStreamGetCtx, s, context); }
 CUresult cuStreamQuery_ptsz(CUstream s) { return on_per_thread(cuStreamQuery, s); }
 CUresult cuStreamSynchronize_ptsz(CUstream s) { return on_per_thread(cuStreamSynchronize, s); }
-CUresult cuStreamAttachMemAsync_ptsz(CUstream s, CUdeviceptr p, size_t n, unsigned f) { return on_per_thread(cuStreamAttachMemAsync, s, p, n, f); }
-CUresult cuLaunchHostFunc_ptsz(CUstream s, CUhostFn function, void* argument) { return on_per_thread(cuLaunchHostFunc, s, function, argument); }
-CUresult cuStreamAddCallback_ptsz(CUstream s, CUstreamCallback c, void* a, unsigned f) { return on_per_thread(cuStreamAddCallback, s, c, a, f); }
-CUresult cuStreamWriteValue32_v2_ptsz(CUstream s, CUdeviceptr a, cuuint32_t v, unsigned f) { return on_per_thread(cuStreamWriteValue32_v2, s, a, v, f); }
-CUresult cuStreamWriteValue64_v2_ptsz(CUstream s, CUdeviceptr a, cuuint64_t v, unsigned f) { return on_per_thread(cuStreamWriteValue64_v2, s, a, v, f); }
-CUresult cuStreamWaitValue32_v2_ptsz(CUstream s, CUdeviceptr a, cuuint32_t v, unsigned f) { return on_per_thread(cuStreamWaitValue32_v2, s, a, v, f); }
-CUresult cuStreamWaitValue64_v2_ptsz(CUstream s, CUdeviceptr a, cuuint64_t v, unsigned f) { return on_per_thread(cuStreamWaitValue64_v2, s, a, v, f); }
-CUresult cuStreamBatchMemOp_v2_ptsz(CUstream s, unsigned n, CUstreamBatchMemOpParams* o, unsigned f) { return on_per_thread(cuStreamBatchMemOp_v2, s, n, o, f); }
+CUresult cuStreamAttachMemAsync_ptsz(CUstream s, CUdeviceptr p, size_t n, unsigned f) {
+  return on_per_thread(cuStreamAttachMemAsync, s, p, n, f);
+}
+CUresult cuLaunchHostFunc_ptsz(CUstream s, CUhostFn function, void* argument) {
+  return on_per_thread(cuLaunchHostFunc, s, function, argument);
+}
+CUresult cuStreamAddCallback_ptsz(CUstream s, CUstreamCallback c, void* a, unsigned f) {
+  return on_per_thread(cuStreamAddCallback, s, c, a, f);
+}
+CUresult cuStreamWriteValue32_v2_ptsz(CUstream s, CUdeviceptr a, cuuint32_t v, unsigned f) {
+  return on_per_thread(cuStreamWriteValue32_v2, s, a, v, f);
+}
+CUresult cuStreamWriteValue64_v2_ptsz(CUstream s, CUdeviceptr a, cuuint64_t v, unsigned f) {
+  return on_per_thread(cuStreamWriteValue64_v2, s, a, v, f);
+}
+CUresult cuStreamWaitValue32_v2_ptsz(CUstream s, CUdeviceptr a, cuuint32_t v, unsigned f) {
+  return on_per_thread(cuStreamWaitValue32_v2, s, a, v, f);
+}
+CUresult cuStreamWaitValue64_v2_ptsz(CUstream s, CUdeviceptr a, cuuint64_t v, unsigned f) {
+  return on_per_thread(cuStreamWaitValue64_v2, s, a, v, f);
+}
+CUresult cuStreamBatchMemOp_v2_ptsz(CUstream s, unsigned n, CUstreamBatchMemOpParams* o, unsigned f) {
+  return on_per_thread(cuStreamBatchMemOp_v2, s, n, o, f);
+}
 CUresult cuEventRecord_ptsz(CUevent e, CUstream s) { return on_per_thread(cuEventRecord, e, s); }
-CUresult cuEventRecordWithFlags_ptsz(CUevent e, CUstream s, unsigned f) { return on_per_thread(cuEventRecordWithFlags, e, s, f); }
+CUresult cuEventRecordWithFlags_ptsz(CUevent e, CUstream s, unsigned f) {
+  return on_per_thread(cuEventRecordWithFlags, e, s, f);
+}
 CUresult cuStreamWaitEvent_ptsz(CUstream s, CUevent e, unsigned f) { return on_per_thread(cuStreamWaitEvent, s, e, f); }
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream s, CUstreamCaptureMode mode) { return on_per_thread(cuStreamBeginCapture_v2, s, mode); }
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream s, CUstreamCaptureMode mode) {
+  return on_per_thread(cuStreamBeginCapture_v2, s, mode);
+}
 CUresult cuStreamEndCapture_ptsz(CUstream s, CUgraph* graph) { return on_per_thread(cuStreamEndCapture, s, graph); }
-CUresult cuStreamIsCapturing_ptsz(CUstream s, CUstreamCaptureStatus* status) { return on_per_thread(cuStreamIsCapturing, s, status); }
-CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
+CUresult cuStreamIsCapturing_ptsz(CUstream s, CUstreamCaptureStatus* status) {
+  return on_per_thread(cuStreamIsCapturing, s, status);
+}
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                        const CUgraphNode** nodes, size_t* count) {
   return on_per_thread(cuStreamGetCaptureInfo_v2, s, status, id, graph, nodes, count);
 }
-CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
-                                        const CUgraphEdgeData** edges, size_t* count) {
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                        const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* count) {
   return on_per_thread(cuStreamGetCaptureInfo_v3, s, status, id, graph, nodes, edges, count);
 }
 CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream s) { return on_per_thread(cuGraphUpload, exec, s); }

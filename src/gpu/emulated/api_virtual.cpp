@@ -79,7 +79,8 @@ std::vector<Address> mappings_of(Address begin, std::size_t bytes) {
 
 extern "C" {
 
-CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* property, CUmemAllocationGranularity_flags) {
+CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* property,
+                                       CUmemAllocationGranularity_flags) {
   return enter("cuMemGetAllocationGranularity", plain, [&] {
     require(bytes != nullptr && property != nullptr, CUDA_ERROR_INVALID_VALUE);
     device_of(property->location);
@@ -87,7 +88,8 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
   });
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags) {
+CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags) {
   return enter("cuMemAddressReserve", allocates | unsafe_in_capture, [&] {
     require(pointer != nullptr && bytes != 0 && bytes % granule == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
     require((alignment & (alignment - 1)) == 0, CUDA_ERROR_INVALID_VALUE);
@@ -109,12 +111,15 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes) {
   });
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* property, unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* property,
+                     unsigned long long flags) {
   return enter("cuMemCreate", allocates | unsafe_in_capture, [&] {
-    require(handle != nullptr && property != nullptr && bytes != 0 && bytes % granule == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    require(handle != nullptr && property != nullptr && bytes != 0 && bytes % granule == 0 && flags == 0,
+            CUDA_ERROR_INVALID_VALUE);
     require(property->type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
     require(property->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
-                property->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+                property->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            CUDA_ERROR_NOT_SUPPORTED);
     Device& device = device_of(property->location);
     auto physical = std::make_shared<Physical>();
     physical->device = &device;
@@ -140,9 +145,11 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   });
 }
 
-CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
   return enter("cuMemMap", allocates | unsafe_in_capture, [&] {
-    require(bytes != 0 && bytes % granule == 0 && pointer % granule == 0 && offset == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    require(bytes != 0 && bytes % granule == 0 && pointer % granule == 0 && offset == 0 && flags == 0,
+            CUDA_ERROR_INVALID_VALUE);
     const std::lock_guard lock(all().mutex);
     const auto physical = all().physical(handle);
     require(bytes <= physical->bytes, CUDA_ERROR_INVALID_VALUE);
@@ -157,8 +164,14 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
       require(previous.first + previous.second.bytes <= pointer, CUDA_ERROR_INVALID_VALUE);
     }
     // Not readable until cuMemSetAccess says so.
-    memory().map({.base = pointer, .size = bytes, .kind = Kind::mapped, .device = physical->device, .context = nullptr,
-                  .buffer_id = memory().next_buffer_id(), .writable = false, .readable = false},
+    memory().map({.base = pointer,
+                  .size = bytes,
+                  .kind = Kind::mapped,
+                  .device = physical->device,
+                  .context = nullptr,
+                  .buffer_id = memory().next_buffer_id(),
+                  .writable = false,
+                  .readable = false},
                  physical->file, 0);
     all().mapped.emplace(pointer, Mapped{bytes, physical});
   });
@@ -184,7 +197,8 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
     for (std::size_t at = 0; at < count; ++at) {
       Device& device = device_of(access[at].location);
       for (const Address mapping : mappings) {
-        require(state().can_access(device, *all().mapped.at(mapping).physical->device), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        require(state().can_access(device, *all().mapped.at(mapping).physical->device),
+                CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
       }
       // One mapping serves all GPUs here: it allows what any of them may do.
       readable |= access[at].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -237,7 +251,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* property, C
     const auto& physical = all().physical(handle);
     *property = {};
     property->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    property->requestedHandleTypes = physical->exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+    property->requestedHandleTypes =
+        physical->exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
     property->location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = physical->device->ordinal};
   });
 }
@@ -256,12 +271,13 @@ CUresult cuMemExportToShareableHandle(void* result, CUmemGenericAllocationHandle
   });
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* given, CUmemAllocationHandleType type) {
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* given,
+                                        CUmemAllocationHandleType type) {
   return enter("cuMemImportFromShareableHandle", allocates | unsafe_in_capture, [&] {
     require(handle != nullptr, CUDA_ERROR_INVALID_VALUE);
     require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
     const int file = static_cast<int>(reinterpret_cast<std::intptr_t>(given));
-    struct stat about {};
+    struct stat about{};
     require(fstat(file, &about) == 0 && about.st_size > 0 && static_cast<std::size_t>(about.st_size) % granule == 0,
             CUDA_ERROR_INVALID_VALUE);
     auto physical = std::make_shared<Physical>();

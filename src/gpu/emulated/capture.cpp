@@ -65,7 +65,8 @@ CUstreamCaptureMode& thread_capture_mode() {
 
 bool captured(Stream& stream, CUgraphNodeType type, const Action& action) {
   Captures& all = captures();
-  if (all.count.load(std::memory_order_acquire) == 0) [[likely]] return false;
+  if (all.count.load(std::memory_order_acquire) == 0) [[likely]]
+    return false;
   const std::lock_guard lock(all.mutex);
   if (!stream.capture) {
     if (stream.kind == Stream::Kind::legacy) {
@@ -124,7 +125,8 @@ void join(const std::shared_ptr<Stream>& stream, const CapturedPoint& point) {
 
 bool unsafe_now() noexcept {
   Captures& all = captures();
-  if (all.count.load(std::memory_order_acquire) == 0) [[likely]] return false;
+  if (all.count.load(std::memory_order_acquire) == 0) [[likely]]
+    return false;
   const CUstreamCaptureMode mine = thread_capture_mode();
   if (mine == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   const std::lock_guard lock(all.mutex);
@@ -132,7 +134,8 @@ bool unsafe_now() noexcept {
   for (const auto& capture : all.running) {
     if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
     const bool own = capture->thread == this_thread();
-    const bool prohibits = own || (mine == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+    const bool prohibits =
+        own || (mine == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
     if (!prohibits) continue;
     capture->invalid = true;
     unsafe = true;
@@ -275,8 +278,9 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* statu
     const auto stream = resolve(handle);
     const std::lock_guard lock(captures().mutex);
     const auto& capture = stream->capture;
-    *status = !capture ? CU_STREAM_CAPTURE_STATUS_NONE
-              : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
+              : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                 : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return;
     if (id != nullptr) *id = capture->id;
     if (graph != nullptr) *graph = capture->graph.get();
@@ -304,7 +308,8 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
   return enter("cuGraphGetNodes", plain, [&] {
     require(graph != nullptr && count != nullptr, CUDA_ERROR_INVALID_VALUE);
     const std::size_t all = graph->nodes.size();
-    for (std::size_t at = 0; nodes != nullptr && at < *count; ++at) nodes[at] = at < all ? graph->nodes[at].get() : nullptr;
+    for (std::size_t at = 0; nodes != nullptr && at < *count; ++at)
+      nodes[at] = at < all ? graph->nodes[at].get() : nullptr;
     *count = nodes == nullptr ? all : std::min(*count, all);
   });
 }
@@ -333,13 +338,15 @@ CUresult cuGraphDestroy(CUgraph graph) {
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
   return enter("cuGraphInstantiateWithFlags", plain, [&] {
     constexpr unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                                         CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+                                         CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                         CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     require(exec != nullptr && graph != nullptr && (flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
     auto executable = std::make_shared<Executable>();
     for (std::size_t at = 0; at < graph->nodes.size(); ++at) {
       const CUgraphNode_st& node = *graph->nodes[at];
       // A chain: each node follows the one before it, alone or among others.
-      if (at > 0 && std::find(node.after.begin(), node.after.end(), at - 1) == node.after.end()) executable->chain = false;
+      if (at > 0 && std::find(node.after.begin(), node.after.end(), at - 1) == node.after.end())
+        executable->chain = false;
       executable->nodes.push_back(node);
     }
     auto made = std::make_unique<CUgraphExec_st>();
@@ -371,7 +378,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     if (exec->last.stream && exec->last.stream != stream && !exec->last.reached()) after.push_back(exec->last);
     const auto executable = exec->executable;
     const Point done = submit(
-        stream, CU_GRAPH_NODE_TYPE_GRAPH, [executable](const Running& running) { executable->run(running); }, std::move(after));
+        stream, CU_GRAPH_NODE_TYPE_GRAPH, [executable](const Running& running) { executable->run(running); },
+        std::move(after));
     if (done.stream) exec->last = done;
   });
 }

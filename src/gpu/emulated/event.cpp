@@ -51,8 +51,8 @@ bool is_done(Completion& completion) {
 
 void raise_to(std::atomic<std::uint64_t>& word, std::uint64_t value) {
   std::uint64_t seen = word.load(std::memory_order_relaxed);
-  while (seen < value && !word.compare_exchange_weak(seen, value, std::memory_order_release, std::memory_order_relaxed)) {
-  }
+  while (seen < value &&
+         !word.compare_exchange_weak(seen, value, std::memory_order_release, std::memory_order_relaxed)) {}
 }
 
 void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stream>& stream, bool external) {
@@ -71,16 +71,19 @@ void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stre
       finish(*completion);
       const std::lock_guard inner(event->mutex);
       event->latest = std::move(completion);
-      if (event->shared) raise_to(event->shared->done, event->shared->recorded.fetch_add(1, std::memory_order_relaxed) + 1);
+      if (event->shared)
+        raise_to(event->shared->done, event->shared->recorded.fetch_add(1, std::memory_order_relaxed) + 1);
     });
     return;
   }
   auto completion = std::make_shared<Completion>();
   const std::uint64_t number = event->shared ? event->shared->recorded.fetch_add(1, std::memory_order_relaxed) + 1 : 0;
-  submit(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [](const Running&) {}, {}, [completion, shared = event->shared, number] {
-    if (shared) raise_to(shared->done, number);
-    finish(*completion);
-  });
+  submit(
+      stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [](const Running&) {}, {},
+      [completion, shared = event->shared, number] {
+        if (shared) raise_to(shared->done, number);
+        finish(*completion);
+      });
   event->captured.reset();
   event->latest = std::move(completion);
 }
@@ -91,7 +94,8 @@ Action waiting_for(CUevent_st& event) {
     const std::uint64_t number = event.shared->recorded.load(std::memory_order_acquire);
     if (event.shared->done.load(std::memory_order_acquire) >= number) return {};
     return [shared = event.shared, number](const Running& running) {
-      for (Backoff backoff; shared->done.load(std::memory_order_acquire) < number && !running.aborted.load();) backoff.pause();
+      for (Backoff backoff; shared->done.load(std::memory_order_acquire) < number && !running.aborted.load();)
+        backoff.pause();
     };
   }
   if (!event.latest || is_done(*event.latest)) return {};
@@ -101,7 +105,8 @@ Action waiting_for(CUevent_st& event) {
 bool query(CUevent_st& event) {
   const std::lock_guard lock(event.mutex);
   require(!event.captured || event.captured->capture->ended, CUDA_ERROR_CAPTURED_EVENT);
-  if (event.shared) return event.shared->done.load(std::memory_order_acquire) >= event.shared->recorded.load(std::memory_order_acquire);
+  if (event.shared)
+    return event.shared->done.load(std::memory_order_acquire) >= event.shared->recorded.load(std::memory_order_acquire);
   return !event.latest || is_done(*event.latest);
 }
 
@@ -130,7 +135,8 @@ std::shared_ptr<SharedEvent> SharedEvents::make(int& slot) {
     const int file = memfd_create("crosslane-emulated-events", MFD_CLOEXEC);
     require(file >= 0, CUDA_ERROR_OPERATING_SYSTEM);
     constexpr std::size_t bytes = slot_count * sizeof(SharedEvent);
-    void* memory = ftruncate(file, bytes) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    void* memory =
+        ftruncate(file, bytes) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
       close(file);
       throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
@@ -224,9 +230,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
 }
 
 CUresult cuEventQuery(CUevent handle) {
-  return enter("cuEventQuery", unsafe_in_capture, [&]() -> CUresult {
-    return query(*resolve(handle)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-  });
+  return enter("cuEventQuery", unsafe_in_capture,
+               [&]() -> CUresult { return query(*resolve(handle)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; });
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
@@ -257,6 +262,8 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent start_handle, CUevent e
   });
 }
 
-CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) { return cuEventElapsedTime(milliseconds, start, end); }
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return cuEventElapsedTime(milliseconds, start, end);
+}
 
 }  // extern "C"

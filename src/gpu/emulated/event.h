@@ -30,10 +30,10 @@ struct CUevent_st {
   std::mutex mutex;
   CUctx_st* context = nullptr;
   unsigned flags = 0;
-  std::shared_ptr<crosslane::gpu::emulated::Completion> latest;          // null until recorded
-  std::optional<crosslane::gpu::emulated::CapturedPoint> captured;       // set while the latest record is in a capture
-  std::shared_ptr<crosslane::gpu::emulated::SharedEvent> shared;         // of an interprocess event
-  int shared_slot = -1;                                                  // in this process's file; -1 when opened
+  std::shared_ptr<crosslane::gpu::emulated::Completion> latest;     // null until recorded
+  std::optional<crosslane::gpu::emulated::CapturedPoint> captured;  // set while the latest record is in a capture
+  std::shared_ptr<crosslane::gpu::emulated::SharedEvent> shared;    // of an interprocess event
+  int shared_slot = -1;                                             // in this process's file; -1 when opened
 };
 
 namespace crosslane::gpu::emulated {

@@ -16,7 +16,7 @@ namespace crosslane::gpu::emulated {
 namespace {
 
 struct Fault {
-  std::string name;  // without a version suffix if it was given so
+  std::string name;       // without a version suffix if it was given so
   std::uint64_t nth = 0;  // 0 is every call
   CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
   std::atomic<std::uint64_t> calls{0};
@@ -40,7 +40,8 @@ bool matches(std::string_view wanted, std::string_view called) {
 
 CUresult fault(const char* name) noexcept {
   auto& list = faults();
-  if (list.empty()) [[likely]] return CUDA_SUCCESS;
+  if (list.empty()) [[likely]]
+    return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   for (const auto& entry : list) {
     if (!matches(entry->name, name)) continue;
@@ -64,7 +65,8 @@ void read_faults() {
     entry->name = item.substr(0, colon);
     bool good = colon != std::string_view::npos && !entry->name.empty();
     if (good) {
-      const std::string_view which = item.substr(colon + 1, equals == std::string_view::npos ? equals : equals - colon - 1);
+      const std::string_view which =
+          item.substr(colon + 1, equals == std::string_view::npos ? equals : equals - colon - 1);
       if (which != "*") {
         const auto [end, error] = std::from_chars(which.data(), which.data() + which.size(), entry->nth);
         good = error == std::errc() && end == which.data() + which.size() && entry->nth > 0;
@@ -74,7 +76,8 @@ void read_faults() {
       }
     }
     if (!good) {
-      say("CROSSLANE_EMULATED_FAULTS has '" + std::string(item) + "'; write <function>:<nth or *>[=CUDA_ERROR_...], e.g. cuMemAlloc:3");
+      say("CROSSLANE_EMULATED_FAULTS has '" + std::string(item) +
+          "'; write <function>:<nth or *>[=CUDA_ERROR_...], e.g. cuMemAlloc:3");
       throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
     faults().push_back(std::move(entry));

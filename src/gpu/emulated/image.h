@@ -25,7 +25,8 @@ struct EmulatedLaunch {
 struct EmulatedKernel {
   const char* name;
   void (*run)(const EmulatedLaunch& launch, void** parameters);
-  bool concurrent;  ///< True: all blocks run at once, a thread each, and may wait for each other. False: one after another.
+  bool
+      concurrent;  ///< True: all blocks run at once, a thread each, and may wait for each other. False: one after another.
   std::uint32_t parameter_count;         ///< Number of arguments.
   const std::uint32_t* parameter_sizes;  ///< Bytes of each, so that a launch can copy them.
 };

@@ -75,13 +75,15 @@ void Memory::initialize() {
   std::size_t outside = std::max<std::size_t>(arena_ * devices.size(), std::size_t{256} << 30);
   for (;; outside /= 2) {
     size_ = arena_ * devices.size() + outside;
-    if (void* both = raw_mmap(nullptr, 2 * size_ + granule, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    if (void* both =
+            raw_mmap(nullptr, 2 * size_ + granule, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
       base_ = round_up(reinterpret_cast<Address>(both), granule);
       distance_ = static_cast<std::ptrdiff_t>(size_);
       break;
     }
     if (outside < (std::size_t{1} << 30)) {
-      say("cannot reserve " + std::to_string(2 * size_ >> 30) + " GiB of addresses (ulimit -v?); lower CROSSLANE_EMULATED_MEMORY");
+      say("cannot reserve " + std::to_string(2 * size_ >> 30) +
+          " GiB of addresses (ulimit -v?); lower CROSSLANE_EMULATED_MEMORY");
       throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
     }
   }
@@ -120,10 +122,15 @@ Address Memory::allocate(Device& device, std::size_t bytes, Range::Kind kind, CU
   // One page more stays unmapped, so that a kernel that runs over the end faults.
   const auto offset = arena.pieces.take(pages + page, bytes >= granule ? granule : page);
   require(offset.has_value(), CUDA_ERROR_OUT_OF_MEMORY);
-  Range range{.base = arena.begin + *offset, .size = bytes, .kind = kind, .device = &device, .context = context,
+  Range range{.base = arena.begin + *offset,
+              .size = bytes,
+              .kind = kind,
+              .device = &device,
+              .context = context,
               .buffer_id = next_buffer_id()};
   const std::uint64_t identity = range.buffer_id;
-  if (raw_mmap(cpu(range.base), pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena.file, *offset) == nullptr ||
+  if (raw_mmap(cpu(range.base), pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena.file,
+               *offset) == nullptr ||
       pwrite(arena.file, &identity, sizeof identity, static_cast<off_t>(identity_offset(*offset))) != sizeof identity) {
     make_unmapped(cpu(range.base), pages);
     arena.pieces.give_back(*offset, pages + page);
@@ -139,7 +146,12 @@ Address Memory::allocate_host(std::size_t bytes, Range::Kind kind, unsigned flag
   void* memory = mmap(nullptr, round_up(bytes, page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(memory != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
   const auto base = reinterpret_cast<Address>(memory);
-  add({.base = base, .size = bytes, .kind = kind, .device = context.device, .context = &context, .buffer_id = next_buffer_id(),
+  add({.base = base,
+       .size = bytes,
+       .kind = kind,
+       .device = context.device,
+       .context = &context,
+       .buffer_id = next_buffer_id(),
        .flags = flags});
   return base;
 }
@@ -152,8 +164,13 @@ void Memory::register_host(Address begin, std::size_t bytes, unsigned flags, CUc
   const bool overlaps_previous =
       next != registry_.begin() && std::prev(next)->second.base + std::prev(next)->second.size > begin;
   require(!overlaps_next && !overlaps_previous, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-  registry_.emplace(begin, Range{.base = begin, .size = bytes, .kind = Range::Kind::registered, .device = context.device,
-                                 .context = &context, .buffer_id = next_buffer_id(), .flags = flags});
+  registry_.emplace(begin, Range{.base = begin,
+                                 .size = bytes,
+                                 .kind = Range::Kind::registered,
+                                 .device = context.device,
+                                 .context = &context,
+                                 .buffer_id = next_buffer_id(),
+                                 .flags = flags});
 }
 
 void Memory::release(const Range& range) {
@@ -166,22 +183,29 @@ void Memory::release(const Range& range) {
       const std::size_t offset = range.base - arena.begin;
       const std::uint64_t gone = 0;
       // The identity first: who opens a handle looks at it after mapping.
-      [[maybe_unused]] const auto written = pwrite(arena.file, &gone, sizeof gone, static_cast<off_t>(identity_offset(offset)));
+      [[maybe_unused]] const auto written =
+          pwrite(arena.file, &gone, sizeof gone, static_cast<off_t>(identity_offset(offset)));
       make_unmapped(cpu(range.base), pages);
       // Pages that another process still maps would be cut away under it; it then reads zeros, as undefined as on a GPU.
-      fallocate(arena.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(pages));
+      fallocate(arena.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                static_cast<off_t>(pages));
       arena.pieces.give_back(offset, pages + page);
       range.device->used -= pages;
       break;
     }
     case Range::Kind::pinned:
-    case Range::Kind::managed: munmap(reinterpret_cast<void*>(range.base), pages); break;
+    case Range::Kind::managed:
+      munmap(reinterpret_cast<void*>(range.base), pages);
+      break;
     case Range::Kind::imported:
       make_unmapped(cpu(range.base), pages);
       unreserve(range.base, pages + page);
       break;
-    case Range::Kind::mapped: make_unmapped(cpu(range.base), pages); break;
-    case Range::Kind::registered: break;
+    case Range::Kind::mapped:
+      make_unmapped(cpu(range.base), pages);
+      break;
+    case Range::Kind::registered:
+      break;
   }
 }
 
@@ -269,8 +293,9 @@ void Memory::unreserve(Address begin, std::size_t bytes) {
 
 void Memory::map(const Range& range, int file, std::size_t file_offset) {
   const int protection = (range.readable ? PROT_READ : 0) | (range.readable && range.writable ? PROT_WRITE : 0);
-  require(raw_mmap(cpu(range.base), round_up(range.size, page), protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
-                   file_offset) != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+  require(raw_mmap(cpu(range.base), round_up(range.size, page), protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                   file, file_offset) != nullptr,
+          CUDA_ERROR_OUT_OF_MEMORY);
   add(range);
 }
 

@@ -31,13 +31,13 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) { return (byte
 struct Range {
   enum class Kind { device, pool, imported, mapped, pinned, registered, managed };
   Address base = 0;
-  std::size_t size = 0;    // as asked for
+  std::size_t size = 0;  // as asked for
   Kind kind = Kind::device;
   Device* device = nullptr;
   CUcontext context = nullptr;  // null for pools and virtual memory management
   std::uint64_t buffer_id = 0;
-  unsigned flags = 0;           // of cuMemHostAlloc, cuMemHostRegister
-  bool writable = true;         // cuMemSetAccess
+  unsigned flags = 0;    // of cuMemHostAlloc, cuMemHostRegister
+  bool writable = true;  // cuMemSetAccess
   bool readable = true;
 
   [[nodiscard]] bool on_gpu() const {
@@ -103,7 +103,9 @@ class Memory {
   };
   [[nodiscard]] Place place(const Range& range);
   /// Where the file of a GPU keeps the identity of the allocation at `offset`; 0 when it is freed.
-  [[nodiscard]] std::size_t identity_offset(std::size_t offset) const { return arena_ + offset / page * sizeof(std::uint64_t); }
+  [[nodiscard]] std::size_t identity_offset(std::size_t offset) const {
+    return arena_ + offset / page * sizeof(std::uint64_t);
+  }
 
   std::uint64_t next_buffer_id() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
 

@@ -149,7 +149,8 @@ void initialize() {
   int count = 1;
   std::string topology_file;
   constexpr std::string_view prefix = "emulated:";
-  if (const char* const text = std::getenv("CROSSLANE_GPU"); text != nullptr && std::string_view(text).starts_with(prefix)) {
+  if (const char* const text = std::getenv("CROSSLANE_GPU");
+      text != nullptr && std::string_view(text).starts_with(prefix)) {
     const char* const begin = text + prefix.size();
     const char* const end = text + std::strlen(text);
     const auto [stop, error] = std::from_chars(begin, end, count);
@@ -189,15 +190,19 @@ void initialize() {
 
 CUresult before(const char* name, unsigned traits) noexcept {
   switch (phase().load(std::memory_order_acquire)) {
-    case Phase::ready: break;
-    case Phase::exiting: return CUDA_ERROR_DEINITIALIZED;
-    case Phase::forked: return CUDA_ERROR_NOT_INITIALIZED;
+    case Phase::ready:
+      break;
+    case Phase::exiting:
+      return CUDA_ERROR_DEINITIALIZED;
+    case Phase::forked:
+      return CUDA_ERROR_NOT_INITIALIZED;
     case Phase::fresh:
     case Phase::failed:
       if ((traits & before_init) == 0) return CUDA_ERROR_NOT_INITIALIZED;
   }
   if ((traits & allocates) != 0 && forbidden > 0) {
-    say(std::string(name) + " was called where allocating and mapping are forbidden (inside Plan::start): prepare() must do it");
+    say(std::string(name) +
+        " was called where allocating and mapping are forbidden (inside Plan::start): prepare() must do it");
     std::abort();
   }
   if (const CUresult asked_for = fault(name); asked_for != CUDA_SUCCESS) return asked_for;

@@ -37,9 +37,9 @@ struct Device {
   std::string name, pci;
   CUuuid uuid{};
   int numa = 0;
-  std::size_t memory = 0;             // bytes that cuMemAlloc gives in all
+  std::size_t memory = 0;  // bytes that cuMemAlloc gives in all
   std::atomic<std::size_t> used{0};
-  CUcontext primary = nullptr;        // guarded by State::mutex
+  CUcontext primary = nullptr;  // guarded by State::mutex
   unsigned primary_references = 0;
   unsigned primary_flags = 0;
 };
@@ -50,7 +50,7 @@ struct Topology {
 
 class State {
  public:
-  std::mutex mutex;  // contexts, current primary ones, handles of modules
+  std::mutex mutex;                              // contexts, current primary ones, handles of modules
   std::vector<std::unique_ptr<Device>> devices;  // fixed once initialized
   Topology topology;
   std::set<CUcontext> contexts;
@@ -74,9 +74,9 @@ void initialize();
 /// What an entry needs and may disturb.
 enum Trait : unsigned {
   plain = 0,
-  before_init = 1,         // may be called before cuInit
-  unsafe_in_capture = 2,   // prohibited while a capture of global mode runs (CUDA: "potentially unsafe API calls")
-  allocates = 4,           // allocates or maps: crosslane_emulated_forbid applies
+  before_init = 1,        // may be called before cuInit
+  unsafe_in_capture = 2,  // prohibited while a capture of global mode runs (CUDA: "potentially unsafe API calls")
+  allocates = 4,          // allocates or maps: crosslane_emulated_forbid applies
 };
 
 /// Checks before an entry's body: initialized, not forked, not at exit, no fault asked for, nothing forbidden.

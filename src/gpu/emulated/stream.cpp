@@ -58,7 +58,8 @@ void Point::wait() const {
   if (stream) stream->wait_for(count);
 }
 
-Stream::Stream(CUctx_st& of, Kind k, int p) : context(of), kind(k), priority(p), id(next_stream_id()), aborted_(of.aborted) {}
+Stream::Stream(CUctx_st& of, Kind k, int p)
+    : context(of), kind(k), priority(p), id(next_stream_id()), aborted_(of.aborted) {}
 Stream::~Stream() = default;
 
 std::uint64_t Stream::push(Action action, std::vector<Point> after, std::function<void()> then) {
