@@ -109,6 +109,10 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
   argument->address_ = writable(base);
   argument->type_ = type;
   argument->direction_ = direction;
+  // Open MPI refuses arrays at null, even of no elements (a rank without neighbours).
+  argument->counts_.reserve(list.size() + 1);
+  argument->displacements_.reserve(list.size() + 1);
+  argument->types_.reserve(list.size() + 1);
   for (const Block& block : list) {
     argument->counts_.push_back(block.count);
     argument->displacements_.push_back(block.displacement);

@@ -1,6 +1,7 @@
 // See requests.h.
 #include "interpose/requests.h"
 
+#include "interpose/mutant.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ void Operation::stage(lane::Copier& copier) {
 }
 
 void Operation::fetch(lane::Copier& copier) {
+  if (mutated(call, "copy in dropped")) return;
   lane::Batch batch(copier, call);
   for (const auto& argument : arguments)
     if (argument->reads()) argument->fetch(batch);
@@ -27,12 +29,14 @@ void Operation::fetch(lane::Copier& copier) {
 }
 
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
-  if (std::exchange(delivered, true)) return;
+  if (std::exchange(delivered, true) || mutated(call, "copy out dropped")) return;
   auto limit = std::numeric_limits<std::size_t>::max();
   if (status != nullptr && receives()) {
     // Open MPI's files leave the flag of their statuses unset; reading a file cannot be cancelled.
     const bool can_be_cancelled = !std::string_view(call).starts_with("MPI_File_");
-    limit = can_be_cancelled && mpi::cancelled(below, *status) ? 0 : static_cast<std::size_t>(mpi::received_bytes(below, *status));
+    limit = can_be_cancelled && mpi::cancelled(below, *status)
+                ? 0
+                : static_cast<std::size_t>(mpi::received_bytes(below, *status));
   }
   lane::Batch batch(copier, call);
   for (const auto& argument : arguments)

@@ -296,6 +296,7 @@ Defects defects_of(const std::string& collective) {
   if (collective == "Reduce_scatter_block") return {.user_defined = true};
   if (collective == "Neighbor_alltoallw") return {.large = true, .directed = true};
 #else
+  if (collective == "Allgatherv") return {.inter = true};
   if (collective == "Alltoallv") return {.empty_in_place = true};
   if (collective == "Alltoallw") return {.alone = true};
 #endif
