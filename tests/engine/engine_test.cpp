@@ -153,7 +153,7 @@ TEST_F(EngineTest, WatchdogNamesTheCallAgainAndAgain) {
                     .peer = 2,
                     .details = [](const void* text) { return std::string{static_cast<const char*>(text)}; },
                     .context = "missing ranks 1, 4"};
-  engine.wait(Completion::when_any({Completion::of(word, 1), Completion::after(170ms)}), watch);
+  engine.wait(Completion::when_any({Completion::of(word, 1), Completion::after(3s)}), watch);
   const std::string lines = testing::internal::GetCapturedStderr();
   const std::string expected = "s in MPI_Allreduce on MPI_COMM_WORLD, call 17, peer 2: missing ranks 1, 4";
   const auto first = lines.find(expected);
@@ -162,7 +162,7 @@ TEST_F(EngineTest, WatchdogNamesTheCallAgainAndAgain) {
 }
 
 TEST_F(EngineTest, WatchdogIsSilentWhileSomethingMoves) {
-  Engine engine{below_, 0.05};
+  Engine engine{below_, 1};  // longer than a loaded machine keeps a thread waiting
   std::atomic<std::uint64_t> ticks{0};
   std::atomic<bool> stop{false};
   std::thread mover{[&] {
@@ -172,7 +172,7 @@ TEST_F(EngineTest, WatchdogIsSilentWhileSomethingMoves) {
     }
   }};
   const auto body = [](const std::atomic<std::uint64_t>& word) -> Task<> {
-    const Completion end = Completion::after(200ms);
+    const Completion end = Completion::after(2s);
     while (!end.done()) co_await Completion::of(word, word.load() + 1);
   };
   testing::internal::CaptureStderr();
