@@ -8,7 +8,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
-.PHONY: help setup build demo check test test-asan test-tsan test-python lint tidy format bench clean
+.PHONY: help setup build demo check test test-asan test-asan-mpi test-tsan test-python lint tidy format bench clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,7 +39,14 @@ check-parts: lint test test-asan test-tsan
 test: build  ## Every test, release build, both MPIs
 	@tools/run-tests build/release
 
-test-asan: setup  ## The tests not labelled slow, under AddressSanitizer and UndefinedBehaviorSanitizer
+# The folders whose tests are whole programs of ours; with MPI underneath the sanitizers also see the MPI's own mistakes.
+asan_folders := base engine gpu kernel
+test-asan: setup  ## The tests without an MPI underneath, under AddressSanitizer and UndefinedBehaviorSanitizer
+	@[ -e build/asan/build.ninja ] || cmake --preset asan --log-level=WARNING
+	@cmake --build build/asan -j $(JOBS) --target $(foreach folder,$(asan_folders),tests/$(folder)/all)
+	@failed=0; for folder in $(asan_folders); do tools/run-tests build/asan/tests/$$folder || failed=1; done; exit $$failed
+
+test-asan-mpi: setup  ## The same for every test that is not labelled slow, the MPI-level ones included
 	$(call build_preset,asan)
 	@tools/run-tests build/asan -LE slow
 

@@ -77,7 +77,8 @@ void Argument::place(Draw draw, const std::vector<const Type*>& used, const std:
   for (const auto i : order) {
     const Type& element = *used[i];
     const MPI_Aint step = in_bytes ? 1 : std::max<MPI_Aint>(element.extent, 1);
-    const MPI_Aint wanted = cursor - element.begin(filled[i]) + (random.chance(40) ? static_cast<MPI_Aint>(random.below(64)) : 0);
+    const MPI_Aint wanted =
+        cursor - element.begin(filled[i]) + (random.chance(40) ? static_cast<MPI_Aint>(random.below(64)) : 0);
     const MPI_Aint units = wanted >= 0 ? (wanted + step - 1) / step : -(-wanted / step);
     displacements[i] = static_cast<int>(units);
     if (filled[i] == 0) {
@@ -152,7 +153,8 @@ void Argument::undefined(const Reduction& reduction, int from, int to) {
   if (kind_ != Kind::memory) return;
   for (int i = from; i < to; ++i)
     for (const auto offset : reduction.type.offsets)
-      std::fill_n(ignored_.begin() + origin_ + i * reduction.type.extent + offset, reduction.base->extent, std::uint8_t{1});
+      std::fill_n(ignored_.begin() + origin_ + i * reduction.type.extent + offset, reduction.base->extent,
+                  std::uint8_t{1});
 }
 
 void Argument::ignore_padding(const Reduction& reduction) {
@@ -186,9 +188,10 @@ void Argument::check(const std::string& what) const {
     if (wrong++ == 0) first = i;
   }
   if (wrong == 0) return;
-  report_failure(fmt::format("{} ({}): {} of {} bytes differ from plain MPI's, first at {} from the buffer's address: {:02x}, expected {:02x}",
-                             what, text(), wrong, got.size(), static_cast<std::ptrdiff_t>(first) - origin_,
-                             std::to_integer<unsigned>(got[first]), std::to_integer<unsigned>(reference_[first])));
+  report_failure(fmt::format(
+      "{} ({}): {} of {} bytes differ from plain MPI's, first at {} from the buffer's address: {:02x}, expected {:02x}",
+      what, text(), wrong, got.size(), static_cast<std::ptrdiff_t>(first) - origin_,
+      std::to_integer<unsigned>(got[first]), std::to_integer<unsigned>(reference_[first])));
 }
 
 void Argument::release_types() {
@@ -201,8 +204,8 @@ std::string Argument::text() const {
   std::string types_text;
   for (const auto& each : owned_) types_text += (types_text.empty() ? "" : ", ") + each.text;
   if (reduction_ != nullptr) types_text = reduction_->text;
-  return fmt::format("{} memory, {} x {}", name(memory_->kind()), counts.empty() ? fmt::format("{}", count) : fmt::format("{}", fmt::join(counts, " ")),
-                     types_text);
+  return fmt::format("{} memory, {} x {}", name(memory_->kind()),
+                     counts.empty() ? fmt::format("{}", count) : fmt::format("{}", fmt::join(counts, " ")), types_text);
 }
 
 }  // namespace crosslane::tests

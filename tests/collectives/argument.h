@@ -43,8 +43,8 @@ class Argument {
   static Argument operand(Draw draw, const Reduction& reduction, int count);
 
   // What the call is given.
-  [[nodiscard]] void* address() const;            ///< of the tested memory
-  [[nodiscard]] void* reference_address();        ///< of the host copy
+  [[nodiscard]] void* address() const;      ///< of the tested memory
+  [[nodiscard]] void* reference_address();  ///< of the host copy
   int count = 0;
   MPI_Datatype type = MPI_BYTE;
   std::vector<int> counts, displacements;
@@ -61,7 +61,9 @@ class Argument {
   /// New contents in memory and host copy, for a persistent call that is started again.
   void refill(Random& random);
   /// Brings the host copy's contents into the memory.
-  void copy_reference() { if (kind_ == Kind::memory) memory_->write(reference_); }
+  void copy_reference() {
+    if (kind_ == Kind::memory) memory_->write(reference_);
+  }
   /// Compares all bytes, gaps too, with the host copy.
   void check(const std::string& what) const;
   /// Frees the datatypes, where the call no longer needs them.

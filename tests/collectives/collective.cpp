@@ -48,12 +48,16 @@ bool in_place_here(const Group& group, Random& random) { return group.kind == in
 
 // What this rank sends to all, or receives from all, in an inter-communicator depends on the side that sends.
 int sent(const Group& group, const Traffic& traffic) { return traffic.uniform(group.side); }
-int received(const Group& group, const Traffic& traffic) { return traffic.uniform(group.kind == inter ? 1 - group.side : group.side); }
+int received(const Group& group, const Traffic& traffic) {
+  return traffic.uniform(group.kind == inter ? 1 - group.side : group.side);
+}
 
 void build_bcast(Call& call, Random& common, Draw mine, const Base& base, const Traffic& traffic) {
   const Root root = draw_root(*call.group, common);
   call.root = root.argument;
-  call.receive = root.is_root || root.contributes ? Argument::single(mine, base, traffic.uniform(0), 1, traffic.granule()) : Argument::absent(mine);
+  call.receive = root.is_root || root.contributes
+                     ? Argument::single(mine, base, traffic.uniform(0), 1, traffic.granule())
+                     : Argument::absent(mine);
 }
 
 template <bool varying>
@@ -62,11 +66,17 @@ void build_gather(Call& call, Random& common, Draw mine, const Base& base, const
   const Root root = draw_root(group, common);
   call.root = root.argument;
   const auto amount = [&](int rank) { return varying ? traffic.from(rank) : traffic.uniform(0); };
-  if (root.is_root && in_place_here(group, mine.random)) call.send = Argument::in_place();
-  else call.send = root.contributes ? Argument::single(mine, base, amount(self_of(group)), 1, traffic.granule()) : Argument::absent(mine);
-  if (!root.is_root) call.receive = Argument::absent(mine);
-  else if (varying) call.receive = Argument::blocks(mine, base, amounts(group.in, amount), traffic.granule_of_blocks());
-  else call.receive = Argument::single(mine, base, traffic.uniform(0), blocks_of(group.in), traffic.granule());
+  if (root.is_root && in_place_here(group, mine.random))
+    call.send = Argument::in_place();
+  else
+    call.send = root.contributes ? Argument::single(mine, base, amount(self_of(group)), 1, traffic.granule())
+                                 : Argument::absent(mine);
+  if (!root.is_root)
+    call.receive = Argument::absent(mine);
+  else if (varying)
+    call.receive = Argument::blocks(mine, base, amounts(group.in, amount), traffic.granule_of_blocks());
+  else
+    call.receive = Argument::single(mine, base, traffic.uniform(0), blocks_of(group.in), traffic.granule());
 }
 
 template <bool varying>
@@ -75,11 +85,17 @@ void build_scatter(Call& call, Random& common, Draw mine, const Base& base, cons
   const Root root = draw_root(group, common);
   call.root = root.argument;
   const auto amount = [&](int rank) { return varying ? traffic.to(rank) : traffic.uniform(0); };
-  if (!root.is_root) call.send = Argument::absent(mine);
-  else if (varying) call.send = Argument::blocks(mine, base, amounts(group.out, amount), traffic.granule_of_blocks());
-  else call.send = Argument::single(mine, base, traffic.uniform(0), blocks_of(group.out), traffic.granule());
-  if (root.is_root && in_place_here(group, mine.random)) call.receive = Argument::in_place();
-  else call.receive = root.contributes ? Argument::single(mine, base, amount(self_of(group)), 1, traffic.granule()) : Argument::absent(mine);
+  if (!root.is_root)
+    call.send = Argument::absent(mine);
+  else if (varying)
+    call.send = Argument::blocks(mine, base, amounts(group.out, amount), traffic.granule_of_blocks());
+  else
+    call.send = Argument::single(mine, base, traffic.uniform(0), blocks_of(group.out), traffic.granule());
+  if (root.is_root && in_place_here(group, mine.random))
+    call.receive = Argument::in_place();
+  else
+    call.receive = root.contributes ? Argument::single(mine, base, amount(self_of(group)), 1, traffic.granule())
+                                    : Argument::absent(mine);
 }
 
 template <bool varying>
@@ -87,16 +103,23 @@ void build_allgather(Call& call, Random& common, Draw mine, const Base& base, co
   const Group& group = *call.group;
   const auto amount = [&](int rank) { return traffic.from(rank); };
   // All ranks or none: MPI wants MPI_IN_PLACE on every rank.
-  if (in_place_here(group, common)) call.send = Argument::in_place();
-  else call.send = Argument::single(mine, base, varying ? amount(self_of(group)) : sent(group, traffic), 1, traffic.granule());
-  if (varying) call.receive = Argument::blocks(mine, base, amounts(group.in, amount), traffic.granule_of_blocks());
-  else call.receive = Argument::single(mine, base, received(group, traffic), blocks_of(group.in), traffic.granule());
+  if (in_place_here(group, common))
+    call.send = Argument::in_place();
+  else
+    call.send =
+        Argument::single(mine, base, varying ? amount(self_of(group)) : sent(group, traffic), 1, traffic.granule());
+  if (varying)
+    call.receive = Argument::blocks(mine, base, amounts(group.in, amount), traffic.granule_of_blocks());
+  else
+    call.receive = Argument::single(mine, base, received(group, traffic), blocks_of(group.in), traffic.granule());
 }
 
 void build_alltoall(Call& call, Random& common, Draw mine, const Base& base, const Traffic& traffic) {
   const Group& group = *call.group;
-  if (in_place_here(group, common)) call.send = Argument::in_place();
-  else call.send = Argument::single(mine, base, sent(group, traffic), blocks_of(group.out), traffic.granule());
+  if (in_place_here(group, common))
+    call.send = Argument::in_place();
+  else
+    call.send = Argument::single(mine, base, sent(group, traffic), blocks_of(group.out), traffic.granule());
   call.receive = Argument::single(mine, base, received(group, traffic), blocks_of(group.in), traffic.granule());
 }
 
@@ -113,10 +136,13 @@ void build_alltoallv(Call& call, Random& common, Draw mine, const Base& base, co
   // In place, both directions of a pair are of one size.
   const int least = defects_of("Alltoallv").empty_in_place ? 1 : 0;
   const auto in = [&](int peer) {
-    return in_place ? std::max(traffic.between(std::min(self, peer), std::max(self, peer)), least) : traffic.between(peer, self);
+    return in_place ? std::max(traffic.between(std::min(self, peer), std::max(self, peer)), least)
+                    : traffic.between(peer, self);
   };
-  if (in_place) call.send = Argument::in_place();
-  else call.send = blocks(amounts(group.out, [&](int peer) { return traffic.between(self, peer); }));
+  if (in_place)
+    call.send = Argument::in_place();
+  else
+    call.send = blocks(amounts(group.out, [&](int peer) { return traffic.between(self, peer); }));
   call.receive = blocks(amounts(group.in, in));
 }
 
@@ -128,8 +154,10 @@ void build_reduce(Call& call, Random& common, Draw mine, const Base&, const Traf
   call.root = root.argument;
   const int count = operands(common);
   const bool in_place = root.is_root && in_place_here(group, mine.random);
-  if (in_place) call.send = Argument::in_place();
-  else call.send = root.contributes ? Argument::operand(mine, *call.reduction, count) : Argument::absent(mine);
+  if (in_place)
+    call.send = Argument::in_place();
+  else
+    call.send = root.contributes ? Argument::operand(mine, *call.reduction, count) : Argument::absent(mine);
   call.receive = root.is_root ? Argument::operand(mine, *call.reduction, count) : Argument::absent(mine);
   call.send.count = call.receive.count = count;
   call.receive.ignore_padding(*call.reduction);
@@ -140,8 +168,10 @@ template <bool exclusive>
 void build_symmetric(Call& call, Random& common, Draw mine, const Base&, const Traffic&) {
   const Group& group = *call.group;
   const int count = operands(common);
-  if (in_place_here(group, common)) call.send = Argument::in_place();
-  else call.send = Argument::operand(mine, *call.reduction, count);
+  if (in_place_here(group, common))
+    call.send = Argument::in_place();
+  else
+    call.send = Argument::operand(mine, *call.reduction, count);
   call.receive = Argument::operand(mine, *call.reduction, count);
   call.receive.ignore_padding(*call.reduction);
   if (exclusive && group.rank == 0) call.receive.undefined(*call.reduction, 0, count);
@@ -165,8 +195,10 @@ void build_reduce_scatter(Call& call, Random& common, Draw mine, const Base&, co
   call.wide_counts.assign(call.counts.begin(), call.counts.end());
   const int own = call.counts[static_cast<std::size_t>(group.rank)];
   const bool in_place = in_place_here(group, common);
-  if (in_place) call.send = Argument::in_place();
-  else call.send = Argument::operand(mine, *call.reduction, total);
+  if (in_place)
+    call.send = Argument::in_place();
+  else
+    call.send = Argument::operand(mine, *call.reduction, total);
   call.receive = Argument::operand(mine, *call.reduction, in_place ? total : own);
   call.receive.ignore_padding(*call.reduction);
   if (in_place) call.receive.undefined(*call.reduction, own, total);
@@ -178,15 +210,19 @@ void build_reduce_scatter_block(Call& call, Random& common, Draw mine, const Bas
   const int own = group.kind == inter ? share * group.sizes[1 - group.side] : share;
   const int total = own * group.size;
   const bool in_place = in_place_here(group, common);
-  if (in_place) call.send = Argument::in_place();
-  else call.send = Argument::operand(mine, *call.reduction, total);
+  if (in_place)
+    call.send = Argument::in_place();
+  else
+    call.send = Argument::operand(mine, *call.reduction, total);
   call.receive = Argument::operand(mine, *call.reduction, in_place ? total : own);
   call.receive.ignore_padding(*call.reduction);
   if (in_place) call.receive.undefined(*call.reduction, own, total);
   call.receive.count = own;
 }
 
-void* address(Argument& argument, bool reference) { return reference ? argument.reference_address() : argument.address(); }
+void* address(Argument& argument, bool reference) {
+  return reference ? argument.reference_address() : argument.address();
+}
 const void* source(Argument& argument, bool reference) { return address(argument, reference); }
 
 int issue_bcast(Call& call, const EntryPoint& entry, bool reference, MPI_Request* request) {
@@ -200,43 +236,50 @@ template <class... Root>
 int issue_singles(Call& call, const EntryPoint& entry, bool reference, MPI_Request* request, Root... root) {
   auto &s = call.send, &r = call.receive;
   if (entry.large) {
-    return entry(request, source(s, reference), MPI_Count{s.count}, s.type, address(r, reference), MPI_Count{r.count}, r.type, root...,
-                 call.comm);
+    return entry(request, source(s, reference), MPI_Count{s.count}, s.type, address(r, reference), MPI_Count{r.count},
+                 r.type, root..., call.comm);
   }
-  return entry(request, source(s, reference), s.count, s.type, address(r, reference), r.count, r.type, root..., call.comm);
+  return entry(request, source(s, reference), s.count, s.type, address(r, reference), r.count, r.type, root...,
+               call.comm);
 }
 
 template <class... Root>
 int issue_single_blocks(Call& call, const EntryPoint& entry, bool reference, MPI_Request* request, Root... root) {
   auto &s = call.send, &r = call.receive;
   if (entry.large) {
-    return entry(request, source(s, reference), MPI_Count{s.count}, s.type, address(r, reference), static_cast<const MPI_Count*>(r.wide_counts.data()),
+    return entry(request, source(s, reference), MPI_Count{s.count}, s.type, address(r, reference),
+                 static_cast<const MPI_Count*>(r.wide_counts.data()),
                  static_cast<const MPI_Aint*>(r.wide_displacements.data()), r.type, root..., call.comm);
   }
-  return entry(request, source(s, reference), s.count, s.type, address(r, reference), static_cast<const int*>(r.counts.data()),
-               static_cast<const int*>(r.displacements.data()), r.type, root..., call.comm);
+  return entry(request, source(s, reference), s.count, s.type, address(r, reference),
+               static_cast<const int*>(r.counts.data()), static_cast<const int*>(r.displacements.data()), r.type,
+               root..., call.comm);
 }
 
 int issue_scatterv(Call& call, const EntryPoint& entry, bool reference, MPI_Request* request) {
   auto &s = call.send, &r = call.receive;
   if (entry.large) {
-    return entry(request, source(s, reference), static_cast<const MPI_Count*>(s.wide_counts.data()), static_cast<const MPI_Aint*>(s.wide_displacements.data()), s.type,
-                 address(r, reference), MPI_Count{r.count}, r.type, call.root, call.comm);
+    return entry(request, source(s, reference), static_cast<const MPI_Count*>(s.wide_counts.data()),
+                 static_cast<const MPI_Aint*>(s.wide_displacements.data()), s.type, address(r, reference),
+                 MPI_Count{r.count}, r.type, call.root, call.comm);
   }
-  return entry(request, source(s, reference), static_cast<const int*>(s.counts.data()), static_cast<const int*>(s.displacements.data()),
-               s.type, address(r, reference), r.count, r.type, call.root, call.comm);
+  return entry(request, source(s, reference), static_cast<const int*>(s.counts.data()),
+               static_cast<const int*>(s.displacements.data()), s.type, address(r, reference), r.count, r.type,
+               call.root, call.comm);
 }
 
 int issue_blocks(Call& call, const EntryPoint& entry, bool reference, MPI_Request* request) {
   auto &s = call.send, &r = call.receive;
   if (entry.large) {
-    return entry(request, source(s, reference), static_cast<const MPI_Count*>(s.wide_counts.data()), static_cast<const MPI_Aint*>(s.wide_displacements.data()), s.type,
-                 address(r, reference), static_cast<const MPI_Count*>(r.wide_counts.data()), static_cast<const MPI_Aint*>(r.wide_displacements.data()), r.type,
-                 call.comm);
+    return entry(request, source(s, reference), static_cast<const MPI_Count*>(s.wide_counts.data()),
+                 static_cast<const MPI_Aint*>(s.wide_displacements.data()), s.type, address(r, reference),
+                 static_cast<const MPI_Count*>(r.wide_counts.data()),
+                 static_cast<const MPI_Aint*>(r.wide_displacements.data()), r.type, call.comm);
   }
-  return entry(request, source(s, reference), static_cast<const int*>(s.counts.data()), static_cast<const int*>(s.displacements.data()),
-               s.type, address(r, reference), static_cast<const int*>(r.counts.data()), static_cast<const int*>(r.displacements.data()),
-               r.type, call.comm);
+  return entry(request, source(s, reference), static_cast<const int*>(s.counts.data()),
+               static_cast<const int*>(s.displacements.data()), s.type, address(r, reference),
+               static_cast<const int*>(r.counts.data()), static_cast<const int*>(r.displacements.data()), r.type,
+               call.comm);
 }
 
 template <bool addresses>  // displacements are MPI_Aint in both forms
@@ -245,15 +288,16 @@ int issue_typed_blocks(Call& call, const EntryPoint& entry, bool reference, MPI_
   const MPI_Datatype *sent = s.types.data(), *got = r.types.data();
   const MPI_Aint *sent_at = s.wide_displacements.data(), *got_at = r.wide_displacements.data();
   if (entry.large) {
-    return entry(request, source(s, reference), static_cast<const MPI_Count*>(s.wide_counts.data()), sent_at, sent, address(r, reference), static_cast<const MPI_Count*>(r.wide_counts.data()), got_at, got,
-                 call.comm);
+    return entry(request, source(s, reference), static_cast<const MPI_Count*>(s.wide_counts.data()), sent_at, sent,
+                 address(r, reference), static_cast<const MPI_Count*>(r.wide_counts.data()), got_at, got, call.comm);
   }
   const int *sent_counts = s.counts.data(), *got_counts = r.counts.data();
   if constexpr (addresses)
-    return entry(request, source(s, reference), sent_counts, sent_at, sent, address(r, reference), got_counts, got_at, got, call.comm);
+    return entry(request, source(s, reference), sent_counts, sent_at, sent, address(r, reference), got_counts, got_at,
+                 got, call.comm);
   const int *sent_places = s.displacements.data(), *got_places = r.displacements.data();
-  return entry(request, source(s, reference), sent_counts, sent_places, sent, address(r, reference), got_counts, got_places, got,
-               call.comm);
+  return entry(request, source(s, reference), sent_counts, sent_places, sent, address(r, reference), got_counts,
+               got_places, got, call.comm);
 }
 
 template <class... Root>
@@ -261,30 +305,39 @@ int issue_reduction(Call& call, const EntryPoint& entry, bool reference, MPI_Req
   auto &s = call.send, &r = call.receive;
   const auto& reduction = *call.reduction;
   if (entry.large) {
-    return entry(request, source(s, reference), address(r, reference), MPI_Count{r.count}, reduction.type.handle, reduction.op, root...,
-                 call.comm);
+    return entry(request, source(s, reference), address(r, reference), MPI_Count{r.count}, reduction.type.handle,
+                 reduction.op, root..., call.comm);
   }
-  return entry(request, source(s, reference), address(r, reference), r.count, reduction.type.handle, reduction.op, root...,
-               call.comm);
+  return entry(request, source(s, reference), address(r, reference), r.count, reduction.type.handle, reduction.op,
+               root..., call.comm);
 }
 
 int issue_reduce_scatter(Call& call, const EntryPoint& entry, bool reference, MPI_Request* request) {
   auto &s = call.send, &r = call.receive;
   const auto& reduction = *call.reduction;
   if (entry.large) {
-    return entry(request, source(s, reference), address(r, reference), static_cast<const MPI_Count*>(call.wide_counts.data()), reduction.type.handle, reduction.op,
+    return entry(request, source(s, reference), address(r, reference),
+                 static_cast<const MPI_Count*>(call.wide_counts.data()), reduction.type.handle, reduction.op,
                  call.comm);
   }
-  return entry(request, source(s, reference), address(r, reference), static_cast<const int*>(call.counts.data()), reduction.type.handle,
-               reduction.op, call.comm);
+  return entry(request, source(s, reference), address(r, reference), static_cast<const int*>(call.counts.data()),
+               reduction.type.handle, reduction.op, call.comm);
 }
 
 // Forms whose arguments end with the root and those without.
-int rooted_singles(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { return issue_singles(c, e, ref, r, c.root); }
+int rooted_singles(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) {
+  return issue_singles(c, e, ref, r, c.root);
+}
 int plain_singles(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { return issue_singles(c, e, ref, r); }
-int rooted_single_blocks(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { return issue_single_blocks(c, e, ref, r, c.root); }
-int plain_single_blocks(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { return issue_single_blocks(c, e, ref, r); }
-int rooted_reduction(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { return issue_reduction(c, e, ref, r, c.root); }
+int rooted_single_blocks(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) {
+  return issue_single_blocks(c, e, ref, r, c.root);
+}
+int plain_single_blocks(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) {
+  return issue_single_blocks(c, e, ref, r);
+}
+int rooted_reduction(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) {
+  return issue_reduction(c, e, ref, r, c.root);
+}
 int plain_reduction(Call& c, const EntryPoint& e, bool ref, MPI_Request* r) { return issue_reduction(c, e, ref, r); }
 
 }  // namespace
@@ -312,9 +365,11 @@ bool persistent_reads_too_early() {
 }
 
 Traffic::Traffic(Random& common, const Base& base, int peers, bool same_granule)
-    : seed_(common.next()), unit_(common.pick(std::array{1, 1, 2, 3, 4, 6, 12})),
+    : seed_(common.next()),
+      unit_(common.pick(std::array{1, 1, 2, 3, 4, 6, 12})),
       granule_(same_granule ? random_divisor(common, unit_, unit_) : 0),
-      most_(common.bytes(common.chance(10) ? std::size_t{200} << 10 : 4000) / base.extent / static_cast<std::size_t>(std::max(peers, 1))) {}
+      most_(common.bytes(common.chance(10) ? std::size_t{200} << 10 : 4000) / base.extent /
+            static_cast<std::size_t>(std::max(peers, 1))) {}
 
 int Traffic::amount(int kind, int a, int b) const {
   Random random(mix(seed_, kind, a, b));

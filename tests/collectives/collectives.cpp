@@ -61,7 +61,8 @@ struct Running {
 
 class Test {
  public:
-  Test(Program& program, Groups& groups, Reductions& reductions) : program_(program), groups_(groups), reductions_(reductions) {}
+  Test(Program& program, Groups& groups, Reductions& reductions)
+      : program_(program), groups_(groups), reductions_(reductions) {}
 
   void run_case(const std::vector<Procedure>& all, const Procedure& first, std::uint64_t seed) {
     Random common(mix(seed)), mine(mix(seed, program_.rank + 1));
@@ -78,9 +79,15 @@ class Test {
     for (auto& one : running) own.push_back(std::make_unique<PrivateInter>(one.call));
     refer(running);
     switch (form) {
-      case Form::blocking: blocking(running.front(), mine); break;
-      case Form::nonblocking: nonblocking(running, mine); break;
-      case Form::persistent: persistent(running, persistent_reads_too_early() ? 1 : common.between(1, 3), mine); break;
+      case Form::blocking:
+        blocking(running.front(), mine);
+        break;
+      case Form::nonblocking:
+        nonblocking(running, mine);
+        break;
+      case Form::persistent:
+        persistent(running, persistent_reads_too_early() ? 1 : common.between(1, 3), mine);
+        break;
     }
   }
 
@@ -91,28 +98,33 @@ class Test {
     Running running;
     running.procedure = &procedure;
     const Defects defects = defects_of(procedure.collective->name);
-    running.entry = procedure.large.address != nullptr && common.chance(40) && !defects.large ? &procedure.large : &procedure.plain;
+    running.entry =
+        procedure.large.address != nullptr && common.chance(40) && !defects.large ? &procedure.large : &procedure.plain;
     const auto& kinds = procedure.collective->kinds;
-    const auto kind = kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && !defects.inter ? kinds[1] : kinds[0];
+    const auto kind =
+        kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && !defects.inter ? kinds[1] : kinds[0];
     auto& call = running.call;
     call.group = &groups_.pick(common, kind);
-    while ((defects.alone && kind == Group::Kind::intra && call.group->has_lonely_rank) || (defects.directed && call.group->directed))
+    while ((defects.alone && kind == Group::Kind::intra && call.group->has_lonely_rank) ||
+           (defects.directed && call.group->directed))
       call.group = &groups_.pick(common, kind);
     call.comm = call.group->comm;
     if (procedure.collective->reduces) call.reduction = reductions_.pick(common, !defects.user_defined);
     const Base& base = common.pick(bases());
-    const Traffic traffic(common, base, call.group->sizes[0] + call.group->sizes[1],
-                          procedure.collective->same_counts);
+    const Traffic traffic(common, base, call.group->sizes[0] + call.group->sizes[1], procedure.collective->same_counts);
     const Draw draw{mine, program_};
     procedure.collective->build(call, common, draw, base, traffic);
     // MPICH takes two null buffers for aliased ones, and looks at a reduction's buffers where they are not significant;
     // Open MPI refuses null where there is no neighbour.
     const bool never_null = call.reduction || kind == Group::Kind::topology;
-    if (call.receive.address() == nullptr && (never_null || call.send.address() == nullptr)) call.receive.give_memory(draw);
+    if (call.receive.address() == nullptr && (never_null || call.send.address() == nullptr))
+      call.receive.give_memory(draw);
     if (call.send.address() == nullptr && never_null) call.send.give_memory(draw);
     call.text = fmt::format("{} on {} root {}", running.entry->name, call.group->text, call.root);
-    if (call.reduction) call.text += ", " + call.reduction->text;
-    else call.text += fmt::format(", {} to {}", call.send.text(), call.receive.text());
+    if (call.reduction)
+      call.text += ", " + call.reduction->text;
+    else
+      call.text += fmt::format(", {} to {}", call.send.text(), call.receive.text());
     return running;
   }
 
@@ -193,8 +205,10 @@ class Test {
       // Collectives of one communicator are started in the same order on all ranks: an array only of one.
       for (auto& one : running) {
         linger(mine);
-        if (mine.chance(30)) CROSSLANE_MPI(MPI_Startall(1, &one.request));
-        else CROSSLANE_MPI(MPI_Start(&one.request));
+        if (mine.chance(30))
+          CROSSLANE_MPI(MPI_Startall(1, &one.request));
+        else
+          CROSSLANE_MPI(MPI_Start(&one.request));
       }
       complete(running, mine);
     }
@@ -248,7 +262,8 @@ int main(int argc, char** argv) {
       }
     }
   }
-  if (program.rank == 0) fmt::print(stderr, "collectives: {} cases, {} of procedures that this MPI lacks\n", calls, absent);
+  if (program.rank == 0)
+    fmt::print(stderr, "collectives: {} cases, {} of procedures that this MPI lacks\n", calls, absent);
   const int status = program.finish();
   return status == 0 && calls == 0 ? 77 : status;
 }

@@ -23,7 +23,11 @@ constexpr bool avoids_arrays_of_persistent = false;
 class Completion {
  public:
   Completion(std::vector<MPI_Request>& requests, Random& random, bool persistent)
-      : requests_(requests), random_(random), persistent_(persistent), done_(requests.size(), false), left_(requests.size()) {}
+      : requests_(requests),
+        random_(random),
+        persistent_(persistent),
+        done_(requests.size(), false),
+        left_(requests.size()) {}
 
   void run() {
     while (left_ > 0) {
@@ -68,7 +72,8 @@ class Completion {
   }
 
   void put_back(const Array& array) {
-    for (std::size_t i = 0; i < array.places.size(); ++i) requests_[static_cast<std::size_t>(array.places[i])] = array.requests[i];
+    for (std::size_t i = 0; i < array.places.size(); ++i)
+      requests_[static_cast<std::size_t>(array.places[i])] = array.requests[i];
   }
 
   void step() {
@@ -76,11 +81,16 @@ class Completion {
     const bool ignore = random_.chance(50);
     if (persistent_ && avoids_arrays_of_persistent) return one(random_.pick(pending()), waits, ignore);
     switch (random_.below(5)) {
-      case 0: return one(random_.pick(pending()), waits, ignore);
-      case 1: return all(array(), waits, ignore);
-      case 2: return any(array(), waits, ignore);
-      case 3: return some(array(), waits, ignore);
-      default: return query(random_.pick(pending()));
+      case 0:
+        return one(random_.pick(pending()), waits, ignore);
+      case 1:
+        return all(array(), waits, ignore);
+      case 2:
+        return any(array(), waits, ignore);
+      case 3:
+        return some(array(), waits, ignore);
+      default:
+        return query(random_.pick(pending()));
     }
   }
 
@@ -89,16 +99,20 @@ class Completion {
     MPI_Status* const wanted = ignore ? MPI_STATUS_IGNORE : &status;
     MPI_Request& request = requests_[static_cast<std::size_t>(index)];
     int flag = 1;
-    if (waits) CROSSLANE_MPI(MPI_Wait(&request, wanted));
-    else CROSSLANE_MPI(MPI_Test(&request, &flag, wanted));
+    if (waits)
+      CROSSLANE_MPI(MPI_Wait(&request, wanted));
+    else
+      CROSSLANE_MPI(MPI_Test(&request, &flag, wanted));
     if (flag != 0) finished(index);
   }
 
   void all(Array given, bool waits, bool ignore) {
     MPI_Status* const wanted = ignore ? MPI_STATUSES_IGNORE : given.statuses.data();
     int flag = 1;
-    if (waits) CROSSLANE_MPI(MPI_Waitall(given.count(), given.requests.data(), wanted));
-    else CROSSLANE_MPI(MPI_Testall(given.count(), given.requests.data(), &flag, wanted));
+    if (waits)
+      CROSSLANE_MPI(MPI_Waitall(given.count(), given.requests.data(), wanted));
+    else
+      CROSSLANE_MPI(MPI_Testall(given.count(), given.requests.data(), &flag, wanted));
     put_back(given);
     if (flag == 0) return;
     for (const int place : pending()) finished(place);
@@ -107,8 +121,10 @@ class Completion {
   void any(Array given, bool waits, bool ignore) {
     MPI_Status* const wanted = ignore ? MPI_STATUS_IGNORE : given.statuses.data();
     int index = MPI_UNDEFINED, flag = 1;
-    if (waits) CROSSLANE_MPI(MPI_Waitany(given.count(), given.requests.data(), &index, wanted));
-    else CROSSLANE_MPI(MPI_Testany(given.count(), given.requests.data(), &index, &flag, wanted));
+    if (waits)
+      CROSSLANE_MPI(MPI_Waitany(given.count(), given.requests.data(), &index, wanted));
+    else
+      CROSSLANE_MPI(MPI_Testany(given.count(), given.requests.data(), &index, &flag, wanted));
     put_back(given);
     if (flag == 0) return;
     CROSSLANE_CHECK(index != MPI_UNDEFINED, "no request is left, but {} were not completed", left_);
@@ -119,11 +135,14 @@ class Completion {
     std::vector<int> indices(given.places.size());
     MPI_Status* const wanted = ignore ? MPI_STATUSES_IGNORE : given.statuses.data();
     int found = 0;
-    if (waits) CROSSLANE_MPI(MPI_Waitsome(given.count(), given.requests.data(), &found, indices.data(), wanted));
-    else CROSSLANE_MPI(MPI_Testsome(given.count(), given.requests.data(), &found, indices.data(), wanted));
+    if (waits)
+      CROSSLANE_MPI(MPI_Waitsome(given.count(), given.requests.data(), &found, indices.data(), wanted));
+    else
+      CROSSLANE_MPI(MPI_Testsome(given.count(), given.requests.data(), &found, indices.data(), wanted));
     put_back(given);
     CROSSLANE_CHECK(found != MPI_UNDEFINED, "no request is left, but {} were not completed", left_);
-    for (int i = 0; i < found; ++i) finished(given.places.at(static_cast<std::size_t>(indices[static_cast<std::size_t>(i)])));
+    for (int i = 0; i < found; ++i)
+      finished(given.places.at(static_cast<std::size_t>(indices[static_cast<std::size_t>(i)])));
   }
 
   // A query completes nothing, but what it says is complete must complete at once.

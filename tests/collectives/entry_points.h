@@ -25,11 +25,15 @@ struct EntryPoint {
   template <class... Arguments>
   int operator()(MPI_Request* request, Arguments... arguments) const {
     switch (form) {
-      case Form::blocking: return reinterpret_cast<int (*)(Arguments...)>(address)(arguments...);
-      case Form::nonblocking: return reinterpret_cast<int (*)(Arguments..., MPI_Request*)>(address)(arguments..., request);
-      case Form::persistent: break;
+      case Form::blocking:
+        return reinterpret_cast<int (*)(Arguments...)>(address)(arguments...);
+      case Form::nonblocking:
+        return reinterpret_cast<int (*)(Arguments..., MPI_Request*)>(address)(arguments..., request);
+      case Form::persistent:
+        break;
     }
-    return reinterpret_cast<int (*)(Arguments..., MPI_Info, MPI_Request*)>(address)(arguments..., MPI_INFO_NULL, request);
+    return reinterpret_cast<int (*)(Arguments..., MPI_Info, MPI_Request*)>(address)(arguments..., MPI_INFO_NULL,
+                                                                                    request);
   }
 };
 

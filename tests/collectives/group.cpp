@@ -83,7 +83,9 @@ void Groups::add(MPI_Comm comm, Group::Kind kind, std::string text) {
     int topology = MPI_UNDEFINED;
     MPI_Topo_test(comm, &topology);
     group.directed = topology == MPI_DIST_GRAPH;
-    const auto to_world = [&group](int rank) { return rank == MPI_PROC_NULL ? -1 : group.local[static_cast<std::size_t>(rank)]; };
+    const auto to_world = [&group](int rank) {
+      return rank == MPI_PROC_NULL ? -1 : group.local[static_cast<std::size_t>(rank)];
+    };
     std::transform(in.begin(), in.end(), in.begin(), to_world);
     std::transform(out.begin(), out.end(), out.begin(), to_world);
     group.in = std::move(in);
@@ -96,7 +98,8 @@ void Groups::add_topologies(Random& common, int rank, int size) {
   MPI_Comm comm = MPI_COMM_NULL;
   const auto cart = [&](std::vector<int> dimensions, std::vector<int> periods) {
     MPI_Cart_create(MPI_COMM_WORLD, static_cast<int>(dimensions.size()), dimensions.data(), periods.data(), 0, &comm);
-    if (comm != MPI_COMM_NULL) add(comm, Group::Kind::topology, fmt::format("cart {}D, period {}", dimensions.size(), periods[0]));
+    if (comm != MPI_COMM_NULL)
+      add(comm, Group::Kind::topology, fmt::format("cart {}D, period {}", dimensions.size(), periods[0]));
   };
   cart({size}, {0});
   // Periodic dimensions of one or two ranks have the same neighbour on both sides: MPIs have disagreed on the order there.
@@ -134,8 +137,8 @@ void Groups::add_topologies(Random& common, int rank, int size) {
       }
     }
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, static_cast<int>(sources.size()), sources.data(), MPI_UNWEIGHTED,
-                                   static_cast<int>(destinations.size()), destinations.data(), MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-                                   &comm);
+                                   static_cast<int>(destinations.size()), destinations.data(), MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &comm);
     add(comm, Group::Kind::topology, fmt::format("dist_graph {}", graph));
   }
 }

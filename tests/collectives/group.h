@@ -19,12 +19,12 @@ struct Group {
   Kind kind = Kind::intra;
   std::string text;
   int rank = 0, size = 1;
-  int side = 0;                    ///< of an inter-communicator: 0 or 1
-  bool has_lonely_rank = false;    ///< one of the communicators of this place has one rank only
-  bool directed = false;           ///< a topology of directed edges
-  int sizes[2] = {0, 0};           ///< ranks on either side (intra: [0])
-  std::vector<int> local;          ///< own group, as ranks of MPI_COMM_WORLD
-  std::vector<int> in, out;        ///< whom data comes from and goes to, likewise; -1 for MPI_PROC_NULL
+  int side = 0;                  ///< of an inter-communicator: 0 or 1
+  bool has_lonely_rank = false;  ///< one of the communicators of this place has one rank only
+  bool directed = false;         ///< a topology of directed edges
+  int sizes[2] = {0, 0};         ///< ranks on either side (intra: [0])
+  std::vector<int> local;        ///< own group, as ranks of MPI_COMM_WORLD
+  std::vector<int> in, out;      ///< whom data comes from and goes to, likewise; -1 for MPI_PROC_NULL
 };
 
 /// Made once, in the same order on all ranks. Construction and destruction are collective.

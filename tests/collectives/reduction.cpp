@@ -135,18 +135,27 @@ Choice pair_choice(const char* name, MPI_Datatype type) {
 
 #define CROSSLANE_CHOICE(Value, type) choice<Value>(#type, type)
 const std::vector<Choice>& integers() {
-  static const std::vector<Choice> all{
-      CROSSLANE_CHOICE(signed char, MPI_SIGNED_CHAR), CROSSLANE_CHOICE(unsigned char, MPI_UNSIGNED_CHAR),
-      CROSSLANE_CHOICE(short, MPI_SHORT),             CROSSLANE_CHOICE(unsigned short, MPI_UNSIGNED_SHORT),
-      CROSSLANE_CHOICE(int, MPI_INT),                 CROSSLANE_CHOICE(unsigned, MPI_UNSIGNED),
-      CROSSLANE_CHOICE(long, MPI_LONG),               CROSSLANE_CHOICE(unsigned long, MPI_UNSIGNED_LONG),
-      CROSSLANE_CHOICE(long long, MPI_LONG_LONG_INT), CROSSLANE_CHOICE(unsigned long long, MPI_UNSIGNED_LONG_LONG),
-      CROSSLANE_CHOICE(std::int8_t, MPI_INT8_T),      CROSSLANE_CHOICE(std::uint8_t, MPI_UINT8_T),
-      CROSSLANE_CHOICE(std::int16_t, MPI_INT16_T),    CROSSLANE_CHOICE(std::uint16_t, MPI_UINT16_T),
-      CROSSLANE_CHOICE(std::int32_t, MPI_INT32_T),    CROSSLANE_CHOICE(std::uint32_t, MPI_UINT32_T),
-      CROSSLANE_CHOICE(std::int64_t, MPI_INT64_T),    CROSSLANE_CHOICE(std::uint64_t, MPI_UINT64_T),
-      CROSSLANE_CHOICE(MPI_Aint, MPI_AINT),           CROSSLANE_CHOICE(MPI_Offset, MPI_OFFSET),
-      CROSSLANE_CHOICE(MPI_Count, MPI_COUNT)};
+  static const std::vector<Choice> all{CROSSLANE_CHOICE(signed char, MPI_SIGNED_CHAR),
+                                       CROSSLANE_CHOICE(unsigned char, MPI_UNSIGNED_CHAR),
+                                       CROSSLANE_CHOICE(short, MPI_SHORT),
+                                       CROSSLANE_CHOICE(unsigned short, MPI_UNSIGNED_SHORT),
+                                       CROSSLANE_CHOICE(int, MPI_INT),
+                                       CROSSLANE_CHOICE(unsigned, MPI_UNSIGNED),
+                                       CROSSLANE_CHOICE(long, MPI_LONG),
+                                       CROSSLANE_CHOICE(unsigned long, MPI_UNSIGNED_LONG),
+                                       CROSSLANE_CHOICE(long long, MPI_LONG_LONG_INT),
+                                       CROSSLANE_CHOICE(unsigned long long, MPI_UNSIGNED_LONG_LONG),
+                                       CROSSLANE_CHOICE(std::int8_t, MPI_INT8_T),
+                                       CROSSLANE_CHOICE(std::uint8_t, MPI_UINT8_T),
+                                       CROSSLANE_CHOICE(std::int16_t, MPI_INT16_T),
+                                       CROSSLANE_CHOICE(std::uint16_t, MPI_UINT16_T),
+                                       CROSSLANE_CHOICE(std::int32_t, MPI_INT32_T),
+                                       CROSSLANE_CHOICE(std::uint32_t, MPI_UINT32_T),
+                                       CROSSLANE_CHOICE(std::int64_t, MPI_INT64_T),
+                                       CROSSLANE_CHOICE(std::uint64_t, MPI_UINT64_T),
+                                       CROSSLANE_CHOICE(MPI_Aint, MPI_AINT),
+                                       CROSSLANE_CHOICE(MPI_Offset, MPI_OFFSET),
+                                       CROSSLANE_CHOICE(MPI_Count, MPI_COUNT)};
   return all;
 }
 const std::vector<Choice>& reals() {
@@ -160,10 +169,12 @@ const std::vector<Choice>& complex_numbers() {
   return all;
 }
 const std::vector<Choice>& pairs() {
-  static const std::vector<Choice> all{
-      pair_choice<float>("MPI_FLOAT_INT", MPI_FLOAT_INT), pair_choice<double>("MPI_DOUBLE_INT", MPI_DOUBLE_INT),
-      pair_choice<long>("MPI_LONG_INT", MPI_LONG_INT),    pair_choice<int>("MPI_2INT", MPI_2INT),
-      pair_choice<short>("MPI_SHORT_INT", MPI_SHORT_INT), pair_choice<long double>("MPI_LONG_DOUBLE_INT", MPI_LONG_DOUBLE_INT)};
+  static const std::vector<Choice> all{pair_choice<float>("MPI_FLOAT_INT", MPI_FLOAT_INT),
+                                       pair_choice<double>("MPI_DOUBLE_INT", MPI_DOUBLE_INT),
+                                       pair_choice<long>("MPI_LONG_INT", MPI_LONG_INT),
+                                       pair_choice<int>("MPI_2INT", MPI_2INT),
+                                       pair_choice<short>("MPI_SHORT_INT", MPI_SHORT_INT),
+                                       pair_choice<long double>("MPI_LONG_DOUBLE_INT", MPI_LONG_DOUBLE_INT)};
   return all;
 }
 const std::vector<Choice>& bits() {
@@ -174,9 +185,9 @@ const std::vector<Choice>& bits() {
   return all;
 }
 const std::vector<Choice>& truths() {
-  static const std::vector<Choice> all{choice<bool>("MPI_C_BOOL", MPI_C_BOOL, fill_truth<bool>),
-                                       choice<int>("MPI_INT", MPI_INT, fill_truth<int>),
-                                       choice<unsigned char>("MPI_UNSIGNED_CHAR", MPI_UNSIGNED_CHAR, fill_truth<unsigned char>)};
+  static const std::vector<Choice> all{
+      choice<bool>("MPI_C_BOOL", MPI_C_BOOL, fill_truth<bool>), choice<int>("MPI_INT", MPI_INT, fill_truth<int>),
+      choice<unsigned char>("MPI_UNSIGNED_CHAR", MPI_UNSIGNED_CHAR, fill_truth<unsigned char>)};
   return all;
 }
 
@@ -187,19 +198,18 @@ struct Predefined {
 };
 
 const std::vector<Predefined>& predefined() {
-  static const std::vector<Predefined> all{
-      {"MPI_MAX", MPI_MAX, {&integers(), &reals()}},
-      {"MPI_MIN", MPI_MIN, {&integers(), &reals()}},
-      {"MPI_SUM", MPI_SUM, {&integers(), &reals(), &complex_numbers()}},
-      {"MPI_PROD", MPI_PROD, {&integers(), &reals(), &complex_numbers()}},
-      {"MPI_LAND", MPI_LAND, {&truths()}},
-      {"MPI_LOR", MPI_LOR, {&truths()}},
-      {"MPI_LXOR", MPI_LXOR, {&truths()}},
-      {"MPI_BAND", MPI_BAND, {&bits()}},
-      {"MPI_BOR", MPI_BOR, {&bits()}},
-      {"MPI_BXOR", MPI_BXOR, {&bits()}},
-      {"MPI_MINLOC", MPI_MINLOC, {&pairs()}},
-      {"MPI_MAXLOC", MPI_MAXLOC, {&pairs()}}};
+  static const std::vector<Predefined> all{{"MPI_MAX", MPI_MAX, {&integers(), &reals()}},
+                                           {"MPI_MIN", MPI_MIN, {&integers(), &reals()}},
+                                           {"MPI_SUM", MPI_SUM, {&integers(), &reals(), &complex_numbers()}},
+                                           {"MPI_PROD", MPI_PROD, {&integers(), &reals(), &complex_numbers()}},
+                                           {"MPI_LAND", MPI_LAND, {&truths()}},
+                                           {"MPI_LOR", MPI_LOR, {&truths()}},
+                                           {"MPI_LXOR", MPI_LXOR, {&truths()}},
+                                           {"MPI_BAND", MPI_BAND, {&bits()}},
+                                           {"MPI_BOR", MPI_BOR, {&bits()}},
+                                           {"MPI_BXOR", MPI_BXOR, {&bits()}},
+                                           {"MPI_MINLOC", MPI_MINLOC, {&pairs()}},
+                                           {"MPI_MAXLOC", MPI_MAXLOC, {&pairs()}}};
   return all;
 }
 
@@ -263,7 +273,8 @@ std::shared_ptr<Reduction> Reductions::pick(Random& common, bool user_defined) c
   reduction.fill = ordered ? fill_affine : fill_byte;
   reduction.type = random_type(common, *reduction.base, common.between(2, 6));
   while (reduction.type.most < 1 << 20) reduction.type = random_type(common, *reduction.base, common.between(2, 6));
-  reduction.text = fmt::format("{} user-defined operation on {}", ordered ? "ordered" : "commutative", reduction.type.text);
+  reduction.text =
+      fmt::format("{} user-defined operation on {}", ordered ? "ordered" : "commutative", reduction.type.text);
   return registered(std::move(reduction));
 }
 

@@ -27,7 +27,8 @@ void freed_requests(const Program& program) {
   CROSSLANE_MPI(MPI_Start(&persistent));
   CROSSLANE_MPI(MPI_Request_free(&persistent));
   polite_wait(got);
-  CROSSLANE_CHECK(theirs.values<int>() == std::vector<int>(elements, before), "wrong data from a freed persistent send");
+  CROSSLANE_CHECK(theirs.values<int>() == std::vector<int>(elements, before),
+                  "wrong data from a freed persistent send");
 }
 
 }  // namespace

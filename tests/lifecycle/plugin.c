@@ -16,7 +16,8 @@ int run_plugin(void) {
   CUdevice device;
   CUcontext context;
   CUdeviceptr buffer;
-  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS || cuDeviceGet(&device, rank % count) != CUDA_SUCCESS ||
+  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS ||
+      cuDeviceGet(&device, rank % count) != CUDA_SUCCESS ||
       cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS ||
       cuMemAlloc(&buffer, elements * sizeof(int)) != CUDA_SUCCESS) {
     fprintf(stderr, "plugin: no GPU memory\n");

@@ -26,7 +26,8 @@ void exchange(Program& program, MemoryKind kind) {
   CROSSLANE_MPI(MPI_Recv(theirs.data(), elements, MPI_INT, other, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   if (program.rank == 1) CROSSLANE_MPI(MPI_Send(mine.data(), elements, MPI_INT, other, 5, MPI_COMM_WORLD));
   CROSSLANE_MPI(MPI_Allreduce(mine.data(), sum.data(), elements, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  CROSSLANE_CHECK(theirs.values<int>() == std::vector<int>(elements, other + 1), "wrong data received in {} memory", name(kind));
+  CROSSLANE_CHECK(theirs.values<int>() == std::vector<int>(elements, other + 1), "wrong data received in {} memory",
+                  name(kind));
   CROSSLANE_CHECK(sum.values<int>() == std::vector<int>(elements, 3), "wrong sum in {} memory", name(kind));
 }
 
@@ -51,8 +52,9 @@ int main(int argc, char** argv) {
   Program program(argc, argv, "tools_test");
   for (const char* tool : {"static_tool_counts", "preloaded_tool_counts"}) {
     ToolCounts* const seen = counts(tool);
-    const bool expected = std::string(tool) == "preloaded_tool_counts" ? !program.text_option("before", "").empty() || !program.text_option("after", "").empty()
-                                                                      : program.option("static", 0) != 0;
+    const bool expected = std::string(tool) == "preloaded_tool_counts"
+                              ? !program.text_option("before", "").empty() || !program.text_option("after", "").empty()
+                              : program.option("static", 0) != 0;
     CROSSLANE_CHECK((seen != nullptr) == expected, "{} is loaded: {}", tool, seen != nullptr);
   }
   for (const auto kind : {MemoryKind::host, MemoryKind::device}) {
@@ -67,8 +69,8 @@ int main(int argc, char** argv) {
       const bool hidden = std::string(tool) == "preloaded_tool_counts" && counts("static_tool_counts") != nullptr;
       const int each = hidden ? 0 : 1;
       CROSSLANE_CHECK(seen->send == each && seen->receive == each && seen->allreduce == each,
-                      "{} saw {} sends, {} receives, {} reductions of {} each, in {} memory", tool, seen->send, seen->receive,
-                      seen->allreduce, each, name(kind));
+                      "{} saw {} sends, {} receives, {} reductions of {} each, in {} memory", tool, seen->send,
+                      seen->receive, seen->allreduce, each, name(kind));
     }
   }
   return program.finish();

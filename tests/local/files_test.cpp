@@ -78,7 +78,8 @@ class File {
 
  private:
   template <class Result>
-  int call(const Procedure& procedure, MPI_Offset at, void* buffer, int count, MPI_Datatype type, bool large, Result* result) const {
+  int call(const Procedure& procedure, MPI_Offset at, void* buffer, int count, MPI_Datatype type, bool large,
+           Result* result) const {
     void* wide = large ? dlsym(RTLD_DEFAULT, (procedure.name + "_c").c_str()) : nullptr;
     void* const plain = dlsym(RTLD_DEFAULT, procedure.name.c_str());
     if (procedure.place == Place::offset) {
@@ -146,11 +147,13 @@ class Test {
     const Draw draw{random, program_};
     // MPICH's files cannot take its own pair types apart, and both MPIs' files stumble over structures.
     const Base* base_choice = &random.pick(bases());
-    while (base_choice->name.ends_with("_INT") || base_choice->name.starts_with("{")) base_choice = &random.pick(bases());
+    while (base_choice->name.ends_with("_INT") || base_choice->name.starts_with("{"))
+      base_choice = &random.pick(bases());
     const Base& base = *base_choice;
     auto buffer = Argument::single(draw, base, static_cast<int>(random.bytes(20000) / base.extent), 1, 0);
     // MPICH's files place types of a lower bound of their own wrongly.
-    while (has_lower_bound(buffer.type)) buffer = Argument::single(draw, base, static_cast<int>(random.bytes(20000) / base.extent), 1, 0);
+    while (has_lower_bound(buffer.type))
+      buffer = Argument::single(draw, base, static_cast<int>(random.bytes(20000) / base.extent), 1, 0);
     if (buffer.address() == nullptr) buffer.give_memory(draw);
     const bool large = random.chance(40);
     const auto place = MPI_Offset{program_.rank} * 30000 + random.between(0, 99);
@@ -164,7 +167,8 @@ class Test {
         const std::size_t cut = procedure.nonblocking ? 0 : 20000;
         const auto bytes = pattern(program_.seed, 30000 * static_cast<std::size_t>(program_.size) - cut);
         for (const auto& path : {tested, plain})
-          std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+          std::ofstream(path, std::ios::binary)
+              .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
       }
     }
     polite_barrier();
@@ -179,7 +183,8 @@ class Test {
     CROSSLANE_CHECK_EQUAL(got, expected);
     buffer.check(procedure.name);
     if (program_.rank == 0 && procedure.writes)
-      CROSSLANE_CHECK(contents(tested) == contents(plain), "{}: the file differs from the one that plain MPI writes", procedure.name);
+      CROSSLANE_CHECK(contents(tested) == contents(plain), "{}: the file differs from the one that plain MPI writes",
+                      procedure.name);
   }
 
  private:

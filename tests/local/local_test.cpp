@@ -92,8 +92,8 @@ const Base& bytes() {
 const Base& packed_base(Random& random, bool external) {
   for (;;) {
     const Base& base = random.pick(bases());
-    const bool portable = base.type == MPI_INT || base.type == MPI_SHORT || base.type == MPI_DOUBLE || base.type == MPI_FLOAT ||
-                          base.type == MPI_CHAR || base.type == MPI_INT8_T;
+    const bool portable = base.type == MPI_INT || base.type == MPI_SHORT || base.type == MPI_DOUBLE ||
+                          base.type == MPI_FLOAT || base.type == MPI_CHAR || base.type == MPI_INT8_T;
     if (!external || portable) return base;
   }
 }
@@ -130,7 +130,8 @@ void pack_case(Program& program, bool external, bool unpacks, const std::string&
     return;
   }
   packed.copy_reference();
-  auto to_first = Argument::single(draw, base, elements, 1, 0), to_second = Argument::single(draw, base, elements, 1, 0);
+  auto to_first = Argument::single(draw, base, elements, 1, 0),
+       to_second = Argument::single(draw, base, elements, 1, 0);
   if (to_first.address() == nullptr) to_first.give_memory(draw);
   if (to_second.address() == nullptr) to_second.give_memory(draw);
   position = expected = start;
@@ -154,11 +155,14 @@ void reduce_case(Program& program, const Reductions& reductions) {
   if (inout.address() == nullptr) inout.give_memory(draw);
   inout.ignore_padding(*reduction);
   CROSSLANE_STEP("MPI_Reduce_local {} of {} and {}", reduction->text, in.text(), inout.text());
-  CROSSLANE_MPI(MPI_Reduce_local(in.reference_address(), inout.reference_address(), count, reduction->type.handle, reduction->op));
+  CROSSLANE_MPI(MPI_Reduce_local(in.reference_address(), inout.reference_address(), count, reduction->type.handle,
+                                 reduction->op));
   using Large = int(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op);
   auto* const large = random.chance(40) ? resolve<Large>("MPI_Reduce_local_c") : nullptr;
-  if (large != nullptr) CROSSLANE_MPI(large(in.address(), inout.address(), count, reduction->type.handle, reduction->op));
-  else CROSSLANE_MPI(MPI_Reduce_local(in.address(), inout.address(), count, reduction->type.handle, reduction->op));
+  if (large != nullptr)
+    CROSSLANE_MPI(large(in.address(), inout.address(), count, reduction->type.handle, reduction->op));
+  else
+    CROSSLANE_MPI(MPI_Reduce_local(in.address(), inout.address(), count, reduction->type.handle, reduction->op));
   in.check("MPI_Reduce_local");
   inout.check("MPI_Reduce_local");
 }
