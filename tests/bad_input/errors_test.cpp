@@ -181,6 +181,21 @@ class Errors {
            {"MPI_Fetch_and_op", "result_addr"});
     expect(MPI_Compare_and_swap(&one, data, &one, MPI_INT, rank_, 0, window), MPI_ERR_BUFFER,
            {"MPI_Compare_and_swap", "compare_addr"});
+    int two = 2;
+    expect(MPI_Get_accumulate(&one, 1, MPI_INT, data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window), MPI_ERR_BUFFER,
+           {"MPI_Get_accumulate", "result_addr"});
+    MPI_Request request = MPI_REQUEST_NULL;
+    expect(MPI_Rput(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window, &request), MPI_ERR_BUFFER, {"MPI_Rput", "origin_addr"});
+    expect(MPI_Rget(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window, &request), MPI_ERR_BUFFER, {"MPI_Rget", "origin_addr"});
+    expect(MPI_Raccumulate(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window, &request), MPI_ERR_BUFFER,
+           {"MPI_Raccumulate", "origin_addr"});
+    expect(MPI_Rget_accumulate(data, 1, MPI_INT, &two, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window, &request),
+           MPI_ERR_BUFFER, {"MPI_Rget_accumulate", "origin_addr"});
+    MPI_Win dynamic = MPI_WIN_NULL;
+    CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, world, &dynamic));
+    MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+    expect(MPI_Win_attach(dynamic, data, 64), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
+    CROSSLANE_MPI(MPI_Win_free(&dynamic));
     // Host memory goes on as before.
     CROSSLANE_MPI(MPI_Put(&one, 1, MPI_INT, (rank_ + 1) % size_, 3, 1, MPI_INT, window));
     CROSSLANE_MPI(MPI_Win_fence(0, window));
