@@ -2,8 +2,11 @@
 // which argument it was, calls the right error handler once, and leaves MPI usable. It must not know Crosslane.
 #include "support/program.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -158,6 +161,25 @@ class Errors {
     CROSSLANE_MPI(MPI_Type_free(&pair));
   }
 
+  // Split collectives of files, on an unnamed file of this rank.
+  void split_files(void* data) const {
+    const char* const folder = std::getenv("TMPDIR");
+    const std::string path = fmt::format("{}/crosslane-split-{}", folder == nullptr ? "/tmp" : folder, getpid());
+    MPI_File file = MPI_FILE_NULL;
+    CROSSLANE_MPI(MPI_File_open(MPI_COMM_SELF, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
+                                MPI_INFO_NULL, &file));
+    expect(MPI_File_read_all_begin(file, data, 1, MPI_INT), MPI_ERR_BUFFER, {"MPI_File_read_all_begin", "buf"});
+    expect(MPI_File_write_all_begin(file, data, 1, MPI_INT), MPI_ERR_BUFFER, {"MPI_File_write_all_begin", "buf"});
+    expect(MPI_File_read_at_all_begin(file, 0, data, 1, MPI_INT), MPI_ERR_BUFFER,
+           {"MPI_File_read_at_all_begin", "buf"});
+    expect(MPI_File_write_at_all_begin(file, 0, data, 1, MPI_INT), MPI_ERR_BUFFER,
+           {"MPI_File_write_at_all_begin", "buf"});
+    expect(MPI_File_read_ordered_begin(file, data, 1, MPI_INT), MPI_ERR_BUFFER, {"MPI_File_read_ordered_begin", "buf"});
+    expect(MPI_File_write_ordered_begin(file, data, 1, MPI_INT), MPI_ERR_BUFFER,
+           {"MPI_File_write_ordered_begin", "buf"});
+    CROSSLANE_MPI(MPI_File_close(&file));
+  }
+
   // Procedures that cannot be staged say so instead of letting the CPU touch GPU memory.
   void refused() {
     CROSSLANE_STEP("procedures that refuse GPU memory");
@@ -182,11 +204,13 @@ class Errors {
     expect(MPI_Compare_and_swap(&one, data, &one, MPI_INT, rank_, 0, window), MPI_ERR_BUFFER,
            {"MPI_Compare_and_swap", "compare_addr"});
     int two = 2;
-    expect(MPI_Get_accumulate(&one, 1, MPI_INT, data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window), MPI_ERR_BUFFER,
-           {"MPI_Get_accumulate", "result_addr"});
+    expect(MPI_Get_accumulate(&one, 1, MPI_INT, data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window),
+           MPI_ERR_BUFFER, {"MPI_Get_accumulate", "result_addr"});
     MPI_Request request = MPI_REQUEST_NULL;
-    expect(MPI_Rput(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window, &request), MPI_ERR_BUFFER, {"MPI_Rput", "origin_addr"});
-    expect(MPI_Rget(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window, &request), MPI_ERR_BUFFER, {"MPI_Rget", "origin_addr"});
+    expect(MPI_Rput(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window, &request), MPI_ERR_BUFFER,
+           {"MPI_Rput", "origin_addr"});
+    expect(MPI_Rget(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window, &request), MPI_ERR_BUFFER,
+           {"MPI_Rget", "origin_addr"});
     expect(MPI_Raccumulate(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window, &request), MPI_ERR_BUFFER,
            {"MPI_Raccumulate", "origin_addr"});
     expect(MPI_Rget_accumulate(data, 1, MPI_INT, &two, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window, &request),
@@ -196,6 +220,7 @@ class Errors {
     MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
     expect(MPI_Win_attach(dynamic, data, 64), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
     CROSSLANE_MPI(MPI_Win_free(&dynamic));
+    split_files(data);
     // Host memory goes on as before.
     CROSSLANE_MPI(MPI_Put(&one, 1, MPI_INT, (rank_ + 1) % size_, 3, 1, MPI_INT, window));
     CROSSLANE_MPI(MPI_Win_fence(0, window));
