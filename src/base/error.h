@@ -3,7 +3,7 @@
 // never exits. This file must not know MPI's constants: the classes are ours, mpi/ maps them.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -2,7 +2,7 @@
 // What is printed is chosen by CROSSLANE_LOG (Settings::log); warnings and errors are always printed.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <string_view>

@@ -139,7 +139,27 @@ std::string print_word(const std::array<Word<Value>, count>& words, Value value)
 constexpr std::string_view flag_values = "0 or 1";
 constexpr std::string_view byte_values = "a positive number of bytes, with an optional suffix k, m or g";
 
-constexpr std::array<Entry, 13> entries{{
+// The collectives whose algorithms can be preferred: settings CROSSLANE_<NAME>.
+constexpr std::string_view algorithm_values = "<bytes>-<bytes>:<algorithm>,..., see docs/collectives.md";
+constexpr std::string_view algorithm_help = "preferred algorithms by message size";
+constexpr std::array<std::string_view, 10> collectives{
+    "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter_block",
+    "alltoall",  "gather", "scatter",   "scan",      "exscan"};
+
+template <std::size_t index>
+constexpr Entry algorithm_entry(std::string_view name) {
+  return {name, algorithm_values, algorithm_help,
+          [](Settings& s, const std::string& text) {
+            s.algorithms[std::string(collectives[index])] = text;
+            return true;
+          },
+          [](const Settings& s) {
+            const auto given = s.algorithms.find(std::string(collectives[index]));
+            return given == s.algorithms.end() ? std::string{} : given->second;
+          }};
+}
+
+constexpr std::array<Entry, 24> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -179,12 +199,22 @@ constexpr std::array<Entry, 13> entries{{
     {"CROSSLANE_WORLD", "all or partial", "partial: some ranks of the job do not load Crosslane",
      [](Settings& s, const std::string& text) { return read_word(worlds, s.world, text); },
      [](const Settings& s) { return print_word(worlds, s.world); }},
-    {"CROSSLANE_PIPELINE_BYTES", byte_values, "from this size, blocking sends overlap the copy with MPI",
-     [](Settings& s, const std::string& text) { return read_positive_bytes(s.pipeline_bytes, text); },
+    {"CROSSLANE_PIPELINE_BYTES", "a number of bytes, with an optional suffix k, m or g; 0 for never",
+     "from this size, calls that wait for a send overlap the copy with MPI",
+     [](Settings& s, const std::string& text) { return read_bytes(s.pipeline_bytes, text); },
      [](const Settings& s) { return print_bytes(s.pipeline_bytes); }},
     {"CROSSLANE_CHUNK_BYTES", byte_values, "size of one chunk of such a transfer",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.chunk_bytes, text); },
      [](const Settings& s) { return print_bytes(s.chunk_bytes); }},
+    {"CROSSLANE_PATIENCE_MS", "milliseconds",
+     "until such a send, matched but not fetched by its receiver, keeps the rest in host memory and returns",
+     [](Settings& s, const std::string& text) {
+       double milliseconds = 0;
+       if (!read_number(milliseconds, text) || !std::isfinite(milliseconds) || milliseconds < 0) return false;
+       s.patience_ms = milliseconds;
+       return true;
+     },
+     [](const Settings& s) { return fmt::format("{}", s.patience_ms); }},
     {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
      [](const Settings& s) { return print_bytes(s.pinned_limit); }},
@@ -197,6 +227,16 @@ constexpr std::array<Entry, 13> entries{{
     {"CROSSLANE_STATS", flag_values, "print each rank's counters when MPI is finalized",
      [](Settings& s, const std::string& text) { return read_flag(s.stats, text); },
      [](const Settings& s) { return std::string{s.stats ? "1" : "0"}; }},
+    algorithm_entry<0>("CROSSLANE_ALLREDUCE"),
+    algorithm_entry<1>("CROSSLANE_REDUCE"),
+    algorithm_entry<2>("CROSSLANE_BROADCAST"),
+    algorithm_entry<3>("CROSSLANE_ALLGATHER"),
+    algorithm_entry<4>("CROSSLANE_REDUCE_SCATTER_BLOCK"),
+    algorithm_entry<5>("CROSSLANE_ALLTOALL"),
+    algorithm_entry<6>("CROSSLANE_GATHER"),
+    algorithm_entry<7>("CROSSLANE_SCATTER"),
+    algorithm_entry<8>("CROSSLANE_SCAN"),
+    algorithm_entry<9>("CROSSLANE_EXSCAN"),
 }};
 
 // Read by others: the emulated driver, the command line, the build's options.

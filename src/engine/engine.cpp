@@ -91,6 +91,21 @@ void Engine::wait(const Completion& completion, const Watch& watch) {
   completion.rethrow();
 }
 
+void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
+  if (inside_.load(std::memory_order_relaxed) == std::this_thread::get_id())
+    throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));
+  Watchdog watchdog{watch, watchdog_seconds_};
+  while (!done()) {
+    bool moved = false;
+    if (!idle()) {
+      const Inside inside{inside_};
+      moved = inside && turn_inside();
+    }
+    watchdog.look(moved);
+    if (!moved) sched_yield();
+  }
+}
+
 bool Engine::may_sleep(const Completion& completion) const {
   return mpi_idle_ == MpiIdle::sleep && !completion.done() && completion.needs_no_polling() && needs_no_polling() &&
          !requests_.empty();

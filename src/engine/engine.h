@@ -5,6 +5,7 @@
 // MPI); the others look at their own completion and yield. Tasks may spawn and co_await; they must not wait.
 #pragma once
 
+#include "base/function_ref.h"
 #include "engine/completion.h"
 #include "engine/requests.h"
 #include "engine/runner.h"
@@ -37,6 +38,10 @@ class Engine final : private Runner {
   /// MPI's verdict on a request is completion.code(). For a word that is there within a few microseconds, and no tasks,
   /// it neither locks nor allocates. Throws Error (intern) when called from inside a task.
   void wait(const Completion& completion, const Watch& watch);
+
+  /// Returns when `done` says so; it is asked between turns, and may call MPI. For calls that look at several requests of
+  /// the application, which are not the engine's to complete. Throws what `done` throws.
+  void until(base::FunctionRef<bool()> done, const Watch& watch);
 
   /// Any thread: gives tasks and requests one turn, if no other thread does. True if something moved.
   bool progress();

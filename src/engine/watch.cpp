@@ -3,13 +3,14 @@
 
 #include "base/log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace crosslane::engine {
 
 std::string describe(const Watch& watch) {
   std::string line{watch.call.empty() ? std::string_view{"a wait"} : watch.call};
   if (!watch.communicator.empty()) line += fmt::format(" on {}", watch.communicator);
+  if (watch.name != nullptr) line += fmt::format(" on {}", watch.name(watch.context));
   if (watch.sequence != 0) line += fmt::format(", call {}", watch.sequence);
   if (watch.peer >= 0) line += fmt::format(", peer {}", watch.peer);
   if (watch.details != nullptr) line += fmt::format(": {}", watch.details(watch.context));
@@ -17,11 +18,18 @@ std::string describe(const Watch& watch) {
 }
 
 void Watchdog::look(bool moved) {
-  if (seconds_ <= 0) return;
+  if (seconds_ <= 0 && watch_.check == nullptr) return;
   moved_ = moved_ || moved;
   constexpr unsigned looks_per_clock = 64;
   if (looks_++ % looks_per_clock != 0) return;
   const base::Time now = base::now();
+  constexpr std::chrono::seconds check_every{1};
+  if (checked_ == base::Time{}) checked_ = now;
+  if (watch_.check != nullptr && now - checked_ >= check_every) {
+    checked_ = now;
+    watch_.check(watch_.checked);
+  }
+  if (seconds_ <= 0) return;
   if (moved_) {
     last_ = reported_ = now;
     moved_ = false;

@@ -1,5 +1,5 @@
-// Watch: what a blocking wait is for, so that the watchdog can name it; Watchdog: notices that nothing moves.
-// It must not end a wait: it only reports.
+// Watch: what a blocking wait is for, so that the watchdog can name it, and how to find out that it is in vain;
+// Watchdog: notices that nothing moves. It must not end a wait of its own will: it only reports.
 #pragma once
 
 #include "base/clock.h"
@@ -17,7 +17,12 @@ struct Watch {
   std::uint64_t sequence = 0;       ///< The call's number on the communicator, from 1; 0: not numbered.
   int peer = -1;                    ///< The rank waited for in the communicator; negative: none or several.
   std::string (*details)(const void* context) = nullptr;  ///< More, e.g. "missing ranks 1, 4"; only when it reports.
-  const void* context = nullptr;                          ///< What `details` is given.
+  std::string (*name)(const void* context) = nullptr;     ///< The communicator's name where MPI has to be asked for it.
+  const void* context = nullptr;                          ///< What `details` and `name` are given.
+  /// Asked about once a second: throws where what is waited for can never happen, which a word alone does not tell (a
+  /// GPU that failed writes none). The error ends the wait.
+  void (*check)(const void* checked) = nullptr;
+  const void* checked = nullptr;  ///< What `check` is given.
 };
 
 /// The line without the time: "MPI_Allreduce on MPI_COMM_WORLD, call 17: missing ranks 1, 4".
@@ -29,6 +34,7 @@ class Watchdog {
   Watchdog(const Watch& watch, double seconds) noexcept : watch_(watch), seconds_(seconds) {}
 
   /// Tells whether something moved since the last look; logs a line (Topic::error) when nothing did for long enough.
+  /// Throws what Watch::check throws.
   void look(bool moved);
 
  private:
@@ -38,6 +44,7 @@ class Watchdog {
   bool moved_ = true;      // since the clock was last asked
   base::Time last_{};      // when the clock was last asked and something had moved
   base::Time reported_{};  // the last report, or last_ if that is later
+  base::Time checked_{};   // the last check, or the first look
 };
 
 }  // namespace crosslane::engine

@@ -1,6 +1,7 @@
 // See context.h.
 #include "gpu/context.h"
 
+#include <cstring>
 #include <utility>
 
 namespace crosslane::gpu {
@@ -41,6 +42,17 @@ int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ord
   check(driver, driver.device_get_attribute(&value, attribute, device),
         fmt::format("cuDeviceGetAttribute {} of GPU {}", static_cast<int>(attribute), ordinal));
   return value;
+}
+
+std::array<std::uint8_t, 16> device_uuid(const Driver& driver, int ordinal) {
+  CUdevice device = -1;
+  CUuuid found{};
+  check(driver, driver.device_get(&device, ordinal), fmt::format("cuDeviceGet of GPU {}", ordinal));
+  check(driver, driver.device_get_uuid(&found, device), fmt::format("cuDeviceGetUuid of GPU {}", ordinal));
+  std::array<std::uint8_t, 16> uuid{};
+  static_assert(sizeof uuid == sizeof found);
+  std::memcpy(uuid.data(), &found, sizeof found);
+  return uuid;
 }
 
 int current_device(const Driver& driver) {

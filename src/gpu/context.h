@@ -4,6 +4,9 @@
 
 #include "gpu/driver.h"
 
+#include <array>
+#include <cstdint>
+
 namespace crosslane::gpu {
 
 /// Keeps a GPU's primary context (the one that the CUDA runtime uses) alive. Move-only. Retaining it creates it where
@@ -46,6 +49,9 @@ class ContextScope {
 
 /// An attribute of a GPU; throws Error for an ordinal that does not exist.
 [[nodiscard]] int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ordinal);
+
+/// Names a GPU for all processes, whatever each of them sees of the machine; throws Error for an ordinal that does not exist.
+[[nodiscard]] std::array<std::uint8_t, 16> device_uuid(const Driver& driver, int ordinal);
 
 /// The ordinal of the current context's GPU; throws Error when no context is current.
 [[nodiscard]] int current_device(const Driver& driver);

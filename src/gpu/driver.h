@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -170,13 +171,18 @@ class Gpu {
     return library_.load(std::memory_order_acquire) != nullptr || (enabled_ && look_for_library());
   }
 
+  /// Can a device pointer ever exist in this process: is present() true, or has the machine an NVIDIA GPU whose driver
+  /// the program may still load? False where CROSSLANE_GPU is none. A few system calls.
+  [[nodiscard]] bool may_appear() noexcept;
+
   /// The table, loaded on first use. Throws Error (unsupported) without a driver library, or when it is too old.
   [[nodiscard]] const Driver& driver() {
     const Driver* ready = ready_.load(std::memory_order_acquire);
     return ready != nullptr ? *ready : load_driver();
   }
 
-  /// What `address` is. Host memory costs one cheap driver call, none without a driver library. Addresses that the
+  /// What `address` is. Host memory costs one cheap driver call, none without a driver library; so does GPU memory of an
+  /// allocation that was asked about lately. Addresses that the
   /// driver does not know (freed ones too) and any failure count as host.
   [[nodiscard]] PointerInfo inspect(const void* address) noexcept;
 
@@ -194,13 +200,22 @@ class Gpu {
  private:
   bool look_for_library() noexcept;
   const Driver& load_driver();
+  [[nodiscard]] bool recall(const Driver& table, CUdeviceptr address, PointerInfo& info) noexcept;
+  void remember(const PointerInfo& info) noexcept;
 
   std::atomic<bool> enabled_;                   // may a driver library be used at all
   std::atomic<void*> library_{nullptr};         // dlopen's handle, never closed: device pointers may live until exit
   std::atomic<std::uint64_t> seen_objects_{0};  // dlpi_adds + dlpi_subs at the last search; 0 before the first
   std::atomic<const Driver*> ready_{nullptr};
-  std::mutex mutex_;  // guards loading_
+  std::mutex mutex_;  // guards loaded_
   std::unique_ptr<Driver> loaded_;
+
+  // The last allocations that were asked about. An entry is believed while the driver gives the address the same id, which is
+  // the cheapest question that tells a living allocation from what came after it.
+  static constexpr std::size_t remembered = 8;
+  std::mutex known_mutex_;  // guards the next two
+  std::array<PointerInfo, remembered> known_{};
+  std::size_t next_known_ = 0;
 };
 
 }  // namespace crosslane::gpu

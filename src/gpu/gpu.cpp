@@ -99,6 +99,12 @@ bool Gpu::look_for_library() noexcept {
   return true;
 }
 
+bool Gpu::may_appear() noexcept {
+  if (!enabled_.load(std::memory_order_relaxed)) return false;
+  // What NVIDIA's kernel driver makes: on Linux, and under Windows' subsystem for it.
+  return present() || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
+
 const Driver& Gpu::load_driver() {
   if (!present()) {
     throw base::Error(base::ErrorClass::unsupported, "no CUDA driver library ({}) is loaded in this process{}",
@@ -112,16 +118,29 @@ const Driver& Gpu::load_driver() {
   return *loaded_;
 }
 
-bool Gpu::on_gpu(const void* address) noexcept {
-  if (!present()) return false;
-  try {
-    CUmemorytype type{};
-    return driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                          reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS &&
-           (type != CU_MEMORYTYPE_HOST || inspect(address).on_gpu());
-  } catch (const base::Error&) {
-    return false;
+bool Gpu::on_gpu(const void* address) noexcept { return inspect(address).on_gpu(); }
+
+bool Gpu::recall(const Driver& table, CUdeviceptr address, PointerInfo& info) noexcept {
+  {
+    const std::lock_guard lock(known_mutex_);
+    const auto found = std::ranges::find_if(
+        known_, [&](const PointerInfo& one) { return address >= one.base && address - one.base < one.size; });
+    if (found == known_.end()) return false;
+    info = *found;
   }
+  unsigned long long id = 0;
+  if (table.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS && id == info.buffer_id)
+    return true;
+  const std::lock_guard lock(known_mutex_);
+  for (PointerInfo& one : known_)
+    if (one.buffer_id == info.buffer_id) one = {};
+  info = {};
+  return false;
+}
+
+void Gpu::remember(const PointerInfo& info) noexcept {
+  const std::lock_guard lock(known_mutex_);
+  known_[next_known_++ % remembered] = info;
 }
 
 PointerInfo Gpu::inspect(const void* address) noexcept {
@@ -138,6 +157,7 @@ PointerInfo Gpu::inspect(const void* address) noexcept {
     return info;
   }
   const auto pointer = reinterpret_cast<CUdeviceptr>(address);
+  if (recall(*table, pointer, info)) return info;
   CUmemorytype type{};
   // The one call that an ordinary host pointer costs: the driver answers INVALID_VALUE for what it does not know.
   if (table->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) != CUDA_SUCCESS) return info;
@@ -162,6 +182,7 @@ PointerInfo Gpu::inspect(const void* address) noexcept {
   info.buffer_id = buffer_id;
   info.context = context;
   info.device = device;
+  if (info.kind == PointerInfo::Kind::device) remember(info);
   return info;
 }
 

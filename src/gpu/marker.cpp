@@ -1,6 +1,7 @@
 // See marker.h.
 #include "gpu/marker.h"
 
+#include "base/log.h"
 #include "gpu/context.h"
 
 #include <new>
@@ -16,12 +17,20 @@ struct HostWrite {
 
 }  // namespace
 
-Marker::Marker(const Driver& driver)
-    : memory_(driver, 64),  // a cache line of its own
-      word_(new(memory_.data()) std::atomic<std::uint64_t>(0)),
-      stream_writes_(
-          device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0) {
+Marker::Marker(const Driver& driver) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(*word_) == sizeof(std::uint64_t));
+  try {
+    pinned_ = PinnedBuffer(driver, sizeof(Line));
+    word_ = &(new (pinned_.data()) Line)->word;
+    stream_writes_ =
+        device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0;
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info,
+              "a word that tells when copies are done cannot be pinned, a host function writes it: {}", error.what());
+    pinned_ = {};
+    ordinary_ = std::make_unique<Line>();
+    word_ = &ordinary_->word;
+  }
 }
 
 std::uint64_t Marker::post(StreamView stream) {
@@ -29,7 +38,7 @@ std::uint64_t Marker::post(StreamView stream) {
   const std::uint64_t value = posted_ + 1;
   if (stream_writes_) {
     check(driver,
-          driver.stream_write_value_64(stream.handle(), memory_.device_address(), value, CU_STREAM_WRITE_VALUE_DEFAULT),
+          driver.stream_write_value_64(stream.handle(), pinned_.device_address(), value, CU_STREAM_WRITE_VALUE_DEFAULT),
           "cuStreamWriteValue64");
   } else {
     auto write = std::make_unique<HostWrite>(HostWrite{word_, value});

@@ -1,4 +1,4 @@
-// A marker: a word in pinned host memory that a stream writes when it gets there, and the host reads at no cost.
+// A marker: a word in host memory that a stream writes when it gets there, and the host reads at no cost.
 // Unlike an event it can be read during a graph capture and by a thread that makes no CUDA call.
 // This file must not wait: engine/ does.
 #pragma once
@@ -22,7 +22,8 @@ namespace crosslane::gpu {
 class Marker {
  public:
   /// The context that is current decides which streams may post: those of its GPU (and other GPUs', pinned memory is
-  /// portable).
+  /// portable). Where the system pins no more memory, or the GPU writes no 64-bit words, the stream has a host function
+  /// write the word: slower by some microseconds, and nothing else changes.
   explicit Marker(const Driver& driver);
 
   /// Enqueues "the word becomes the next value" and returns that value. The Marker must live until it is reached.
@@ -34,14 +35,19 @@ class Marker {
   }
   /// True when everything posted has happened.
   [[nodiscard]] bool idle() const noexcept { return reached(posted_); }
-  /// The word as the GPU knows it, for kernels and stream waits.
-  [[nodiscard]] CUdeviceptr device_address() const noexcept { return memory_.device_address(); }
+  /// The word as the GPU knows it, for kernels and stream waits; 0 where it could not be pinned.
+  [[nodiscard]] CUdeviceptr device_address() const noexcept { return pinned_.device_address(); }
 
  private:
-  PinnedBuffer memory_;
-  std::atomic<std::uint64_t>* word_;
+  struct alignas(64) Line {
+    std::atomic<std::uint64_t> word{0};
+  };
+
+  PinnedBuffer pinned_;
+  std::unique_ptr<Line> ordinary_;  // holds the word where pinned_ is empty
+  std::atomic<std::uint64_t>* word_ = nullptr;
   std::uint64_t posted_ = 0;
-  bool stream_writes_;  // the GPU has cuStreamWriteValue64; without it a host function writes the word
+  bool stream_writes_ = false;  // by cuStreamWriteValue64; else a host function writes the word
 };
 
 }  // namespace crosslane::gpu

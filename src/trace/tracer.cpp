@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

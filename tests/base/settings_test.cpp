@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -74,15 +76,41 @@ TEST_F(SettingsTest, DefaultsAreTheHeaders) {
   EXPECT_TRUE(names.contains("CROSSLANE_PINNED_LIMIT"));
 }
 
+// docs/settings.md has each row as rows() gives it, and no other name of a setting.
+TEST_F(SettingsTest, DocumentationAgrees) {
+  std::ifstream file(CROSSLANE_SOURCE_FOLDER "/docs/settings.md");
+  ASSERT_TRUE(file);
+  std::set<std::string> lines;
+  std::set<std::string> documented;
+  for (std::string line; std::getline(file, line);) {
+    lines.insert(line);
+    constexpr std::string_view row_of_setting = "| `CROSSLANE_";
+    if (line.starts_with(row_of_setting)) documented.insert(line.substr(3, line.find('`', 3) - 3));
+  }
+  for (const auto& row : Settings::from_environment().rows()) {
+    const std::string value = row.value.empty() ? "" : " `" + row.value + "`";
+    const std::string expected = "| `" + row.name + "` |" + value + " | " + row.help + " |";
+    EXPECT_TRUE(lines.contains(expected)) << "docs/settings.md lacks this line:\n" << expected;
+    documented.erase(row.name);
+  }
+  for (const auto& name : documented)
+    EXPECT_TRUE(name.starts_with("CROSSLANE_EMULATED_")) << name << " is in docs/settings.md and is no setting";
+}
+
 TEST_F(SettingsTest, EverySettingIsRead) {
   const std::vector<std::pair<const char*, const char*>> given{
-      {"CROSSLANE_DISABLE", "1"},      {"CROSSLANE_GPU", "emulated:4:/tmp/topology.json"},
-      {"CROSSLANE_LOG", "route,info"}, {"CROSSLANE_WATCHDOG_S", "2.5"},
-      {"CROSSLANE_NODE_SIZE", "2"},    {"CROSSLANE_ORDER", "legacy"},
-      {"CROSSLANE_MODE", "replace"},   {"CROSSLANE_WORLD", "partial"},
-      {"CROSSLANE_TRACE", "out.json"}, {"CROSSLANE_STATS", "1"},
-      {"CROSSLANE_CHUNK_BYTES", "1m"}, {"CROSSLANE_PIPELINE_BYTES", "64k"},
-      {"CROSSLANE_PINNED_LIMIT", "1g"}};
+      {"CROSSLANE_DISABLE", "1"},        {"CROSSLANE_GPU", "emulated:4:/tmp/topology.json"},
+      {"CROSSLANE_LOG", "route,info"},   {"CROSSLANE_WATCHDOG_S", "2.5"},
+      {"CROSSLANE_NODE_SIZE", "2"},      {"CROSSLANE_ORDER", "legacy"},
+      {"CROSSLANE_MODE", "replace"},     {"CROSSLANE_WORLD", "partial"},
+      {"CROSSLANE_TRACE", "out.json"},   {"CROSSLANE_STATS", "1"},
+      {"CROSSLANE_CHUNK_BYTES", "1m"},   {"CROSSLANE_PIPELINE_BYTES", "64k"},
+      {"CROSSLANE_PINNED_LIMIT", "1g"},  {"CROSSLANE_ALLREDUCE", "0-4k:ll"},
+      {"CROSSLANE_REDUCE", "ll"},        {"CROSSLANE_BROADCAST", "window"},
+      {"CROSSLANE_ALLGATHER", "window"}, {"CROSSLANE_REDUCE_SCATTER_BLOCK", "window"},
+      {"CROSSLANE_ALLTOALL", "window"},  {"CROSSLANE_GATHER", "window"},
+      {"CROSSLANE_SCATTER", "window"},   {"CROSSLANE_SCAN", "ll"},
+      {"CROSSLANE_EXSCAN", "window"},    {"CROSSLANE_PATIENCE_MS", "2.5"}};
   for (const auto& [name, value] : given) set(name, value);
   const Settings settings = Settings::from_environment();
   EXPECT_TRUE(settings.disable);
@@ -92,6 +120,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
   EXPECT_EQ(settings.mode, Mode::replace);
   EXPECT_EQ(settings.world, World::partial);
   EXPECT_EQ(settings.pipeline_bytes, 64U << 10);
+  EXPECT_EQ(settings.patience_ms, 2.5);
   const auto rows = settings.rows();
   EXPECT_EQ(rows.size(), given.size()) << "a setting that this test does not set";
   for (const auto& row : rows) {

@@ -161,6 +161,29 @@ TEST_F(EngineTest, WatchdogNamesTheCallAgainAndAgain) {
   EXPECT_NE(lines.find(expected, first + 1), std::string::npos) << lines;
 }
 
+TEST_F(EngineTest, AWaitInVainIsEnded) {
+  Engine engine{below_, 0};
+  const std::atomic<std::uint64_t> never{0};
+  int asked = 0;
+  const Watch watch{.check =
+                        [](const void* count) {
+                          if (++*static_cast<int*>(const_cast<void*>(count)) == 2)
+                            throw crosslane::base::Error(crosslane::base::ErrorClass::other, "the GPU failed");
+                        },
+                    .checked = &asked};
+  EXPECT_THROW(engine.wait(Completion::of(never, 1), watch), crosslane::base::Error);
+  EXPECT_EQ(asked, 2);
+  EXPECT_FALSE(engine.progress()) << "the engine is free again, and has nothing to do";
+}
+
+TEST(Watch, NamesWhatItHasToAskFor) {
+  const Watch watch{.call = "MPI_Recv",
+                    .sequence = 3,
+                    .name = [](const void* text) { return std::string{static_cast<const char*>(text)}; },
+                    .context = "halo"};
+  EXPECT_EQ(describe(watch), "MPI_Recv on halo, call 3");
+}
+
 TEST_F(EngineTest, WatchdogIsSilentWhileSomethingMoves) {
   Engine engine{below_, 1};  // longer than a loaded machine keeps a thread waiting
   std::atomic<std::uint64_t> ticks{0};

@@ -5,7 +5,7 @@
 
 #include <mpi.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <source_location>

@@ -51,7 +51,10 @@ Program::Program(int argc, char** argv, const std::string& name, int thread_leve
     : options_(parse(argc, argv)), name_(name) {
   set_memory(text_option("memory", "random"));
   int provided = MPI_THREAD_SINGLE;
-  MPI_Init_thread(&argc, &argv, thread_level, &provided);
+  if (thread_level == MPI_THREAD_SINGLE)
+    MPI_Init(&argc, &argv);
+  else
+    MPI_Init_thread(&argc, &argv, thread_level, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (provided < thread_level) {
@@ -118,12 +121,13 @@ std::string Program::text_option(const std::string& name, const std::string& oth
   return found == options_.end() ? otherwise : found->second;
 }
 
-int Program::finish() {
+int Program::finish(const std::function<void()>& last) {
   CROSSLANE_STEP("finish");
   int mine = failures(), all = 0;
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
   polite_wait(request);
+  if (last) last();
   CROSSLANE_STEP("MPI_Finalize");
   MPI_Finalize();
   device_.reset();

@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,8 +49,9 @@ class Program {
   /// nullptr with --memory host.
   [[nodiscard]] const Device* device() const { return device_.get(); }
 
-  /// Collective over all ranks: ends MPI, and returns the exit status (1 if a check failed on any rank).
-  [[nodiscard]] int finish();
+  /// Collective over all ranks: ends MPI, and returns the exit status (1 if a check failed on any rank). `last` is done
+  /// after the verdict, just before MPI_Finalize.
+  [[nodiscard]] int finish(const std::function<void()>& last = {});
 
  private:
   std::map<std::string, std::string> options_;

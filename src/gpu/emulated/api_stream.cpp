@@ -198,6 +198,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned count, CUstreamBatchMem
   return enter("cuStreamBatchMemOp_v2", plain, [&] {
     require(operations != nullptr && count > 0 && count <= 256 && flags == 0, CUDA_ERROR_INVALID_VALUE);
     std::vector<Action> actions;
+    actions.reserve(count);
     for (unsigned at = 0; at < count; ++at) actions.push_back(operation(operations[at]));
     submit(resolve(handle), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [actions = std::move(actions)](const Running& running) {
       for (const Action& action : actions) action(running);
