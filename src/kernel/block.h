@@ -10,21 +10,27 @@
 #include "gpu/emulated/image.h"
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #endif
 
-// Marks what runs inside kernels.
+// Marks what runs inside kernels; and what stays a function of its own there, shared by kernels, because it is long and
+// its speed does not matter. CROSSLANE_ROLLED stands before a loop of few rounds that is not to be unrolled.
 #if defined(__CUDACC__)
 #define CROSSLANE_DEVICE __device__ __forceinline__
+#define CROSSLANE_DEVICE_CALL static __device__ __noinline__
+#define CROSSLANE_ROLLED _Pragma("unroll 1")
 #else
 #define CROSSLANE_DEVICE inline
+#define CROSSLANE_DEVICE_CALL inline
+#define CROSSLANE_ROLLED
 #endif
 
 namespace crosslane::kernel {
 
-/// Sixteen bytes: the widest load and store.
+/// Sixteen bytes: the widest load and store. As a packet (load_packet) each half is atomic by itself.
 struct alignas(16) Word16 {
   std::uint64_t low, high;
 };
@@ -46,11 +52,24 @@ struct WaitLimit {
 // signal: barrier (all threads' writes are before the next step), then thread 0 stores with release at system scope;
 // the fence before it makes the other threads' writes part of what is released. wait: thread 0 loads with acquire at
 // system scope, then a barrier hands what it has seen to the block's other threads.
+//
+// post and reach are the same for one thread: between barriers, several threads may each serve a flag of their own. What
+// post releases is what its thread wrote or saw through a barrier (release is cumulative); what reach acquires goes to
+// the block's other threads with the next barrier. A GPU's acquire also drops the SM's cached lines, so that plain loads
+// after it see what the flag vouches for, even of lines that were read before.
+
+/// Sixteen-bit reals: IEEE 754's binary16, and the upper half of a float.
+struct Float16 {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
 
 namespace detail {
 // What for_each takes, in the concept: lambdas are not understood there by all compilers.
 struct AnyItem {
-  CROSSLANE_DEVICE void operator()(std::uint64_t) const {}
+  CROSSLANE_DEVICE bool operator()(std::uint64_t) const { return true; }
 };
 struct AnyGroup {
   CROSSLANE_DEVICE void operator()(std::uint64_t, std::uint64_t, std::uint64_t) const {}
@@ -73,9 +92,61 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   block.copy(word, word, n, n, n);
   block.signal(flag, n);
   { block.wait(flag, n, limit) } -> std::same_as<bool>;
+  // By the calling thread alone.
+  block.post(flag, n);
+  { block.reached(flag, n) } -> std::same_as<bool>;
+  { block.patience(limit).over() } -> std::same_as<bool>;   // asked once a poll
+  { block.load_now(flag) } -> std::same_as<std::uint64_t>;  // what is there at this moment, ordering nothing
+  block.store_now(flag, n);
+  { block.add(flag, n) } -> std::same_as<std::uint64_t>;  // acquire and release within the grid; the value before
+  // Words that peers poll: each half is atomic, and orders nothing on a GPU.
+  { block.load_packet(static_cast<const Word16*>(nullptr)) } -> std::same_as<Word16>;
+  block.store_packet(static_cast<Word16*>(nullptr), Word16{});
+  // [0, n) shared by this block's threads; a barrier; true to all of them if it was for each.
+  { block.all_of(n, detail::AnyItem{}) } -> std::same_as<bool>;
 };
 
 #if defined(__CUDACC__)
+
+CROSSLANE_DEVICE float to_float(Float16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+CROSSLANE_DEVICE float to_float(BFloat16 value) { return __uint_as_float(std::uint32_t{value.bits} << 16); }
+/// To nearest, ties to even; NaN stays NaN.
+template <class T>
+CROSSLANE_DEVICE T from_float(float value) {
+  T result;
+  if constexpr (std::same_as<T, Float16>) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  } else {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  }
+  return result;
+}
+
+/// How long one thread goes on polling. Time and abort word are looked at only once in many polls: reading host memory
+/// takes longer than a flag takes to come.
+class GpuPatience {
+ public:
+  CROSSLANE_DEVICE explicit GpuPatience(WaitLimit limit) : limit_(limit) {}
+
+  CROSSLANE_DEVICE bool over() {
+    if ((++polls_ & 127) != 0) return false;
+    if (limit_.abort != nullptr && *const_cast<const volatile std::uint32_t*>(limit_.abort) != 0) return true;
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    if (polls_ == 128) start_ = now;
+    return now - start_ > limit_.nanoseconds;
+  }
+  /// True when over() has just looked at the clock: the moment for other things that are rarely so.
+  CROSSLANE_DEVICE bool looked() const { return (polls_ & 127) == 0; }
+
+ private:
+  WaitLimit limit_;
+  std::uint64_t polls_ = 0, start_ = 0;
+};
 
 class GpuBlock {
  public:
@@ -127,45 +198,117 @@ class GpuBlock {
     __syncthreads();
     if (threadIdx.x == 0) {
       __threadfence_system();
-      asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(epoch) : "memory");
+      post(flag, epoch);
     }
   }
 
   /// False if the limit was reached before the flag. All threads of the block get the same answer.
   CROSSLANE_DEVICE bool wait(const std::uint64_t* flag, std::uint64_t epoch, WaitLimit limit) const {
-    __shared__ int reached;
-    if (threadIdx.x == 0) {
-      const std::uint64_t start = now();
-      reached = 1;
-      while (static_cast<std::int64_t>(acquire(flag) - epoch) < 0) {
-        const bool aborted = limit.abort != nullptr && *const_cast<const volatile std::uint32_t*>(limit.abort) != 0;
-        if (aborted || now() - start > limit.nanoseconds) {
-          reached = 0;
-          break;
-        }
+    return all_of(1, [&](std::uint64_t) {
+      GpuPatience mine(limit);
+      while (!reached(flag, epoch)) {
+        if (mine.over()) return false;
       }
-    }
-    __syncthreads();
-    const bool result = reached != 0;
-    __syncthreads();  // before the next wait writes `reached` again
-    return result;
+      return true;
+    });
   }
 
- private:
-  CROSSLANE_DEVICE static std::uint64_t acquire(const std::uint64_t* flag) {
+  CROSSLANE_DEVICE void post(std::uint64_t* flag, std::uint64_t epoch) const {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(epoch) : "memory");
+  }
+  CROSSLANE_DEVICE bool reached(const std::uint64_t* flag, std::uint64_t epoch) const {
     std::uint64_t value;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
+    return static_cast<std::int64_t>(value - epoch) >= 0;
+  }
+  CROSSLANE_DEVICE GpuPatience patience(WaitLimit limit) const { return GpuPatience(limit); }
+
+  CROSSLANE_DEVICE std::uint64_t load_now(const std::uint64_t* from) const {
+    std::uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
   }
-  CROSSLANE_DEVICE static std::uint64_t now() {
-    std::uint64_t nanoseconds;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-    return nanoseconds;
+  CROSSLANE_DEVICE void store_now(std::uint64_t* to, std::uint64_t value) const {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+  }
+  CROSSLANE_DEVICE std::uint64_t add(std::uint64_t* to, std::uint64_t value) const {
+    std::uint64_t before;
+    asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;" : "=l"(before) : "l"(to), "l"(value) : "memory");
+    return before;
+  }
+
+  CROSSLANE_DEVICE Word16 load_packet(const Word16* from) const {
+    Word16 word;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(word.low), "=l"(word.high) : "l"(from));
+    return word;
+  }
+  CROSSLANE_DEVICE void store_packet(Word16* to, Word16 word) const {
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(word.low), "l"(word.high) : "memory");
+  }
+
+  template <class F>
+  CROSSLANE_DEVICE bool all_of(std::uint64_t n, F f) const {
+    bool mine = true;
+    for (std::uint64_t i = rank(); i < n; i += size()) mine = f(i) && mine;
+    return __syncthreads_and(mine ? 1 : 0) != 0;
   }
 };
 static_assert(Block<GpuBlock>);
 
 #else
+
+inline float to_float(BFloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+inline float to_float(Float16 value) {
+  const std::uint32_t sign = (value.bits & 0x8000U) << 16, exponent = value.bits >> 10 & 31U,
+                      digits = value.bits & 0x3ffU;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000U | digits << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | digits << 13);
+  const float magnitude = static_cast<float>(digits) * 0x1p-24F;  // subnormal: exact
+  return sign != 0 ? -magnitude : magnitude;
+}
+/// To nearest, ties to even. NaN becomes the one that GPUs give.
+template <class T>
+T from_float(float value) {
+  constexpr bool half = std::same_as<T, Float16>;
+  const auto raw = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = raw & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) return {0x7fff};
+  const auto sign = static_cast<std::uint16_t>(raw >> 16 & 0x8000U);
+  const auto rounded = [](std::uint32_t number, unsigned away) {  // ties to even
+    return (number + (number >> away & 1U) + (1U << (away - 1)) - 1) >> away;
+  };
+  if constexpr (!half) return {static_cast<std::uint16_t>(sign | rounded(magnitude, 16))};
+  if (magnitude >= 0x47800000U) return {static_cast<std::uint16_t>(sign | 0x7c00U)};  // 65536 and beyond
+  if (magnitude >= 0x38800000U) return {static_cast<std::uint16_t>(sign | rounded(magnitude - 0x38000000U, 13))};
+  // Subnormal: in units of 2^-24. Adding 2^-1 leaves room for exactly these digits, rounded as the CPU rounds.
+  const float sum = std::bit_cast<float>(magnitude) + 0.5F;
+  return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000U))};
+}
+
+class EmulatedPatience {
+ public:
+  EmulatedPatience(const gpu::EmulatedLaunch& launch, const std::uint32_t* abort, std::uint64_t nanoseconds) noexcept
+      : launch_(launch),
+        abort_(abort),
+        end_(std::chrono::steady_clock::now() +
+             std::chrono::nanoseconds(nanoseconds < forever ? nanoseconds : forever)) {}
+
+  bool over() const {
+    if (launch_.aborted() || std::chrono::steady_clock::now() > end_) return true;
+    // The abort word is read-only here; what atomic_ref takes is not.
+    if (abort_ != nullptr && std::atomic_ref(*const_cast<std::uint32_t*>(abort_)).load(std::memory_order_relaxed) != 0)
+      return true;
+    std::this_thread::yield();  // who ends the wait may need this core
+    return false;
+  }
+  [[nodiscard]] bool looked() const noexcept { return true; }
+
+ private:
+  static constexpr std::uint64_t forever = std::uint64_t{1} << 61;
+  const gpu::EmulatedLaunch& launch_;
+  const std::uint32_t* abort_;
+  std::chrono::steady_clock::time_point end_;
+};
 
 class EmulatedBlock {
  public:
@@ -209,26 +352,50 @@ class EmulatedBlock {
     for (std::uint64_t i = first; i < n; i += step) store(to + i, load(from + i));
   }
 
-  void signal(std::uint64_t* flag, std::uint64_t epoch) const {
-    std::atomic_ref<std::uint64_t>(*static_cast<std::uint64_t*>(here(flag))).store(epoch, std::memory_order_release);
-  }
+  void signal(std::uint64_t* flag, std::uint64_t epoch) const { post(flag, epoch); }
 
   bool wait(const std::uint64_t* flag, std::uint64_t epoch, WaitLimit limit) const {
-    const std::atomic_ref<std::uint64_t> word(*static_cast<std::uint64_t*>(here(flag)));
-    const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit.nanoseconds);
-    while (static_cast<std::int64_t>(word.load(std::memory_order_acquire) - epoch) < 0) {
-      if (launch_.aborted() || std::chrono::steady_clock::now() > end) return false;
-      if (limit.abort != nullptr) {
-        const std::atomic_ref<std::uint32_t> abort(*static_cast<std::uint32_t*>(here(limit.abort)));
-        if (abort.load(std::memory_order_relaxed) != 0) return false;
-      }
-      std::this_thread::yield();  // the block that signals may need this core
-    }
+    const auto mine = patience(limit);
+    while (!reached(flag, epoch))
+      if (mine.over()) return false;
     return true;
+  }
+
+  void post(std::uint64_t* flag, std::uint64_t epoch) const { word(flag).store(epoch, std::memory_order_release); }
+  bool reached(const std::uint64_t* flag, std::uint64_t epoch) const {
+    return static_cast<std::int64_t>(word(flag).load(std::memory_order_acquire) - epoch) >= 0;
+  }
+  EmulatedPatience patience(WaitLimit limit) const {
+    return {launch_, static_cast<const std::uint32_t*>(here(limit.abort)), limit.nanoseconds};
+  }
+
+  std::uint64_t load_now(const std::uint64_t* from) const { return word(from).load(std::memory_order_relaxed); }
+  void store_now(std::uint64_t* to, std::uint64_t value) const { word(to).store(value, std::memory_order_relaxed); }
+  std::uint64_t add(std::uint64_t* to, std::uint64_t value) const {
+    return word(to).fetch_add(value, std::memory_order_acq_rel);
+  }
+
+  // Acquire and release here, where a GPU's are relaxed: what a kernel's end orders there, a CPU must be told.
+  Word16 load_packet(const Word16* from) const {
+    return {word(&from->low).load(std::memory_order_acquire), word(&from->high).load(std::memory_order_acquire)};
+  }
+  void store_packet(Word16* to, Word16 value) const {
+    word(&to->low).store(value.low, std::memory_order_release);
+    word(&to->high).store(value.high, std::memory_order_release);
+  }
+
+  template <class F>
+  bool all_of(std::uint64_t n, F f) const {
+    bool all = true;
+    for (std::uint64_t i = 0; i < n; ++i) all = f(i) && all;
+    return all;
   }
 
  private:
   void* here(const void* address) const { return launch_.translate(reinterpret_cast<std::uintptr_t>(address)); }
+  std::atomic_ref<std::uint64_t> word(const std::uint64_t* address) const {
+    return std::atomic_ref(*static_cast<std::uint64_t*>(here(address)));
+  }
 
   const gpu::EmulatedLaunch& launch_;
 };

@@ -2,14 +2,18 @@
 #include "kernel/launch.h"
 
 #include "base/error.h"
+#include "gpu/context.h"
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 namespace crosslane::kernel {
 namespace {
 
 constexpr unsigned threads = 256;  // as the kernels' launch bounds
+// A multiprocessor holds so many blocks of a team's kernel, and maybe more: their launch bounds.
+constexpr unsigned resident_team_blocks = 2;
 // Several blocks for each multiprocessor of the largest GPUs; blocks loop over what is more.
 constexpr std::uint64_t most_blocks = 2048;
 
@@ -18,14 +22,50 @@ gpu::Grid blocks_for(std::uint64_t items, std::uint64_t items_a_block) {
       static_cast<unsigned>(std::clamp<std::uint64_t>((items + items_a_block - 1) / items_a_block, 1, most_blocks))};
 }
 
-const void* image_for(const gpu::Driver& driver) {
-  if (driver.emulated) return &emulated_image();
+const void* image_for(const gpu::Driver& driver, Family family) {
   if (!available(driver)) {
     throw base::Error(
         base::ErrorClass::unsupported,
         "this build of Crosslane has no GPU kernels; build it with a CUDA compiler (CROSSLANE_CUDA_KERNELS=ON)");
   }
-  return fat_binary().data();
+  if (!driver.emulated) return fat_binary(family).data();
+  switch (family) {
+    case Family::local:
+      return &emulated_local();
+    case Family::exchange:
+      return &emulated_exchange();
+    case Family::low_latency:
+      return &emulated_low_latency();
+    case Family::pipelined:
+      return &emulated_pipelined();
+  }
+  return nullptr;
+}
+
+// The driver loads a kernel's code when it is first asked for more than its handle, which may wait for all that runs: so
+// here, ahead of all that may spin.
+gpu::Function loaded(const gpu::Module& module, const char* name) {
+  const gpu::Function function = module.function(name);
+  static_cast<void>(function.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS));
+  return function;
+}
+
+std::vector<std::optional<gpu::Function>> combining(const gpu::Module& module, const std::string& prefix,
+                                                    bool (*has)(const Combination&)) {
+  std::vector<std::optional<gpu::Function>> functions;
+  for (const Combination& row : combinations())
+    functions.push_back(has(row) ? std::optional(loaded(module, (prefix + row.name).c_str())) : std::nullopt);
+  return functions;
+}
+bool every(const Combination& /*row*/) { return true; }
+bool large(const Combination& row) { return pipelined(row); }
+
+Combined combined(Op op, Element element) {
+  const auto found = combination(op, element);
+  if (!found) {
+    throw base::Error(base::ErrorClass::op, "MPI does not define this operation for elements of this kind");
+  }
+  return *found;
 }
 
 template <class Parameters>
@@ -33,21 +73,39 @@ void launch(const gpu::Function& function, gpu::StreamView stream, gpu::Grid blo
   function.launch(stream, blocks, {threads}, 0, parameters);
 }
 
+template <class Parameters>
+void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned blocks, const Parameters& parameters) {
+  const Frame& frame = parameters.frame;
+  if (blocks == 0 || blocks > most_team_blocks || frame.members > most_members || frame.me >= frame.members) {
+    throw base::Error(base::ErrorClass::intern, "a team's kernel with {} blocks for member {} of {}", blocks, frame.me,
+                      frame.members);
+  }
+  function.launch(stream, {blocks}, {Kernels::team_threads}, 0, parameters);
+}
+
 }  // namespace
 
-bool available(const gpu::Driver& driver) noexcept { return driver.emulated || !fat_binary().empty(); }
+bool available(const gpu::Driver& driver) noexcept { return driver.emulated || !fat_binary(Family::local).empty(); }
 
 Kernels::Kernels(const gpu::Driver& driver)
-    : module_(driver, image_for(driver)),
-      copy_(module_.function("crosslane_copy")),
-      strided_{module_.function("crosslane_gather_strided"), module_.function("crosslane_scatter_strided")},
-      pieces_{module_.function("crosslane_gather_pieces"), module_.function("crosslane_scatter_pieces")} {
-  for (std::size_t op = 0; op < op_count; ++op) {
-    for (std::size_t element = 0; element < element_count; ++element) {
-      const char* const name = reduce_kernel(static_cast<Op>(op), static_cast<Element>(element));
-      reductions_.push_back(name == nullptr ? std::nullopt : std::optional(module_.function(name)));
-    }
-  }
+    : modules_{gpu::Module(driver, image_for(driver, Family::local)),
+               gpu::Module(driver, image_for(driver, Family::exchange)),
+               gpu::Module(driver, image_for(driver, Family::low_latency)),
+               gpu::Module(driver, image_for(driver, Family::pipelined))},
+      copy_(loaded(modules_[0], "crosslane_copy")),
+      strided_{loaded(modules_[0], "crosslane_gather_strided"), loaded(modules_[0], "crosslane_scatter_strided")},
+      pieces_{loaded(modules_[0], "crosslane_gather_pieces"), loaded(modules_[0], "crosslane_scatter_pieces")},
+      exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
+      low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
+      combining_{combining(modules_[0], "crosslane_local_", every),
+                 combining(modules_[1], "crosslane_exchange_", every),
+                 combining(modules_[2], "crosslane_low_latency_", every),
+                 combining(modules_[3], "crosslane_pipelined_", large)} {
+  const auto processors = static_cast<unsigned>(
+      gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
+  // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
+  const auto resident = static_cast<unsigned>(exchange_move_.resident_blocks(team_threads, 0));
+  team_blocks_ = std::min(processors * std::min(resident, resident_team_blocks), most_team_blocks);
 }
 
 void Kernels::copy(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const {
@@ -96,12 +154,51 @@ void Kernels::pieces(gpu::StreamView stream, Way way, void* packed, void* base, 
 
 void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in,
                      std::size_t count) const {
-  const auto& function = reductions_[static_cast<std::size_t>(op) * element_count + static_cast<std::size_t>(element)];
-  if (!function) {
-    throw base::Error(base::ErrorClass::op, "MPI does not define this operation for elements of this kind");
-  }
+  const auto [row, factor] = combined(op, element);
   if (count == 0) return;
-  launch(*function, stream, blocks_for(count * bytes_of(element), threads * 16), ReduceParameters{inout, in, count});
+  launch(*combining_[0][row], stream, blocks_for(count * bytes_of(element), threads * 16),
+         ReduceParameters{inout, in, count * factor});
 }
+
+void Kernels::exchange_move(gpu::StreamView stream, const ExchangeMoveParameters& parameters, unsigned blocks) const {
+  launch_team(exchange_move_, stream, blocks, parameters);
+}
+
+void Kernels::exchange_combine(gpu::StreamView stream, Op op, Element element,
+                               const ExchangeCombineParameters& parameters, unsigned blocks) const {
+  const auto [row, factor] = combined(op, element);
+  ExchangeCombineParameters scaled = parameters;
+  scaled.count *= factor;
+  launch_team(*combining_[1][row], stream, blocks, scaled);
+}
+
+void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters,
+                               unsigned blocks) const {
+  launch_team(low_latency_move_, stream, blocks, parameters);
+}
+
+void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element,
+                                  const LowLatencyCombineParameters& parameters, unsigned blocks) const {
+  const auto [row, factor] = combined(op, element);
+  LowLatencyCombineParameters scaled = parameters;
+  scaled.count *= factor;
+  launch_team(*combining_[2][row], stream, blocks, scaled);
+}
+
+void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,
+                                  const PipelinedReductionParameters& parameters, unsigned blocks) const {
+  if (!pipelines(op, element)) {
+    throw base::Error(base::ErrorClass::op,
+                      "no pipelined kernel for this operation and element; ask pipelines() first");
+  }
+  launch_team(*combining_[3][combined(op, element).row], stream, blocks, parameters);
+}
+
+bool Kernels::pipelines(Op op, Element element) noexcept {
+  const auto found = combination(op, element);
+  return found && pipelined(combinations()[found->row]);
+}
+
+bool Kernels::combines(Op op, Element element) noexcept { return combination(op, element).has_value(); }
 
 }  // namespace crosslane::kernel

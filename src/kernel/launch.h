@@ -6,6 +6,9 @@
 #include "gpu/stream.h"
 #include "kernel/catalogue.h"
 #include "kernel/copy.h"
+#include "kernel/exchange.h"
+#include "kernel/low_latency.h"
+#include "kernel/pipelined.h"
 #include "kernel/reduce.h"
 #include "kernel/strided.h"
 
@@ -43,12 +46,36 @@ class Kernels {
   /// inout = in op inout. Throws Error (op) where MPI does not define the operation for the element.
   void reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in, std::size_t count) const;
 
+  // Kernels of a team (team.h). All members launch the same kinds in the same order, with the same number of blocks. The
+  // blocks of all members that share a GPU must be resident together: see team_blocks().
+
+  static constexpr unsigned team_threads = 512;  ///< in each block of them
+  /// How many blocks of them this context's GPU runs at once, at most most_team_blocks.
+  [[nodiscard]] unsigned team_blocks() const noexcept { return team_blocks_; }
+
+  /// True if MPI defines the operation for such elements. The combining launches throw Error (op) where it does not.
+  [[nodiscard]] static bool combines(Op op, Element element) noexcept;
+
+  void exchange_move(gpu::StreamView stream, const ExchangeMoveParameters& parameters, unsigned blocks) const;
+  void exchange_combine(gpu::StreamView stream, Op op, Element element, const ExchangeCombineParameters& parameters,
+                        unsigned blocks) const;
+  void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
+  void low_latency_combine(gpu::StreamView stream, Op op, Element element,
+                           const LowLatencyCombineParameters& parameters, unsigned blocks) const;
+  /// For large arrays; only where pipelines(op, element), throws Error (op) else. Windows hold
+  /// pipelined_window_bytes(blocks, members, chunk_bytes).
+  void pipelined_reduction(gpu::StreamView stream, Op op, Element element,
+                           const PipelinedReductionParameters& parameters, unsigned blocks) const;
+  [[nodiscard]] static bool pipelines(Op op, Element element) noexcept;
+
  private:
-  gpu::Module module_;
+  gpu::Module modules_[family_count];
   gpu::Function copy_;
   gpu::Function strided_[2];  // by Way
   gpu::Function pieces_[2];
-  std::vector<std::optional<gpu::Function>> reductions_;  // op * element_count + element
+  gpu::Function exchange_move_, low_latency_move_;
+  std::vector<std::optional<gpu::Function>> combining_[family_count];  // by row of combinations()
+  unsigned team_blocks_;
 };
 
 /// The words in which a shape's bytes can be moved: the largest power of two up to 16 that divides everything.

@@ -3,6 +3,6 @@
 
 namespace crosslane::kernel {
 
-std::span<const std::byte> fat_binary() noexcept { return {}; }
+std::span<const std::byte> fat_binary(Family /*family*/) noexcept { return {}; }
 
 }  // namespace crosslane::kernel

@@ -3,16 +3,19 @@
 
 #include "gpu/machine.h"
 #include "kernel/launch.h"
+#include "reference.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <vector>
 
 namespace crosslane::test {
-
-using Bytes = std::vector<std::byte>;
 
 template <class Kind>
 class KernelTest : public MachineTest<Kind> {

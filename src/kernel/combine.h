@@ -1,0 +1,110 @@
+// Combining several arrays into one, and writing it to several places, by all threads of a block.
+// It must not know whose memory the addresses mean.
+#pragma once
+
+#include "kernel/block.h"
+#include "kernel/move.h"
+#include "kernel/operation.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace crosslane::kernel {
+
+/// Every source is read once and every result written once to each destination, by the same thread: a destination may
+/// be a source (in place), but not overlap one otherwise. 16 bytes at a time where all is aligned to that, else element
+/// by element; byte by byte where something is not even aligned to its element.
+template <class T, class Op>
+struct Combine {
+  /// Bytes [slice) of the arrays at source(0), source(1), ..., in this order, to destination(0), ... . `turn` says with
+  /// which destination to begin: another one for each member, so that none gets all at once.
+  template <class B, class Source, class Destination>
+  CROSSLANE_DEVICE static void run(const B& block, Slice slice, std::uint32_t sources, Source source,
+                                   std::uint32_t destinations, Destination destination, std::uint64_t turn) {
+    if (slice.begin == slice.end) return;
+    std::uint64_t ends = slice.begin;
+    CROSSLANE_ROLLED
+    for (std::uint32_t s = 0; s < sources; ++s) ends |= source(s);
+    CROSSLANE_ROLLED
+    for (std::uint32_t d = 0; d < destinations; ++d) ends |= destination(d);
+    const auto first = static_cast<std::uint32_t>((turn + block.index()) % (destinations == 0 ? 1 : destinations));
+    const std::uint64_t vectors_end = slice.begin + (slice.end - slice.begin) / 16 * 16;
+    if (ends % 16 == 0) {
+      words<Word16, 2>(block, {slice.begin, vectors_end}, sources, source, destinations, destination, first);
+      if (vectors_end < slice.end) bytes(block, {vectors_end, slice.end}, sources, source, destinations, destination);
+    } else if (ends % alignof(T) == 0 && sizeof(T) != 16) {
+      words<T, 1>(block, slice, sources, source, destinations, destination, first);
+    } else {
+      bytes(block, slice, sources, source, destinations, destination);
+    }
+  }
+
+ private:
+  template <class Word>
+  struct Elements {
+    T element[sizeof(Word) / sizeof(T)];
+  };
+
+  template <class Word>
+  CROSSLANE_DEVICE static Word one(Word in, Word inout) {
+    Elements<Word> left, right;
+    std::memcpy(&left, &in, sizeof(Word));
+    std::memcpy(&right, &inout, sizeof(Word));
+    for (unsigned k = 0; k < sizeof(Word) / sizeof(T); ++k)
+      right.element[k] = Op::apply(left.element[k], right.element[k]);
+    std::memcpy(&inout, &right, sizeof(Word));
+    return inout;
+  }
+
+  // A multiple of the word. A thread has loads in flight from `batch` sources at so many places.
+  static constexpr std::uint32_t batch = 4;
+  template <class Word, std::uint32_t places, class B, class Source, class Destination>
+  CROSSLANE_DEVICE static void words(const B& block, Slice slice, std::uint32_t sources, Source source,
+                                     std::uint32_t destinations, Destination destination, std::uint32_t turn) {
+    const std::uint64_t step = block.size() * sizeof(Word);
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = slice.begin + block.rank() * sizeof(Word); at < slice.end; at += places * step) {
+      Word result[places] = {};
+      CROSSLANE_ROLLED
+      for (std::uint32_t first = 0; first < sources; first += batch) {
+        Word word[batch][places] = {};
+        for (std::uint32_t s = 0; s < batch; ++s) {
+          if (first + s >= sources) break;
+          for (std::uint32_t k = 0; k < places; ++k) {
+            if (at + k * step < slice.end)
+              word[s][k] = block.load(reinterpret_cast<const Word*>(source(first + s) + at + k * step));
+          }
+        }
+        for (std::uint32_t s = 0; s < batch; ++s) {
+          if (first + s >= sources) break;
+          for (std::uint32_t k = 0; k < places; ++k)
+            result[k] = first + s == 0 ? word[s][k] : one(result[k], word[s][k]);
+        }
+      }
+      std::uint32_t d = turn;
+      CROSSLANE_ROLLED
+      for (std::uint32_t i = 0; i < destinations; ++i) {
+        for (std::uint32_t k = 0; k < places; ++k) {
+          if (at + k * step < slice.end)
+            block.store(reinterpret_cast<Word*>(destination(d) + at + k * step), result[k]);
+        }
+        d = d + 1 == destinations ? 0 : d + 1;
+      }
+    }
+  }
+
+  template <class B, class Source, class Destination>
+  CROSSLANE_DEVICE static void bytes(const B& block, Slice slice, std::uint32_t sources, Source source,
+                                     std::uint32_t destinations, Destination destination) {
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = slice.begin + block.rank() * sizeof(T); at < slice.end; at += block.size() * sizeof(T)) {
+      T result = load_bytes<T>(block, source(0) + at);
+      CROSSLANE_ROLLED
+      for (std::uint32_t s = 1; s < sources; ++s) result = Op::apply(result, load_bytes<T>(block, source(s) + at));
+      CROSSLANE_ROLLED
+      for (std::uint32_t d = 0; d < destinations; ++d) store_bytes(block, destination(d) + at, result);
+    }
+  }
+};
+
+}  // namespace crosslane::kernel

@@ -1,0 +1,338 @@
+// Small messages in one flight: each word that is written into a peer's memory carries 4 bytes of data and a 4-byte
+// flag (NCCL's LL), so that there is no barrier. It must not know collectives: callers name who sends what to whom.
+#pragma once
+
+#include "kernel/move.h"
+#include "kernel/operation.h"
+#include "kernel/team.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace crosslane::kernel {
+
+// The LL area of a member: 2 * members slots of slot_bytes each; a slot holds slot_bytes / 2 bytes of data. slot_bytes
+// is a multiple of 16 and the same at every launch of a team.
+
+// A packet is 16 bytes: 4 of data, the flag, 4 of data, the flag. Each half is written and read at once, so who sees the
+// flag has the data, and each half may come by itself. The flag is the epoch: how many launches used LL areas before
+// this one, plus 1, in 32 bits, never 0 (what new memory holds). Epochs of the same parity share a slot:
+//
+//   flag found           meaning for a reader in epoch E
+//   that of E            p's data of this launch
+//   anything else        of an earlier epoch of this parity, or never written: not there yet. Never later: p writes
+//                        epoch E + 2 only when it knows that all are through with E (team.h)
+//
+// A place that no message reached for 2^32 epochs would hold a flag that looks right again: so in two epochs (one a
+// parity) of every 2^30 each sender writes its whole slots.
+
+/// For LowLatencyMove: all-gather, broadcast, scatter, gather, all-to-all. send[p].bytes here is receive[me].bytes there.
+struct LowLatencyMoveParameters {
+  Frame frame;
+  std::uint64_t slot_bytes;
+  std::uint64_t low_latency[most_members];  ///< each member's LL area, as mapped here, 16-byte aligned
+  Move send[most_members];                  ///< from, bytes to member p (`to` is unused); 0 bytes: only a token
+  Move receive
+      [most_members];  ///< to, bytes from member p; 0 bytes: its token only. Own entry: a copy from send[me].from
+};
+
+/// For LowLatencyCombine: all-reduce, reduce, reduce-scatter-block, scan, exscan. p is in my send_to where I am in its
+/// receive_from. `to` may be from + p * from_stride for some p, but not overlap the source otherwise.
+struct LowLatencyCombineParameters {
+  Frame frame;
+  std::uint64_t slot_bytes;
+  std::uint64_t low_latency[most_members];
+  std::uint64_t from, from_stride;      ///< data for member p at from + p * from_stride
+  std::uint32_t send_to, receive_from;  ///< a bit a member; own bit in receive_from: own data takes part
+  std::uint64_t to;                     ///< the result; unused when receive_from is 0
+  std::uint64_t count;                  ///< elements for each receiver
+};
+
+namespace detail {
+
+/// What travels in a packet: 8 bytes, the first of them lowest.
+CROSSLANE_DEVICE Word16 to_packet(std::uint64_t data, std::uint32_t flag) {
+  const std::uint64_t high = std::uint64_t{flag} << 32;
+  return {(data & 0xffffffffU) | high, data >> 32 | high};
+}
+CROSSLANE_DEVICE bool complete(Word16 packet, std::uint32_t flag) {
+  return packet.low >> 32 == flag && packet.high >> 32 == flag;
+}
+CROSSLANE_DEVICE std::uint64_t from_packet(Word16 packet) { return (packet.low & 0xffffffffU) | packet.high << 32; }
+
+/// Up to 8 bytes at any address.
+template <class B>
+CROSSLANE_DEVICE_CALL std::uint64_t load_odd(B block, std::uint64_t address, std::uint64_t bytes) {
+  std::uint64_t data = 0;
+  for (unsigned k = 0; k < 8 && k < bytes; ++k)
+    data |= std::uint64_t{block.load(reinterpret_cast<const std::uint8_t*>(address) + k)} << 8 * k;
+  return data;
+}
+template <class B>
+CROSSLANE_DEVICE_CALL void store_odd(B block, std::uint64_t address, std::uint64_t bytes, std::uint64_t data) {
+  for (unsigned k = 0; k < 8 && k < bytes; ++k)
+    block.store(reinterpret_cast<std::uint8_t*>(address) + k, static_cast<std::uint8_t>(data >> 8 * k));
+}
+template <class B>
+CROSSLANE_DEVICE std::uint64_t load_data(const B& block, std::uint64_t address, std::uint64_t bytes) {
+  if (bytes >= 8 && address % 8 == 0) return block.load(reinterpret_cast<const std::uint64_t*>(address));
+  if (bytes >= 8 && address % 4 == 0) {
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(address);
+    const std::uint64_t low = block.load(words);
+    return low | std::uint64_t{block.load(words + 1)} << 32;
+  }
+  return load_odd(block, address, bytes);
+}
+template <class B>
+CROSSLANE_DEVICE void store_data(const B& block, std::uint64_t address, std::uint64_t bytes, std::uint64_t data) {
+  if (bytes >= 8 && address % 8 == 0) {
+    block.store(reinterpret_cast<std::uint64_t*>(address), data);
+  } else if (bytes >= 8 && address % 4 == 0) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(address);
+    block.store(words, static_cast<std::uint32_t>(data));
+    block.store(words + 1, static_cast<std::uint32_t>(data >> 32));
+  } else {
+    store_odd(block, address, bytes, data);
+  }
+}
+
+/// The slots of one launch.
+template <class B>
+class Slots {
+ public:
+  CROSSLANE_DEVICE Slots(const B& block, const Frame& frame, const std::uint64_t* low_latency, std::uint64_t slot_bytes)
+      : block_(block), frame_(frame), low_latency_(low_latency), slot_bytes_(slot_bytes) {
+    epoch_ = block.load(&frame.control[frame.me]->low_latency_launches);
+    flag_ = static_cast<std::uint32_t>(epoch_ + 1);
+    if (flag_ == 0) flag_ = 1;  // as the next epoch's, which is of the other parity
+  }
+
+  CROSSLANE_DEVICE std::uint32_t flag() const { return flag_; }
+  CROSSLANE_DEVICE void send(std::uint32_t to, std::uint64_t packet, std::uint64_t data) const {
+    block_.store_packet(slot(to, frame_.me) + packet, to_packet(data, flag_));
+  }
+  CROSSLANE_DEVICE Word16 peek(std::uint32_t from, std::uint64_t packet) const {
+    return block_.load_packet(slot(frame_.me, from) + packet);
+  }
+
+  /// One packet that had not come when it was looked at. False: see Launch::await.
+  CROSSLANE_DEVICE bool await(const Launch<B>& launch, std::uint32_t from, std::uint64_t packet, Word16& found) const {
+    const Word16* const place = slot(frame_.me, from) + packet;
+    return launch.await(from, [&] {
+      found = block_.load_packet(place);
+      return complete(found, flag_);
+    });
+  }
+
+  /// In few epochs, and then by all threads: fills what is behind the packets that go to each member.
+  template <class Packets>
+  CROSSLANE_DEVICE void refresh(Packets packets_to) const {
+    constexpr std::uint64_t period = std::uint64_t{1} << 30;
+    if (epoch_ % period >= 2 || epoch_ < period) return;
+    for (std::uint32_t m = 0; m < frame_.members; ++m) {
+      if (m == frame_.me) continue;
+      const std::uint64_t used = packets_to(m);
+      block_.for_each_in_grid(slot_bytes_ / 16 - used, [&](std::uint64_t i) { send(m, used + i, 0); });
+    }
+  }
+
+ private:
+  CROSSLANE_DEVICE Word16* slot(std::uint32_t owner, std::uint32_t sender) const {
+    return reinterpret_cast<Word16*>(low_latency_[owner] + ((epoch_ & 1) * frame_.members + sender) * slot_bytes_);
+  }
+
+  const B& block_;
+  const Frame& frame_;
+  const std::uint64_t* low_latency_;
+  std::uint64_t slot_bytes_, epoch_;
+  std::uint32_t flag_;
+};
+
+/// This block's packets of all messages, shared by its threads: as many for each peer that has a message.
+/// f(member, first packet, step, end) for this thread's share. Which block a packet belongs to follows from the number of
+/// packets alone: so block b waits for packets of the peers' blocks b, and for no other.
+template <class B, class F>
+CROSSLANE_DEVICE void for_each_message(const B& block, const Frame& frame, const Move* moves, F f) {
+  std::uint32_t messages = 0;
+  for (std::uint32_t m = 0; m < frame.members; ++m) messages += m != frame.me && moves[m].bytes != 0 ? 1 : 0;
+  if (messages == 0) return;
+  const auto threads = static_cast<std::uint32_t>(block.size());
+  const std::uint32_t lanes = threads < messages ? 1 : threads / messages;
+  for (auto unit = static_cast<std::uint32_t>(block.rank()); unit < messages * lanes; unit += threads) {
+    // The message of this unit; each member begins with the one after itself.
+    std::uint32_t m = frame.me;
+    for (std::uint32_t left = unit / lanes + 1; left != 0;) {
+      m = m + 1 == frame.members ? 0 : m + 1;
+      if (m != frame.me && moves[m].bytes != 0) --left;
+    }
+    const std::uint64_t packets = (moves[m].bytes + 7) / 8, share = (packets + block.count() - 1) / block.count();
+    const std::uint64_t begin = block.index() * share, end = begin + share < packets ? begin + share : packets;
+    f(m, begin + unit % lanes, std::uint64_t{lanes}, end);
+  }
+}
+
+}  // namespace detail
+
+/// receive[p].to may be send[p].from where both have the same bytes for every p, but must not overlap what is sent
+/// otherwise.
+struct LowLatencyMove {
+  using Parameters = LowLatencyMoveParameters;
+
+  template <Block B>
+  CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
+    const Launch<B> launch(block, p.frame);
+    const detail::Slots<B> slots(block, p.frame, p.low_latency, p.slot_bytes);
+    const std::uint32_t me = p.frame.me;
+    std::uint32_t sends = 0, receives = 0;
+    for (std::uint32_t m = 0; m < p.frame.members; ++m) {
+      const std::uint32_t bit = std::uint32_t{1} << m;
+      if (p.send[m].bytes != 0) sends |= bit;
+      if (p.receive[m].bytes != 0) receives |= bit;
+    }
+    launch.send_tokens(~sends);
+    detail::for_each_message(block, p.frame, p.send,
+                             [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+                               const Move& send = p.send[m];
+                               for (std::uint64_t i = first; i < end; i += step)
+                                 slots.send(m, i, detail::load_data(block, send.from + 8 * i, send.bytes - 8 * i));
+                             });
+    slots.refresh([&](std::uint32_t m) { return (p.send[m].bytes + 7) / 8; });
+    const Move own{p.send[me].from, p.receive[me].to, p.receive[me].bytes};
+    if (own.from != own.to) move_slice(block, own, 0, 0);
+    detail::for_each_message(block, p.frame, p.receive,
+                             [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+                               for (std::uint64_t i = first; i < end; i += ahead * step) {
+                                 if (!receive(block, launch, slots, m, p.receive[m], i, step, end)) return;
+                               }
+                             });
+    launch.await_tokens(~receives);
+    launch.finish_low_latency();
+  }
+
+ private:
+  static constexpr std::uint32_t ahead = 4;  // polls in flight
+
+  template <class B>
+  CROSSLANE_DEVICE static bool receive(const B& block, const Launch<B>& launch, const detail::Slots<B>& slots,
+                                       std::uint32_t from, const Move& move, std::uint64_t first, std::uint64_t step,
+                                       std::uint64_t end) {
+    Word16 packet[ahead];
+    for (std::uint32_t k = 0; k < ahead; ++k)
+      if (first + k * step < end) packet[k] = slots.peek(from, first + k * step);
+    for (std::uint32_t k = 0; k < ahead; ++k) {
+      const std::uint64_t i = first + k * step;
+      if (i < end && !detail::complete(packet[k], slots.flag()) && !slots.await(launch, from, i, packet[k]))
+        return false;
+    }
+    for (std::uint32_t k = 0; k < ahead; ++k) {
+      const std::uint64_t i = first + k * step;
+      if (i < end) detail::store_data(block, move.to + 8 * i, move.bytes - 8 * i, detail::from_packet(packet[k]));
+    }
+    return true;
+  }
+};
+
+/// Combines in the order of ranks, from the lowest, so that all members get the same bits.
+template <class T, class Op>
+struct LowLatencyCombine {
+  using Parameters = LowLatencyCombineParameters;
+
+  template <Block B>
+  CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
+    const Launch<B> launch(block, p.frame);
+    const detail::Slots<B> slots(block, p.frame, p.low_latency, p.slot_bytes);
+    const std::uint64_t bytes = p.count * sizeof(T), granules = (bytes + granule - 1) / granule;
+    const std::uint32_t me = p.frame.me, others = ~(std::uint32_t{1} << me);
+    const std::uint32_t send_to = bytes == 0 ? 0 : p.send_to & others;
+    const std::uint32_t receive_from = bytes == 0 ? 0 : p.receive_from;
+    launch.send_tokens(~send_to);
+    // A granule belongs to one thread, here and below: so `to` may be where a source is.
+    if (send_to != 0) {
+      block.for_each_in_grid(granules, [&](std::uint64_t i) {
+        std::uint64_t data[packets] = {};
+        if (p.from_stride == 0) load(block, p.from, bytes, i, data);
+        std::uint32_t m = me;
+        for (std::uint32_t k = 1; k < p.frame.members; ++k) {
+          m = m + 1 == p.frame.members ? 0 : m + 1;
+          if ((send_to >> m & 1) == 0) continue;
+          if (p.from_stride != 0) load(block, p.from + m * p.from_stride, bytes, i, data);
+          for (std::uint32_t h = 0; h < packets; ++h) slots.send(m, i * packets + h, data[h]);
+        }
+      });
+    }
+    slots.refresh([&](std::uint32_t m) { return (send_to >> m & 1) == 0 ? 0 : (bytes + 7) / 8; });
+    if (receive_from != 0) {
+      block.for_each_in_grid(granules,
+                             [&](std::uint64_t i) { receive(block, p, launch, slots, receive_from, bytes, i); });
+    }
+    launch.await_tokens(~receive_from);
+    launch.finish_low_latency();
+  }
+
+ private:
+  // Whole elements: one packet, or two for elements of 16 bytes.
+  static constexpr std::uint32_t granule = sizeof(T) > 8 ? 16 : 8, packets = granule / 8;
+  static constexpr std::uint32_t elements = granule / sizeof(T), ahead = 8 / packets;
+  struct alignas(8) Granule {
+    T element[elements];
+  };
+
+  template <class B>
+  CROSSLANE_DEVICE static void load(const B& block, std::uint64_t from, std::uint64_t bytes, std::uint64_t i,
+                                    std::uint64_t (&data)[packets]) {
+    for (std::uint32_t k = 0; k < packets; ++k)
+      data[k] = detail::load_data(block, from + i * granule + 8 * k, bytes - i * granule - 8 * k);
+  }
+
+  template <class B>
+  CROSSLANE_DEVICE static void receive(const B& block, const Parameters& p, const Launch<B>& launch,
+                                       const detail::Slots<B>& slots, std::uint32_t receive_from, std::uint64_t bytes,
+                                       std::uint64_t i) {
+    const std::uint32_t me = p.frame.me;
+    std::uint64_t result[packets] = {};
+    bool any = false;
+    for (std::uint32_t first = 0; first < p.frame.members; first += ahead) {
+      // The next members' packets: all polls are in flight before one is looked at.
+      Word16 packet[ahead][packets];
+      const auto wanted = [&](std::uint32_t k) { return (receive_from >> (first + k) & 1) != 0 && first + k != me; };
+      for (std::uint32_t k = 0; k < ahead; ++k) {
+        if (first + k >= p.frame.members) break;
+        for (std::uint32_t h = 0; h < packets; ++h)
+          if (wanted(k)) packet[k][h] = slots.peek(first + k, i * packets + h);
+      }
+      for (std::uint32_t k = 0; k < ahead; ++k) {
+        if (first + k >= p.frame.members) break;
+        const std::uint32_t m = first + k;
+        if ((receive_from >> m & 1) == 0) continue;
+        std::uint64_t data[packets] = {};
+        if (m == me) {
+          load(block, p.from + m * p.from_stride, bytes, i, data);
+        } else {
+          for (std::uint32_t h = 0; h < packets; ++h) {
+            if (!detail::complete(packet[k][h], slots.flag()) && !slots.await(launch, m, i * packets + h, packet[k][h]))
+              return;
+            data[h] = detail::from_packet(packet[k][h]);
+          }
+        }
+        if (any) {
+          combine(result, data);
+        } else {
+          std::memcpy(result, data, sizeof(data));
+        }
+        any = true;
+      }
+    }
+    for (std::uint32_t h = 0; h < packets; ++h)
+      detail::store_data(block, p.to + i * granule + 8 * h, bytes - i * granule - 8 * h, result[h]);
+  }
+
+  CROSSLANE_DEVICE static void combine(std::uint64_t (&result)[packets], const std::uint64_t (&data)[packets]) {
+    Granule left, right;
+    std::memcpy(&left, result, granule);
+    std::memcpy(&right, data, granule);
+    for (std::uint32_t k = 0; k < elements; ++k) left.element[k] = Op::apply(left.element[k], right.element[k]);
+    std::memcpy(result, &left, granule);
+  }
+};
+
+}  // namespace crosslane::kernel

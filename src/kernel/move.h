@@ -1,0 +1,113 @@
+// Copies of a team's kernels, by all threads of a block: each block's slice of a piece, and several pieces at once.
+// It must not know whose memory the addresses mean.
+#pragma once
+
+#include "kernel/block.h"
+
+#include <cstdint>
+
+namespace crosslane::kernel {
+
+struct Move {
+  std::uint64_t from, to, bytes;  ///< addresses
+};
+
+/// Block b of every member handles slice b of each piece, a function of (bytes, b, blocks) alone, so that what my block
+/// b reads was written by the peer's block b before the barrier of the blocks b. So a piece that is read from a window
+/// must be the same (first byte and length) as the piece that was written there.
+struct Slice {
+  std::uint64_t begin, end;  ///< bytes; begin is a multiple of 16
+};
+CROSSLANE_DEVICE Slice slice_of(std::uint64_t bytes, std::uint64_t index, std::uint64_t blocks) {
+  const std::uint64_t step = ((bytes + 15) / 16 + blocks - 1) / blocks * 16;
+  const std::uint64_t begin = index * step < bytes ? index * step : bytes;
+  return {begin, bytes - begin < step ? bytes : begin + step};
+}
+
+/// By all threads of the block, in the widest words to which both ends are aligned alike. Shorter than copy_bytes: every
+/// kernel carries it.
+template <class B>
+CROSSLANE_DEVICE_CALL void move_bytes(B block, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+  const std::uint64_t apart = to ^ from;
+  const std::uint64_t width = apart % 16 == 0 ? 16 : apart % 8 == 0 ? 8 : apart % 4 == 0 ? 4 : 1;
+  const std::uint64_t ahead = (0 - to) & (width - 1), head = ahead < bytes ? ahead : bytes;
+  const std::uint64_t words = (bytes - head) / width, tail = head + words * width;
+  CROSSLANE_ROLLED
+  for (std::uint64_t i = block.rank(); i < head + (bytes - tail); i += block.size()) {
+    const std::uint64_t at = i < head ? i : i - head + tail;
+    block.store(reinterpret_cast<std::uint8_t*>(to + at), block.load(reinterpret_cast<const std::uint8_t*>(from + at)));
+  }
+  const auto copy = [&]<class Word>(Word*) {
+    block.copy(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), words, block.rank(),
+               block.size());
+  };
+  if (width == 16) {
+    copy(static_cast<Word16*>(nullptr));
+  } else if (width == 8) {
+    copy(static_cast<std::uint64_t*>(nullptr));
+  } else if (width == 4) {
+    copy(static_cast<std::uint32_t*>(nullptr));
+  } else {
+    copy(static_cast<std::uint8_t*>(nullptr));
+  }
+}
+
+/// This block's slice of a move, the addresses shifted.
+template <class B>
+CROSSLANE_DEVICE void move_slice(const B& block, const Move& move, std::uint64_t from_shift, std::uint64_t to_shift) {
+  const Slice slice = slice_of(move.bytes, block.index(), block.count());
+  move_bytes(block, move.to + to_shift + slice.begin, move.from + from_shift + slice.begin, slice.end - slice.begin);
+}
+
+/// f(i) gives move i of `count`, addresses and all, for this block. Its threads have loads of several moves in flight,
+/// and begin with another move in each block, so that all links are busy at all times.
+template <class B, class F>
+CROSSLANE_DEVICE void move_together(const B& block, std::uint32_t count, F f) {
+  constexpr std::uint32_t batch = 4;
+  if (count == 0) return;
+  const auto start = static_cast<std::uint32_t>(block.index() % count);
+  CROSSLANE_ROLLED
+  for (std::uint32_t first = 0; first < count; first += batch) {
+    Move move[batch];
+    std::uint64_t longest = 0, ends = 0;
+    for (std::uint32_t k = 0; k < batch; ++k) {
+      move[k] = {0, 0, 0};
+      if (first + k >= count) continue;
+      const std::uint32_t i = start + first + k;
+      move[k] = f(i < count ? i : i - count);
+      if (move[k].bytes == 0) continue;
+      ends |= move[k].from | move[k].to;
+      longest = move[k].bytes > longest ? move[k].bytes : longest;
+    }
+    if (ends % 16 != 0 || count == 1) {
+      for (std::uint32_t k = 0; k < batch; ++k) move_bytes(block, move[k].to, move[k].from, move[k].bytes);
+      continue;
+    }
+    const std::uint64_t step = block.size() * 16;
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = block.rank() * 16; at < longest; at += step) {
+      Word16 word[batch] = {};
+      for (std::uint32_t k = 0; k < batch; ++k)
+        if (at + 16 <= move[k].bytes) word[k] = block.load(reinterpret_cast<const Word16*>(move[k].from + at));
+      for (std::uint32_t k = 0; k < batch; ++k)
+        if (at + 16 <= move[k].bytes) block.store(reinterpret_cast<Word16*>(move[k].to + at), word[k]);
+    }
+    for (std::uint32_t k = 0; k < batch; ++k) {
+      const std::uint64_t done = move[k].bytes / 16 * 16;
+      if (done != move[k].bytes) move_bytes(block, move[k].to + done, move[k].from + done, move[k].bytes - done);
+    }
+  }
+}
+
+/// This block's slices of several moves, the addresses shifted.
+template <class B>
+CROSSLANE_DEVICE void move_slices(const B& block, const Move* moves, std::uint32_t count, std::uint64_t from_shift,
+                                  std::uint64_t to_shift) {
+  move_together(block, count, [&](std::uint32_t i) {
+    const Slice slice = slice_of(moves[i].bytes, block.index(), block.count());
+    return Move{moves[i].from + from_shift + slice.begin, moves[i].to + to_shift + slice.begin,
+                slice.end - slice.begin};
+  });
+}
+
+}  // namespace crosslane::kernel

@@ -1,0 +1,151 @@
+// What a kernel of a team (the ranks of a communicator that share a node) is given, and how such kernels keep in step.
+// It must not know communicators, nor how memory came to be mapped.
+#pragma once
+
+#include "kernel/block.h"
+
+#include <cstdint>
+
+namespace crosslane::kernel {
+
+inline constexpr std::uint32_t most_members = 32;
+inline constexpr std::uint32_t most_team_blocks = 160;
+
+/// At the start of each member's region in its window (device memory, zeroed once at its making: that is a valid
+/// Control). Own kernels write the counters, peers' kernels the flags.
+struct Control {
+  std::uint64_t launches;  ///< L: launches of this member that are over; equal on all members at each launch
+  std::uint64_t finished;  ///< blocks of the launch under way that are done; the last one advances `launches`
+  std::uint64_t low_latency_launches;  ///< how many of the launches used the LL areas: the epoch of their flags
+  std::uint64_t given_up;              ///< L + 1 where a block of launch L hit its limit: the others need not wait, too
+  alignas(128) std::uint64_t flags[most_team_blocks][most_members];  ///< [block][member]: 4 * L + phase (1 to 3)
+  alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
+};
+
+struct Frame {
+  std::uint32_t me, members;
+  Control* control[most_members];  ///< each member's, as mapped here
+  WaitLimit limit;                 ///< for each wait of the launch
+  std::uint64_t* done;             ///< host-mapped word, or null: gets done_value (release, system) when all is over
+  std::uint64_t done_value;
+  std::uint64_t* failed;  ///< host-mapped word, or null: 1 + a member that did not come within the limit
+};
+
+// The state of a member's launches, as the flags and counters tell it to blocks b of its peers:
+//
+//   what stands there                        what it means, and what is allowed then
+//   own `launches` = L                       my launch L runs. Launch L - 1 is over here: so all have started L - 1, so
+//                                            all are through with L - 2, whose memory (parity L) may be written anew
+//   own flags[b][p] >= 4 L + 1               p's block b runs launch L: p is through with L - 1; what p's block b wrote
+//                                            before (its slices of windows, its user's buffers) may be read here
+//   own flags[b][p] >= 4 L + 2, 4 L + 3      the same for what p's block b wrote, and has ended reading, before its
+//                                            second and third barrier
+//   LL packet of launch L from p             as 4 L + 1, for block 0 and the counters alone: no other data may be read
+//   own `finished` = k < blocks              k blocks of my launch are done; the last one advances `launches`
+//   own `given_up` = L + 1                   a wait of launch L hit its limit: this launch ends at once, its results are
+//                                            undefined, and the team is of no more use
+//
+// "Is over implies that all have started" holds as each launch ends only when it has heard of every peer: through its
+// first barrier, or (LL) through a packet or a token, flags[0][p] >= 4 L + 1. So memory of parity L is double-buffered
+// without flags of its own. Counters live on the GPU: a graph's replays count on.
+
+/// The launch under way, as one block of it sees it. Made by all threads of the block.
+template <class B>
+class Launch {
+ public:
+  CROSSLANE_DEVICE Launch(const B& block, const Frame& frame)
+      : block_(block), frame_(frame), own_(frame.control[frame.me]), number_(block.load(&own_->launches)) {}
+
+  CROSSLANE_DEVICE std::uint64_t number() const { return number_; }
+  /// What is added to addresses of double-buffered memory.
+  CROSSLANE_DEVICE std::uint64_t shift(std::uint64_t parity) const { return (number_ & 1) != 0 ? parity : 0; }
+
+  /// All members' blocks of this index: what each wrote before, all threads of all of them may read after. False (to
+  /// all threads) where a peer did not come.
+  CROSSLANE_DEVICE bool barrier(std::uint64_t phase) const {
+    block_.barrier();
+    const std::uint64_t epoch = 4 * number_ + phase;
+    block_.for_each(frame_.members, [&](std::uint64_t p) {
+      if (p != frame_.me) block_.post(&frame_.control[p]->flags[block_.index()][frame_.me], epoch);
+    });
+    return await_all(block_.index(), epoch, ~std::uint32_t{0});
+  }
+
+  /// The same in two halves, for pipelines, whose launch has many steps: tells all peers' blocks of this index that what
+  /// was before is done, and waits until all of them are as far. No barrier() before, which is for the caller.
+  CROSSLANE_DEVICE void post_step(std::uint64_t step) const {
+    block_.for_each(frame_.members, [&](std::uint64_t p) {
+      if (p != frame_.me) block_.post(&frame_.control[p]->steps[block_.index()][frame_.me], step_epoch(step));
+    });
+  }
+  CROSSLANE_DEVICE bool await_step(std::uint64_t step) const {
+    return block_.all_of(frame_.members, [&](std::uint64_t p) {
+      if (p == frame_.me) return true;
+      const std::uint64_t* const flag = &own_->steps[block_.index()][p];
+      return await(p, [&] { return block_.reached(flag, step_epoch(step)); });
+    });
+  }
+
+  /// Tells those peers (a bit each) that this launch has started: block 0's business.
+  CROSSLANE_DEVICE void send_tokens(std::uint32_t to) const {
+    if (block_.index() != 0 || to == 0) return;
+    block_.for_each(frame_.members, [&](std::uint64_t p) {
+      if (p != frame_.me && (to >> p & 1) != 0) block_.post(&frame_.control[p]->flags[0][frame_.me], 4 * number_ + 1);
+    });
+  }
+  /// Waits until those peers have told the same.
+  CROSSLANE_DEVICE void await_tokens(std::uint32_t from) const {
+    if (block_.index() == 0 && from != 0) await_all(0, 4 * number_ + 1, from);
+  }
+
+  /// A wait, by one thread: `ready` is polled. False, with all that follows from it, when the limit is reached first.
+  template <class Ready>
+  CROSSLANE_DEVICE bool await(std::uint64_t member, Ready ready) const {
+    auto patience = block_.patience(frame_.limit);
+    while (!ready()) {
+      if (patience.over()) {
+        block_.store_now(&own_->given_up, number_ + 1);
+        if (frame_.failed != nullptr) block_.store_now(frame_.failed, member + 1);
+        return false;
+      }
+      if (patience.looked() && block_.load_now(&own_->given_up) == number_ + 1) return false;
+    }
+    return true;
+  }
+
+  /// Ends the block's part, by all its threads. The last block of all makes the launch a past one.
+  CROSSLANE_DEVICE void finish() const { finish(false); }
+  CROSSLANE_DEVICE void finish_low_latency() const { finish(true); }
+
+ private:
+  CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 32 | step; }
+
+  CROSSLANE_DEVICE bool await_all(std::uint64_t index, std::uint64_t epoch, std::uint32_t from) const {
+    return block_.all_of(frame_.members, [&](std::uint64_t p) {
+      if (p == frame_.me || (from >> p & 1) == 0) return true;
+      const std::uint64_t* const flag = &own_->flags[index][p];
+      return await(p, [&] { return block_.reached(flag, epoch); });
+    });
+  }
+
+  CROSSLANE_DEVICE void finish(bool low_latency) const {
+    block_.barrier();
+    block_.for_each(1, [&](std::uint64_t) {
+      if (block_.count() != 1) {
+        // Each block releases what its threads did, the last one acquires it all: `done` vouches for all blocks.
+        if (block_.add(&own_->finished, 1) + 1 != block_.count()) return;
+        block_.store_now(&own_->finished, 0);
+      }
+      if (low_latency) block_.store_now(&own_->low_latency_launches, block_.load_now(&own_->low_latency_launches) + 1);
+      block_.store_now(&own_->launches, number_ + 1);
+      if (frame_.done != nullptr) block_.post(frame_.done, frame_.done_value);
+    });
+  }
+
+  const B& block_;
+  const Frame& frame_;
+  Control* own_;
+  std::uint64_t number_;
+};
+
+}  // namespace crosslane::kernel
