@@ -50,6 +50,7 @@ struct Shape {
   int ranks = 1;
   std::size_t lines_per_rank = 64;  ///< Words that a rank publishes to all.
   std::size_t lines_per_pair = 4;   ///< Words from one rank to another.
+  std::size_t board_bytes = 0;      ///< For the table of teams (board.h).
 };
 
 class Directory {
@@ -92,6 +93,9 @@ class Directory {
   /// The words from one rank to another.
   [[nodiscard]] std::span<Line> lines(int from, int to) const noexcept;
 
+  /// Zeroed memory for the table of teams.
+  [[nodiscard]] std::span<std::byte> board() const noexcept { return board_; }
+
  private:
   struct alignas(line_bytes) Node {
     std::uint64_t magic;
@@ -106,6 +110,7 @@ class Directory {
   RankRecord* records_;
   Line* rank_lines_;
   Line* pair_lines_;
+  std::span<std::byte> board_;
 };
 
 }  // namespace crosslane::share

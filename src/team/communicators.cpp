@@ -18,12 +18,29 @@ extern "C" int crosslane_copy_no_facts(MPI_Comm, int, void*, void*, void*, int* 
   return mpi::success;
 }
 
-extern "C" int crosslane_delete_facts(MPI_Comm, int, void* facts, void*) {
-  delete static_cast<CommunicatorFacts*>(facts);
+extern "C" int crosslane_delete_facts(MPI_Comm, int, void* attached, void*) {
+  auto* const facts = static_cast<std::shared_ptr<CommunicatorFacts>*>(attached);
+  (*facts)->freed.store(true, std::memory_order_release);
+  (*facts)->team.reset();  // no collective is under way: freeing is one itself
+  delete facts;
   return mpi::success;
 }
 
 }  // namespace
+
+std::optional<share::TeamKey> child_key(const CommunicatorFacts& parent, std::uint64_t number,
+                                        const CommunicatorFacts& child) {
+  if (!parent.key || child.inter || child.world_ranks.empty()) return std::nullopt;
+  // Mixed by multiplications with odd constants and shifts (a permutation of 64-bit words): 128 bits, so that no two meet.
+  constexpr auto mixed = [](std::uint64_t word, std::uint64_t with) {
+    word = (word ^ with) * 0x9e3779b97f4a7c15U;
+    word = (word ^ (word >> 32)) * 0xd6e8feb86659fd93U;
+    return word ^ (word >> 29);
+  };
+  const auto first = static_cast<std::uint64_t>(static_cast<std::uint32_t>(child.world_ranks.front()));
+  const auto& [low, high] = *parent.key;
+  return share::TeamKey{mixed(mixed(low, number), first), mixed(mixed(high, first + 1), number)};
+}
 
 Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles)
     : mpi_(mpi), handles_(handles), key_(), world_() {
@@ -37,23 +54,24 @@ Communicators::~Communicators() {
   mpi_.Comm_free_keyval(&key_);
 }
 
-CommunicatorFacts* Communicators::find(MPI_Comm communicator) const {
+Communicators::Attached* Communicators::find(MPI_Comm communicator) const {
   void* facts = nullptr;
   int found = 0;
   if (mpi_.Comm_get_attr(communicator, key_, &facts, &found) != mpi::success)
     throw base::Error(base::ErrorClass::comm, "not a communicator");
-  return found != 0 ? static_cast<CommunicatorFacts*>(facts) : nullptr;
+  return found != 0 ? static_cast<Attached*>(facts) : nullptr;
 }
 
-CommunicatorFacts& Communicators::of(MPI_Comm communicator) {
-  if (CommunicatorFacts* const known = find(communicator)) return *known;
+const std::shared_ptr<CommunicatorFacts>& Communicators::share(MPI_Comm communicator) {
+  if (Attached* const known = find(communicator)) return *known;
   const std::lock_guard lock{mutex_};
-  CommunicatorFacts* const known = find(communicator);
+  Attached* const known = find(communicator);
   return known != nullptr ? *known : *learn(communicator);
 }
 
-CommunicatorFacts* Communicators::learn(MPI_Comm communicator) const {
-  auto facts = std::make_unique<CommunicatorFacts>();
+Communicators::Attached* Communicators::learn(MPI_Comm communicator) const {
+  auto attached = std::make_unique<Attached>(std::make_shared<CommunicatorFacts>());
+  CommunicatorFacts* const facts = attached->get();
   int inter = 0;
   check(mpi_, mpi_.Comm_test_inter(communicator, &inter), "MPI_Comm_test_inter");
   facts->inter = inter != 0;
@@ -72,8 +90,9 @@ CommunicatorFacts* Communicators::learn(MPI_Comm communicator) const {
   check(mpi_, code, "MPI_Group_translate_ranks");
   for (int& rank : facts->world_ranks)
     if (rank == mpi::undefined) rank = not_in_world;
-  check(mpi_, mpi_.Comm_set_attr(communicator, key_, facts.get()), "MPI_Comm_set_attr");
-  return facts.release();
+  if (communicator == handles_.comm_world) facts->key = share::TeamKey{1, 2};
+  check(mpi_, mpi_.Comm_set_attr(communicator, key_, attached.get()), "MPI_Comm_set_attr");
+  return attached.release();
 }
 
 std::string Communicators::name_of(MPI_Comm communicator) const {

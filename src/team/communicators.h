@@ -3,10 +3,14 @@
 #pragma once
 
 #include "mpi/library.h"
+#include "share/board.h"
+#include "team/team.h"
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +25,15 @@ struct CommunicatorFacts {
   bool inter = false;
   /// Calls of this rank on it, for the watchdog and for pairing calls across ranks.
   std::atomic<std::uint64_t> calls{0};
+  /// The application has freed the communicator; operations on it may still be under way, and keep these facts.
+  std::atomic<bool> freed{false};
+  /// Names it within the job, equal on all its ranks; nothing where its making was not seen.
+  std::optional<share::TeamKey> key;
+  /// Communicators made from it, by calls that all its ranks make in the same order.
+  std::atomic<std::uint64_t> created{0};
+  /// Set up on demand (interpose/teams.h); then `team_known` is true, and `team` null where its ranks do not share a node.
+  std::atomic<bool> team_known{false};
+  std::shared_ptr<Team> team;
 
   /// The peer's rank in the world; not_in_world if it has none, also for wildcards and MPI_PROC_NULL.
   [[nodiscard]] int world_rank(int rank) const noexcept {
@@ -28,6 +41,11 @@ struct CommunicatorFacts {
     return rank >= 0 && index < world_ranks.size() ? world_ranks[index] : not_in_world;
   }
 };
+
+/// The name of the communicator that call `number` on the parent made, for its members: of the parts that one split makes, each
+/// has another first rank. Nothing where the parent has none, or the child is an inter-communicator.
+[[nodiscard]] std::optional<share::TeamKey> child_key(const CommunicatorFacts& parent, std::uint64_t number,
+                                                      const CommunicatorFacts& child);
 
 class Communicators {
  public:
@@ -40,14 +58,18 @@ class Communicators {
 
   /// Any thread: found in tens of nanoseconds once known; local to this rank. Valid until the communicator is freed.
   /// Throws Error (comm) where MPI does not take it for a communicator.
-  CommunicatorFacts& of(MPI_Comm communicator);
+  CommunicatorFacts& of(MPI_Comm communicator) { return *share(communicator); }
+
+  /// The same for who may need them longer: an operation that outlives its communicator finds it `freed`.
+  const std::shared_ptr<CommunicatorFacts>& share(MPI_Comm communicator);
 
   /// Its name for messages, or what it is if nobody named it.
   [[nodiscard]] std::string name_of(MPI_Comm communicator) const;
 
  private:
-  [[nodiscard]] CommunicatorFacts* find(MPI_Comm communicator) const;
-  CommunicatorFacts* learn(MPI_Comm communicator) const;
+  using Attached = std::shared_ptr<CommunicatorFacts>;  // what the attribute points to
+  [[nodiscard]] Attached* find(MPI_Comm communicator) const;
+  Attached* learn(MPI_Comm communicator) const;
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;

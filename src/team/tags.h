@@ -5,11 +5,14 @@ namespace crosslane::team {
 
 /// MPI guarantees tags up to 32,767. A user that needs many takes a range and says how long it is.
 enum class Tag : int {
-  share_token = 1,    ///< leader to member: how to open the node's segment
-  share_answer = 2,   ///< member to leader: whether that worked
-  share_verdict = 3,  ///< leader to member: whether it worked for all
+  share_token = 1,     ///< leader to member: how to open the node's segment
+  share_answer = 2,    ///< member to leader: whether that worked
+  share_verdict = 3,   ///< leader to member: whether it worked for all
+  message_handle = 4,  ///< to this rank itself: what a matched message of ours is known by
   first_free = 16,
+  transfers = 8192,  ///< chunks of point-to-point payloads: `transfer_tags` tags from here on
 };
+inline constexpr int transfer_tags = 16384;
 
 [[nodiscard]] constexpr int value(Tag tag) noexcept { return static_cast<int>(tag); }
 

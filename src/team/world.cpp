@@ -9,6 +9,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -18,7 +19,7 @@ namespace crosslane::team {
 namespace {
 
 // Counts the changes of what ranks exchange or share; ranks with different numbers must not meet.
-constexpr std::uint64_t protocol = 1;
+constexpr std::uint64_t protocol = 2;
 
 Cookie random_cookie() {
   Cookie cookie{};
@@ -48,16 +49,18 @@ struct World::Card {
   topology::HostIdentity host;
   Cookie cookie;
   std::uint64_t protocol;
+  std::uint64_t looks;  // 1: a GPU may appear in the rank; 2: it looks at what it receives
 };
 
 World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine,
-             const base::Settings& settings, std::span<const share::Method> methods)
+             const base::Settings& settings, bool looks, std::span<const share::Method> methods)
     : mpi_(mpi), handles_(handles), engine_(engine), communicator_(handles.comm_null) {
   check(mpi_, mpi_.Comm_rank(handles_.comm_world, &rank_), "MPI_Comm_rank");
   check(mpi_, mpi_.Comm_size(handles_.comm_world, &size_), "MPI_Comm_size");
   base::set_log_rank(rank_);
   if (settings.world == base::World::partial) {
     std::vector<topology::HostIdentity> apart;
+    apart.reserve(static_cast<std::size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) apart.push_back({static_cast<std::uint64_t>(rank), 0});
     nodes_ = topology::NodeMap{apart, 0};
     cookie_ = random_cookie();
@@ -73,7 +76,7 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
             "CROSSLANE_WORLD=partial on those that do"};
       }};
   try {
-    engine_.wait(engine_.spawn(form(settings, methods)), watch);
+    engine_.wait(engine_.spawn(form(settings, looks, methods)), watch);
   } catch (...) {
     messenger_.reset();
     if (communicator_ != handles_.comm_null) mpi_.Comm_free(&communicator_);
@@ -82,7 +85,7 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
   engine_.keep_mpi_progressing(communicator_);
 }
 
-engine::Task<> World::form(const base::Settings& settings, std::span<const share::Method> methods) {
+engine::Task<> World::form(const base::Settings& settings, bool looks, std::span<const share::Method> methods) {
   MPI_Request request{};
   MPI_Comm duplicate{};  // only valid once the request is done
   check(mpi_, mpi_.Comm_idup(handles_.comm_world, &duplicate, &request), "MPI_Comm_idup");
@@ -92,7 +95,8 @@ engine::Task<> World::form(const base::Settings& settings, std::span<const share
   check(mpi_, mpi_.Comm_set_errhandler(communicator_, handles_.errors_return), "MPI_Comm_set_errhandler");
   const Messenger messenger{mpi_, handles_, communicator_};
 
-  const Card mine{topology::host_identity(processor_name(mpi_)), random_cookie(), protocol};
+  const Card mine{topology::host_identity(processor_name(mpi_)), random_cookie(), protocol,
+                  (looks ? 1U : 0U) | (looks && settings.pipeline_bytes != 0 ? 2U : 0U)};
   std::vector<Card> cards(static_cast<std::size_t>(size_));
   co_await messenger.all_gather(bytes_of(mine), std::as_writable_bytes(std::span{cards}));
   cookie_ = cards.front().cookie;
@@ -101,11 +105,17 @@ engine::Task<> World::form(const base::Settings& settings, std::span<const share
     if (cards[rank].protocol != protocol)
       throw base::Error(base::ErrorClass::other, "rank {} runs another version of Crosslane than rank {}", rank, rank_);
     hosts.push_back(cards[rank].host);
+    looks_.push_back((cards[rank].looks & 2U) != 0);
   }
   nodes_ = topology::NodeMap{hosts, settings.node_size};
 
   std::string reason;
-  const NodeRequest node{messenger, nodes_, rank_, cookie_, {}, methods};
+  const auto members = nodes_.members(nodes_.node_of(rank_));
+  node_looks_ = std::ranges::any_of(
+      members, [&](int member) { return (cards[static_cast<std::size_t>(member)].looks & 1U) != 0; });
+  share::Shape shape;
+  if (node_looks_) shape.board_bytes = share::Board::bytes_for(static_cast<int>(members.size()));
+  const NodeRequest node{messenger, nodes_, rank_, cookie_, shape, methods};
   std::optional<share::Directory> directory = co_await share_node(node, reason);
 
   // Nodes are facts that all ranks must see alike, hence all are told where sharing failed.
@@ -128,6 +138,7 @@ engine::Task<> World::form(const base::Settings& settings, std::span<const share
   }
   nodes_ = nodes_.dissolve(dissolved);
   directory_.emplace(*std::move(directory));
+  if (node_looks_) board_.emplace(directory_->board(), directory_->ranks(), directory_->local_rank());
   messenger_.emplace(messenger);
 }
 

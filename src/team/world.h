@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "mpi/library.h"
+#include "share/board.h"
 #include "share/directory.h"
 #include "team/messenger.h"
 #include "topology/node_map.h"
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace crosslane::team {
 
@@ -25,8 +27,9 @@ class World {
   /// In MPI_Init, by every rank of MPI_COMM_WORLD; with CROSSLANE_WORLD=partial local, and then nobody takes part.
   /// `mpi` and `handles` are the library's own (not tools'), and outlive the world. Throws Error (other) if MPI fails, or
   /// if ranks run different versions of Crosslane. Where ranks of a node cannot share memory it warns and goes on.
+  /// `looks`: a GPU may appear in this rank. It then looks at what it receives, unless CROSSLANE_PIPELINE_BYTES is 0.
   World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
-        std::span<const share::Method> methods = share::all_methods);
+        bool looks, std::span<const share::Method> methods = share::all_methods);
   /// In MPI_Finalize, before MPI's own: frees the communicator. Never throws.
   ~World();
   World(const World&) = delete;
@@ -42,6 +45,11 @@ class World {
   [[nodiscard]] bool takes_part(int world_rank) const noexcept {
     return agreed() && world_rank >= 0 && world_rank < size_;
   }
+  /// True if that rank takes part and looks at what it receives, so that it can be sent a header instead of a payload: a
+  /// rank where no GPU can ever appear does not, and pays nothing for those that can.
+  [[nodiscard]] bool looks_at_receives(int world_rank) const {
+    return takes_part(world_rank) && looks_[static_cast<std::size_t>(world_rank)];
+  }
   /// True if that rank takes part and shares this rank's directory (itself included).
   [[nodiscard]] bool on_my_node(int world_rank) const {
     return takes_part(world_rank) && nodes_.same_node(rank_, world_rank);
@@ -54,12 +62,17 @@ class World {
   /// The node's, or this rank's own where nothing is shared.
   [[nodiscard]] share::Directory& directory() noexcept { return *directory_; }
 
+  /// The table of the node's teams.
+  [[nodiscard]] share::Board& board() noexcept { return *board_; }
+  /// True if GPUs may appear on this node, so that its ranks number their collectives: equal on all its ranks.
+  [[nodiscard]] bool node_looks() const noexcept { return node_looks_; }
+
   /// The private communicator, with allocated tags (tags.h). Only if agreed().
   [[nodiscard]] const Messenger& messenger() const { return messenger_.value(); }
 
  private:
   struct Card;
-  engine::Task<> form(const base::Settings& settings, std::span<const share::Method> methods);
+  engine::Task<> form(const base::Settings& settings, bool looks, std::span<const share::Method> methods);
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
@@ -68,9 +81,12 @@ class World {
   int size_ = 1;
   MPI_Comm communicator_;
   Cookie cookie_{};
+  std::vector<bool> looks_;  // by rank
   topology::NodeMap nodes_;
   std::optional<Messenger> messenger_;
   std::optional<share::Directory> directory_;
+  std::optional<share::Board> board_;
+  bool node_looks_ = false;
 };
 
 }  // namespace crosslane::team

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   const mpi::Library library;
   library.below().Init(nullptr, nullptr);
   engine::Engine engine{library.below(), 30};
-  team::World world{library.below(), library.handles(), engine, base::Settings::from_environment(), methods};
+  team::World world{library.below(), library.handles(), engine, base::Settings::from_environment(), false, methods};
   const share::Token& token = world.directory().segment().token();
   if (world.rank() == 0) {
     std::printf("segment %s %s\n", std::string{share::name_of(token.method)}.c_str(), token.name.data());

@@ -39,6 +39,14 @@ std::vector<T> gather(engine::Engine& engine, const team::World& world, const T&
   return all;
 }
 
+bool looks(int rank) { return rank % 3 != 1; }
+
+int rank_in(const mpi::Functions& mpi, const mpi::Handles& handles) {
+  int rank = -1;
+  mpi.Comm_rank(handles.comm_world, &rank);
+  return rank;
+}
+
 void facts(engine::Engine& engine, team::World& world, const base::Settings& settings, bool shared) {
   const auto cookies = gather(engine, world, world.cookie());
   for (const auto& cookie : cookies) CHECK(cookie == world.cookie());
@@ -51,9 +59,11 @@ void facts(engine::Engine& engine, team::World& world, const base::Settings& set
     CHECK(nodes.node_of(rank) == rank / node_size);
     CHECK(nodes.local_rank(rank) == rank % node_size);
     CHECK(world.takes_part(rank));
+    CHECK(world.looks_at_receives(rank) == looks(rank));
     CHECK(world.on_my_node(rank) == (rank / node_size == world.rank() / node_size));
   }
   CHECK(!world.takes_part(team::not_in_world) && !world.takes_part(world.size()));
+  CHECK(!world.looks_at_receives(team::not_in_world) && !world.looks_at_receives(world.size()));
 }
 
 /// A token goes round the node by words, each rank adding one.
@@ -113,12 +123,16 @@ void communicators(const mpi::Library& library, const team::World& world) {
     for (int rank = size - 1; rank >= 0; --rank)
       if ((rank + round) % 2 == (me + round) % 2) expected.push_back(rank);
     CHECK(facts.world_ranks == expected);
+    const std::shared_ptr<team::CommunicatorFacts> kept = all.share(half);
+    CHECK(kept.get() == &facts && !kept->freed);
     MPI_Comm copy{};
     CHECK(mpi.Comm_dup(half, &copy) == mpi::success);
     CHECK(&all.of(copy) != &facts && all.of(copy).world_ranks == expected);
     CHECK(all.of(copy).calls == 0);
     mpi.Comm_free(&copy);
+    CHECK(!kept->freed);
     mpi.Comm_free(&half);
+    CHECK(kept->freed && kept->world_ranks == expected);
   }
 
   if (size >= 2) {
@@ -139,18 +153,20 @@ void run(const std::string& methods_name) {
   const mpi::Library library;
   const mpi::Functions& mpi = library.below();
   CHECK(mpi.Init(nullptr, nullptr) == mpi::success);
-  const base::Settings settings = base::Settings::from_environment();
+  base::Settings settings = base::Settings::from_environment();
+  settings.pipeline_bytes = 1 << 20;  // where it is 0 nobody looks
   base::set_log_topics(settings.log);
   engine::Engine engine{mpi, 30};
   const auto methods = methods_of(methods_name);
   for (int round = 0; round < 3; ++round) {
     const base::Time begin = base::now();
-    team::World world{mpi, library.handles(), engine, settings, methods};
+    team::World world{mpi, library.handles(), engine, settings, looks(rank_in(mpi, library.handles())), methods};
     const std::chrono::duration<double, std::milli> took = base::now() - begin;
     if (world.rank() == 0) std::printf("the world formed in %.2f ms\n", took.count());
     if (settings.world == base::World::partial) {
       CHECK(!world.agreed());
       CHECK(!world.takes_part(world.rank()) && !world.on_my_node(world.rank()));
+      CHECK(!world.looks_at_receives(world.rank()));
       CHECK(world.nodes().nodes() == world.size());
       CHECK(world.directory().ranks() == 1);
     } else {

@@ -1,0 +1,249 @@
+// Where everything lies on the board, and the writes whose order matters. See board.h for the states.
+#include "share/board.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <new>
+
+namespace crosslane::share {
+
+struct TeamPlace::Slot {
+  // Under the table's lock.
+  TeamKey key;
+  std::int32_t members;            // 0: free
+  std::int32_t joined;             // members that hold it now
+  std::atomic<std::int32_t> came;  // members that ever joined it
+  // verdict + 4 * sequence of the call that it is for
+  alignas(line_bytes) std::array<std::atomic<std::uint64_t>, ring> verdict;
+};
+
+struct TeamPlace::Member {
+  struct alignas(line_bytes) {
+    std::atomic<std::uint64_t> word;
+    std::atomic<std::uint64_t> asks_from;
+  } entered;
+  Line arrived;
+  Line finished;
+  struct alignas(line_bytes) {
+    std::atomic<Ready> ready;
+    Region region;
+  } window;
+  std::array<Arrival, 2> arrival;
+};
+
+struct alignas(line_bytes) Board::Table {
+  std::atomic<std::uint32_t> lock;
+};
+
+/// Taken, unless its holder died: it is held for microseconds, so the many tries last long enough for a holder that the system
+/// has put aside.
+class Board::Lock {
+ public:
+  Lock(Table& table, int rank) noexcept : table_(table) {
+    constexpr int many = 100'000'000;
+    for (int tries = 0; tries < many && !taken_; ++tries) {
+      std::uint32_t free = 0;
+      taken_ = table_.lock.load(std::memory_order_relaxed) == 0 &&
+               table_.lock.compare_exchange_strong(free, static_cast<std::uint32_t>(rank) + 1,
+                                                   std::memory_order_acquire, std::memory_order_relaxed);
+    }
+  }
+  ~Lock() {
+    if (taken_) table_.lock.store(0, std::memory_order_release);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  explicit operator bool() const noexcept { return taken_; }
+
+ private:
+  Table& table_;
+  bool taken_ = false;
+};
+
+namespace {
+
+// The memory is zero and shared: objects are not constructed in it, they are there already, for every process.
+template <class T>
+T* at(std::byte* memory) noexcept {
+  return std::launder(reinterpret_cast<T*>(memory));
+}
+
+}  // namespace
+
+TeamPlace::Member& TeamPlace::member(int which) const noexcept { return first_[which]; }
+
+bool TeamPlace::whole() const noexcept { return slot_->came.load(std::memory_order_acquire) == members_; }
+
+void TeamPlace::enter(std::uint64_t sequence, bool asks) const noexcept {
+  auto& mine = member(me_).entered;
+  if (asks && mine.asks_from.load(std::memory_order_relaxed) == 0)
+    mine.asks_from.store(sequence, std::memory_order_relaxed);  // before the release below
+  mine.word.store(2 * sequence + (asks ? 1 : 0), std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+const std::atomic<std::uint64_t>& TeamPlace::entered(int which) const noexcept { return member(which).entered.word; }
+
+bool TeamPlace::somebody_unasked(std::uint64_t sequence) const noexcept {
+  for (int other = 0; other < members_; ++other) {
+    if (other == me_) continue;
+    const auto& theirs = member(other).entered;
+    const std::uint64_t entered = theirs.word.load(std::memory_order_acquire);
+    if (entered / 2 < sequence) continue;
+    // Further on it may ask already; what counts is whether it did at this call.
+    if (entered % 2 == 0 || theirs.asks_from.load(std::memory_order_relaxed) > sequence) return true;
+  }
+  return false;
+}
+
+bool TeamPlace::everybody_asks(std::uint64_t sequence) const noexcept {
+  for (int other = 0; other < members_; ++other) {
+    const auto& theirs = member(other).entered;
+    if (theirs.word.load(std::memory_order_acquire) % 2 == 0) return false;
+    if (theirs.asks_from.load(std::memory_order_relaxed) > sequence) return false;
+  }
+  return true;
+}
+
+std::uint64_t TeamPlace::clear_until() const noexcept {
+  std::uint64_t last = ~std::uint64_t{0};
+  for (int other = 0; other < members_; ++other) {
+    if (other == me_) continue;
+    last = std::min(last, member(other).entered.word.load(std::memory_order_acquire) / 2 + ring - 1);
+  }
+  return last;
+}
+
+int TeamPlace::laggard(std::uint64_t sequence) const noexcept {
+  if (sequence < ring) return -1;
+  for (int other = 0; other < members_; ++other) {
+    if (other != me_ && member(other).entered.word.load(std::memory_order_acquire) < reached_by_laggard(sequence))
+      return other;
+  }
+  return -1;
+}
+
+Verdict TeamPlace::claim(std::uint64_t sequence, Verdict wish) const noexcept {
+  std::atomic<std::uint64_t>& verdict = slot_->verdict[sequence % ring];
+  const std::uint64_t mine = 4 * sequence + static_cast<std::uint64_t>(wish);
+  std::uint64_t found = verdict.load(std::memory_order_acquire);
+  while (found / 4 < sequence) {
+    if (verdict.compare_exchange_weak(found, mine, std::memory_order_acq_rel, std::memory_order_acquire)) return wish;
+  }
+  return static_cast<Verdict>(found % 4);
+}
+
+Arrival& TeamPlace::own_arrival(std::uint64_t direct) const noexcept { return member(me_).arrival[direct % 2]; }
+
+const Arrival& TeamPlace::arrival(int which, std::uint64_t direct) const noexcept {
+  return member(which).arrival[direct % 2];
+}
+
+void TeamPlace::arrive(std::uint64_t direct) const noexcept {
+  member(me_).arrived.word.store(direct, std::memory_order_release);
+}
+
+const std::atomic<std::uint64_t>& TeamPlace::arrived(int which) const noexcept { return member(which).arrived.word; }
+
+void TeamPlace::finish(std::uint64_t direct) const noexcept {
+  member(me_).finished.word.store(direct, std::memory_order_release);
+}
+
+const std::atomic<std::uint64_t>& TeamPlace::finished(int which) const noexcept { return member(which).finished.word; }
+
+void TeamPlace::show_region(Region region) const noexcept { member(me_).window.region = region; }
+
+void TeamPlace::show_ready(Ready ready) const noexcept {
+  member(me_).window.ready.store(ready, std::memory_order_release);
+}
+
+Ready TeamPlace::ready(int which) const noexcept { return member(which).window.ready.load(std::memory_order_acquire); }
+
+Region TeamPlace::region(int which) const noexcept { return member(which).window.region; }
+
+bool TeamPlace::all_ready(Ready degree) const noexcept {
+  for (int which = 0; which < members_; ++which) {
+    const Ready now = ready(which);
+    if (now < degree || now == Ready::never) return false;
+  }
+  return true;
+}
+
+namespace {
+
+int board_members(int ranks) noexcept { return std::min(ranks, Board::most_members); }
+
+}  // namespace
+
+std::size_t Board::bytes_for(int ranks) noexcept {
+  const auto slot_bytes =
+      sizeof(TeamPlace::Slot) + static_cast<std::size_t>(board_members(ranks)) * sizeof(TeamPlace::Member);
+  return sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord) + most_teams * slot_bytes;
+}
+
+Board::Board(std::span<std::byte> memory, int ranks, int local_rank)
+    : team_members_(board_members(ranks)),
+      local_rank_(local_rank),
+      table_(at<Table>(memory.data())),
+      windows_(at<WindowRecord>(memory.data() + sizeof(Table))),
+      slots_(memory.data() + sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord)),
+      slot_bytes_(sizeof(TeamPlace::Slot) + static_cast<std::size_t>(team_members_) * sizeof(TeamPlace::Member)) {
+  if (memory.size() < bytes_for(ranks)) {
+    throw base::Error(base::ErrorClass::intern, "the board needs {} bytes, there are {}", bytes_for(ranks),
+                      memory.size());
+  }
+}
+
+TeamPlace::Slot& Board::slot(int index) const noexcept {
+  return *at<TeamPlace::Slot>(slots_ + static_cast<std::size_t>(index) * slot_bytes_);
+}
+
+TeamPlace::Member* Board::members_of(int index) const noexcept {
+  return at<TeamPlace::Member>(slots_ + static_cast<std::size_t>(index) * slot_bytes_ + sizeof(TeamPlace::Slot));
+}
+
+std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) noexcept {
+  if (members > team_members_) return std::nullopt;
+  const Lock lock(*table_, local_rank_);
+  if (!lock) return std::nullopt;
+  int free = -1;
+  for (int index = 0; index < most_teams; ++index) {
+    TeamPlace::Slot& candidate = slot(index);
+    if (candidate.members == 0) {
+      if (free < 0) free = index;
+    } else if (candidate.key == key && candidate.members == members) {
+      ++candidate.joined;
+      candidate.came.fetch_add(1, std::memory_order_seq_cst);
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // before this member looks at what the others entered
+      return TeamPlace{&candidate, members_of(index), members, me};
+    }
+  }
+  if (free < 0) return std::nullopt;
+  TeamPlace::Slot& made = slot(free);
+  for (auto& verdict : made.verdict) verdict.store(0, std::memory_order_relaxed);
+  for (int which = 0; which < team_members_; ++which) {
+    TeamPlace::Member& member = members_of(free)[which];
+    member.entered.word.store(0, std::memory_order_relaxed);
+    member.entered.asks_from.store(0, std::memory_order_relaxed);
+    member.arrived.word.store(0, std::memory_order_relaxed);
+    member.finished.word.store(0, std::memory_order_relaxed);
+    member.window.ready.store(Ready::no, std::memory_order_relaxed);
+  }
+  made.key = key;
+  made.members = members;
+  made.joined = 1;
+  made.came.store(1, std::memory_order_seq_cst);
+  return TeamPlace{&made, members_of(free), members, me};
+}
+
+void Board::leave(const TeamPlace& place) noexcept {
+  const Lock lock(*table_, local_rank_);
+  if (!lock) return;
+  TeamPlace::Slot& left = *place.slot_;
+  --left.joined;
+  // A member that never came may still make the team anew: it is then never whole, and its calls go to MPI unasked.
+  if (left.joined == 0) left.members = 0;
+}
+
+}  // namespace crosslane::share

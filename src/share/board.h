@@ -1,0 +1,176 @@
+// Board: the node's table of teams (communicators whose ranks share the node) in shared memory: which way a call goes, who has
+// arrived at it, and where its members' windows are. It must not know MPI, GPUs, nor what a collective does.
+//
+// Every member numbers its blocking collectives on a communicator from 1 (the sequence); they are the same calls on all members.
+//
+// States, and who may change them:
+//
+//   entered of a member     2 s, 2 s + 1     by that member alone when it comes to call s; never falls. Odd: it asks for a verdict.
+//                                            Even: it looked afterwards whether a verdict is needed (a device was seen on the
+//                                            node, and all members have come to the board), found that it is not, and went to MPI
+//                                            unasked; or it is still looking. Between the write and the look stands a sequentially
+//                                            consistent fence, as between the writes that it looks at and their writers' look
+//                                            here: of two that do so at once, at least one sees the other.
+//   asks_from of a member   0 -> s           by that member alone, before its first odd `entered`: it asks in every call from s on
+//   came of a team          n -> n + 1       by each member when it joins; a team is whole once all have come
+//   verdict of call s       open -> staged   by the first member that asks; compare-and-swap from a verdict of a call that all
+//                           open -> direct   members are past, so that the ring is never overrun. All obey.
+//   arrived of a member     d                by that member alone, with release, once its arrival record for the d-th direct call
+//                                            is written. Records lie by d's parity: who writes record d + 2 has seen all arrive
+//                                            at d + 1, hence all are done with d.
+//   finished of a member    d                by that member alone, with release, when its d-th direct call is over: it reads no
+//                                            window of others before call d + 1. Who leaves the team waits for it.
+//   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
+//                           1 -> 2 mapped    ... after it can reach every other member's region
+//                           any -> 3 never   ... when it finds that it cannot take part; the reason is said by it
+//   lock of the table       0 -> 1 + rank    by whoever joins or leaves; held for a few microseconds, at most 256 comparisons
+#pragma once
+
+#include "share/directory.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace crosslane::share {
+
+/// Names a communicator within a job, equal on all its ranks.
+using TeamKey = std::array<std::uint64_t, 2>;
+
+enum class Verdict : std::uint64_t { open, staged, direct };
+enum class Ready : std::uint64_t { no, region, mapped, never };
+
+/// By which another process opens memory of this one: what a driver gives for it, opaque here.
+using MemoryHandle = std::array<std::byte, 64>;
+
+/// What a rank opens to the others of its node: library-owned segments, in the order of their making, and which of the
+/// application's allocations that it ever showed (Exposed) still live: mappings of others are to be closed.
+struct alignas(line_bytes) WindowRecord {
+  static constexpr std::size_t most_segments = 8;
+  static constexpr std::size_t most_shown = 64;
+  std::atomic<std::uint32_t> segments;  ///< How many are valid: stored with release after their rows.
+  Uuid gpu;                             ///< Valid with the first segment.
+  std::array<MemoryHandle, most_segments> segment;
+  /// Grows by two with each change of `shown`, which its owner makes while it is odd; who reads sees the same even number before and
+  /// after, or has read nothing.
+  alignas(line_bytes) std::atomic<std::uint64_t> version;
+  std::array<std::atomic<std::uint64_t>, most_shown> shown;  ///< Ids of living allocations; 0: none.
+};
+
+/// Where a member's region of a team lies in its window.
+struct Region {
+  std::uint64_t segment, offset;
+};
+
+/// One buffer as its owner shows it for one call. A buffer that nobody else may open has no `id`.
+struct Exposed {
+  std::uint64_t id;      ///< Of the allocation, unique in the owner's process; 0: not open to others.
+  std::uint64_t offset;  ///< Of the buffer from the start of the allocation.
+  MemoryHandle handle;
+};
+
+struct alignas(line_bytes) Arrival {
+  Exposed send, receive;
+  std::array<std::uint64_t, 8> facts;  ///< The collective's own: equal meaning on all members.
+};
+
+class Board;
+
+/// A team's place on the board, as one member sees it. Trivially copied; valid until that member leaves it.
+class TeamPlace {
+ public:
+  static constexpr std::uint64_t ring = 64;  ///< Calls that one member may be ahead of another.
+
+  TeamPlace() = default;
+  [[nodiscard]] int members() const noexcept { return members_; }
+  [[nodiscard]] int me() const noexcept { return me_; }
+
+  /// This member comes to call `sequence`; `asks` for a verdict or not (see the states). Followed by a fence.
+  void enter(std::uint64_t sequence, bool asks) const noexcept;
+  /// True once every member has joined; then it stays so.
+  [[nodiscard]] bool whole() const noexcept;
+  /// True if some member came to call `sequence` without asking: then it is in MPI, and so must all be.
+  [[nodiscard]] bool somebody_unasked(std::uint64_t sequence) const noexcept;
+  /// True if every member asks in call `sequence` and in all later ones.
+  [[nodiscard]] bool everybody_asks(std::uint64_t sequence) const noexcept;
+  /// A member that is so far behind that the verdict of `sequence` cannot be written yet; -1 if there is none.
+  [[nodiscard]] int laggard(std::uint64_t sequence) const noexcept;
+  /// The last call whose verdict can be written whatever the other members do.
+  [[nodiscard]] std::uint64_t clear_until() const noexcept;
+  /// What `laggard` must reach.
+  [[nodiscard]] static std::uint64_t reached_by_laggard(std::uint64_t sequence) noexcept {
+    return 2 * (sequence - ring + 1);
+  }
+  [[nodiscard]] const std::atomic<std::uint64_t>& entered(int member) const noexcept;
+  /// The verdict of the call: the wish of the first that asks. Only while there is no laggard.
+  [[nodiscard]] Verdict claim(std::uint64_t sequence, Verdict wish) const noexcept;
+
+  /// This member's record of its direct call number `direct` (from 1), to be written before arrive().
+  [[nodiscard]] Arrival& own_arrival(std::uint64_t direct) const noexcept;
+  /// A member's, once arrived(member) is at least `direct`.
+  [[nodiscard]] const Arrival& arrival(int member, std::uint64_t direct) const noexcept;
+  void arrive(std::uint64_t direct) const noexcept;
+  [[nodiscard]] const std::atomic<std::uint64_t>& arrived(int member) const noexcept;
+  /// This member's direct call number `direct` is over; also where it failed.
+  void finish(std::uint64_t direct) const noexcept;
+  [[nodiscard]] const std::atomic<std::uint64_t>& finished(int member) const noexcept;
+
+  void show_region(Region region) const noexcept;
+  void show_ready(Ready ready) const noexcept;
+  [[nodiscard]] Ready ready(int member) const noexcept;
+  [[nodiscard]] Region region(int member) const noexcept;
+  /// True if every member is ready in that degree, and none never.
+  [[nodiscard]] bool all_ready(Ready degree) const noexcept;
+
+ private:
+  friend class Board;
+  struct Member;
+  struct Slot;
+  TeamPlace(Slot* slot, Member* first, int members, int me) noexcept
+      : slot_(slot), first_(first), members_(members), me_(me) {}
+  [[nodiscard]] Member& member(int which) const noexcept;
+
+  Slot* slot_ = nullptr;
+  Member* first_ = nullptr;
+  int members_ = 0;
+  int me_ = 0;
+};
+
+class Board {
+ public:
+  static constexpr int most_teams = 256;
+  static constexpr int most_members = 32;  ///< Of one team; larger ones are not on the board.
+
+  [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept;
+
+  /// Over zeroed memory of at least bytes_for(ranks), shared by the node's ranks.
+  Board(std::span<std::byte> memory, int ranks, int local_rank);
+
+  /// The team of that key, made by its first member. Nothing where there is no room (or a rank died while it changed the table):
+  /// without this member the team is never whole.
+  [[nodiscard]] std::optional<TeamPlace> join(const TeamKey& key, int members, int me) noexcept;
+  /// Gives the place back; the last member that leaves frees it.
+  void leave(const TeamPlace& place) noexcept;
+
+  /// This rank's window, for it to fill.
+  [[nodiscard]] WindowRecord& own_window() noexcept { return windows_[local_rank_]; }
+  [[nodiscard]] const WindowRecord& window(int local_rank) const noexcept { return windows_[local_rank]; }
+
+ private:
+  struct Table;
+  class Lock;
+  [[nodiscard]] TeamPlace::Slot& slot(int index) const noexcept;
+  [[nodiscard]] TeamPlace::Member* members_of(int index) const noexcept;
+
+  int team_members_;
+  int local_rank_;
+  Table* table_;
+  WindowRecord* windows_;
+  std::byte* slots_;
+  std::size_t slot_bytes_;
+};
+
+}  // namespace crosslane::share

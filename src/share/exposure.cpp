@@ -1,0 +1,106 @@
+// See exposure.h.
+#include "share/exposure.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "gpu/context.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace crosslane::share {
+
+Exposed Exposure::show(const gpu::PointerInfo& info, const void* buffer) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (info.kind != gpu::PointerInfo::Kind::device || info.context != context_) return {};
+  auto found = own_.find(info.buffer_id);
+  if (found == own_.end()) {
+    drop_dead();
+    WindowRecord& record = board_.own_window();
+    const auto slot = std::ranges::find_if(record.shown, [](const auto& id) { return id.load() == 0; });
+    if (slot == record.shown.end()) return {};
+    CUipcMemHandle handle;
+    {
+      const gpu::ContextScope scope(driver_, context_);
+      if (driver_.ipc_get_mem_handle(&handle, info.base) != CUDA_SUCCESS) return {};
+    }
+    Own own{info.base, static_cast<std::size_t>(slot - record.shown.begin()), {}};
+    std::memcpy(own.handle.data(), &handle, sizeof handle);
+    record.version.fetch_add(1, std::memory_order_acq_rel);
+    slot->store(info.buffer_id, std::memory_order_relaxed);
+    record.version.fetch_add(1, std::memory_order_release);
+    found = own_.emplace(info.buffer_id, own).first;
+  }
+  return {info.buffer_id, reinterpret_cast<std::uintptr_t>(buffer) - info.base, found->second.handle};
+}
+
+// Ids are never used again: an allocation is gone once its address belongs to none or to another.
+void Exposure::drop_dead() noexcept {
+  WindowRecord& record = board_.own_window();
+  for (auto each = own_.begin(); each != own_.end();) {
+    std::uint64_t id = 0;
+    const bool lives =
+        driver_.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, each->second.base) == CUDA_SUCCESS &&
+        id == each->first;
+    if (lives) {
+      ++each;
+      continue;
+    }
+    record.version.fetch_add(1, std::memory_order_acq_rel);
+    record.shown[each->second.slot].store(0, std::memory_order_relaxed);
+    record.version.fetch_add(1, std::memory_order_release);
+    each = own_.erase(each);
+  }
+}
+
+void Exposure::close_revoked(int local_rank) noexcept {
+  const WindowRecord& record = board_.window(local_rank);
+  const std::uint64_t version = record.version.load(std::memory_order_acquire);
+  if (version % 2 != 0 || seen_version_[local_rank] == version) return;
+  std::array<std::uint64_t, WindowRecord::most_shown> shown;
+  for (std::size_t slot = 0; slot < shown.size(); ++slot)
+    shown[slot] = record.shown[slot].load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (record.version.load(std::memory_order_relaxed) != version) return;
+  seen_version_[local_rank] = version;
+  const auto first = peers_.lower_bound({local_rank, 0});
+  const auto last = peers_.lower_bound({local_rank + 1, 0});
+  for (auto each = first; each != last;) {
+    if (std::ranges::find(shown, each->first.second) != shown.end()) {
+      ++each;
+      continue;
+    }
+    each = peers_.erase(each);
+    closings_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void Exposure::close_oldest() noexcept {
+  const auto oldest = std::ranges::min_element(peers_, {}, [](const auto& each) { return each.second.used; });
+  if (oldest == peers_.end()) return;
+  peers_.erase(oldest);
+  closings_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::optional<std::byte*> Exposure::reach(int local_rank, const Exposed& buffer) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Key key{local_rank, buffer.id};
+  auto found = peers_.find(key);
+  try {
+    const gpu::ContextScope scope(driver_, context_);
+    if (found == peers_.end()) {
+      close_revoked(local_rank);
+      while (peers_.size() >= most_open) close_oldest();
+      CUipcMemHandle handle;
+      std::memcpy(&handle, buffer.handle.data(), sizeof handle);
+      found = peers_.emplace(key, Peer{gpu::Mapping(driver_, handle), 0}).first;
+    }
+  } catch (const base::Error& error) {
+    base::log(base::Topic::debug, "a buffer of local rank {} cannot be mapped: {}", local_rank, error.what());
+    return std::nullopt;
+  }
+  found->second.used = ++uses_;
+  return found->second.mapping.data() + buffer.offset;
+}
+
+}  // namespace crosslane::share

@@ -1,0 +1,66 @@
+// Exposure: the application's own GPU buffers, shown to the node's other ranks and mapped from them. Opening costs milliseconds,
+// so mappings are kept while their allocation lives and room lasts. It must not know what the buffers are used for.
+#pragma once
+
+#include "gpu/driver.h"
+#include "gpu/mapping.h"
+#include "share/board.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+namespace crosslane::share {
+
+/// One rank's. Thread-safe.
+class Exposure {
+ public:
+  /// In the context `context`, which must outlive it.
+  Exposure(const gpu::Driver& driver, CUcontext context, Board& board)
+      : driver_(driver), context_(context), board_(board) {}
+
+  /// A buffer in device memory as others may open it; `id` 0 where they cannot (stream-ordered pools, virtual memory management,
+  /// managed memory, another GPU's context).
+  [[nodiscard]] Exposed show(const gpu::PointerInfo& info, const void* buffer) noexcept;
+
+  /// Where another rank's buffer lies here; opened if it was not. Nothing where the driver refuses.
+  [[nodiscard]] std::optional<std::byte*> reach(int local_rank, const Exposed& buffer) noexcept;
+
+  /// Grows each time that a mapping was closed: what was reached before may be gone.
+  [[nodiscard]] std::uint64_t closings() const noexcept { return closings_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t most_open = 512;
+
+  struct Own {
+    CUdeviceptr base;
+    std::size_t slot;
+    MemoryHandle handle;
+  };
+  using Key = std::pair<int, std::uint64_t>;  // local rank and id
+  struct Peer {
+    gpu::Mapping mapping;
+    std::uint64_t used;
+  };
+
+  void drop_dead() noexcept;
+  void close_revoked(int local_rank) noexcept;
+  void close_oldest() noexcept;
+
+  const gpu::Driver& driver_;
+  CUcontext context_;
+  Board& board_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Own> own_;  // by id
+  std::map<Key, Peer> peers_;
+  std::map<int, std::uint64_t> seen_version_;
+  std::uint64_t uses_ = 0;
+  std::atomic<std::uint64_t> closings_{0};
+};
+
+}  // namespace crosslane::share

@@ -1,0 +1,96 @@
+// See window.h.
+#include "share/window.h"
+
+#include "base/error.h"
+#include "gpu/context.h"
+#include "gpu/copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+namespace crosslane::share {
+namespace {
+
+std::size_t rounded(std::size_t bytes) noexcept {
+  return (bytes + Window::granule - 1) / Window::granule * Window::granule;
+}
+
+}  // namespace
+
+std::optional<Window::Piece> Window::take_from(std::size_t index, std::size_t bytes) {
+  Segment& segment = segments_[index];
+  const auto found = std::ranges::find_if(segment.free, [&](const auto& hole) { return hole.second >= bytes; });
+  if (found == segment.free.end()) return std::nullopt;
+  const auto [offset, size] = *found;
+  segment.free.erase(found);
+  if (size > bytes) segment.free.emplace(offset + bytes, size - bytes);
+  return Piece{segment.buffer.data() + offset, {index, offset}, bytes};
+}
+
+bool Window::grow(std::size_t bytes) {
+  const std::size_t index = segments_.size();
+  if (index >= WindowRecord::most_segments) return false;
+  gpu::Buffer buffer;
+  try {
+    buffer = gpu::Buffer(driver_, std::max(bytes, segment_bytes));
+  } catch (const base::Error& error) {
+    if (error.error_class() == base::ErrorClass::no_memory) return false;
+    throw;
+  }
+  const CUipcMemHandle handle = buffer.export_handle();
+  static_assert(sizeof(handle) == sizeof(MemoryHandle));
+  std::memcpy(record_.segment[index].data(), &handle, sizeof handle);
+  if (index == 0) record_.gpu = gpu_;
+  // After the row is written; read with acquire by whoever opens it.
+  record_.segments.store(static_cast<std::uint32_t>(index + 1), std::memory_order_release);
+  const std::size_t size = buffer.size();
+  segments_.push_back({std::move(buffer), {{0, size}}});
+  return true;
+}
+
+std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView stream) {
+  const std::lock_guard lock(mutex_);
+  const gpu::ContextScope scope(driver_, context_);
+  bytes = rounded(bytes);
+  std::optional<Piece> piece;
+  for (std::size_t index = 0; !piece; ++index) {
+    if (index == segments_.size() && !grow(bytes)) return std::nullopt;
+    piece = take_from(index, bytes);
+  }
+  gpu::fill_async(piece->data, 0, bytes, stream);
+  return piece;
+}
+
+void Window::give_back(const Piece& piece) noexcept {
+  const std::lock_guard lock(mutex_);
+  auto& free = segments_[piece.region.segment].free;
+  const auto at = free.emplace(piece.region.offset, piece.bytes).first;
+  if (const auto next = std::next(at); next != free.end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    free.erase(next);
+  }
+  if (at != free.begin()) {
+    if (const auto before = std::prev(at); before->first + before->second == at->first) {
+      before->second += at->second;
+      free.erase(at);
+    }
+  }
+}
+
+std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region region) {
+  const std::lock_guard lock(mutex_);
+  const std::pair key{local_rank, region.segment};
+  auto found = mapped_.find(key);
+  if (found == mapped_.end()) {
+    if (region.segment >= record.segments.load(std::memory_order_acquire))
+      throw base::Error(base::ErrorClass::intern, "local rank {} has no window segment {}", local_rank, region.segment);
+    CUipcMemHandle handle;
+    std::memcpy(&handle, record.segment[region.segment].data(), sizeof handle);
+    const gpu::ContextScope scope(driver_, context_);
+    found = mapped_.emplace(key, gpu::Mapping(driver_, handle)).first;
+  }
+  return found->second.data() + region.offset;
+}
+
+}  // namespace crosslane::share

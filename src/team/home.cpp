@@ -1,0 +1,60 @@
+// See home.h.
+#include "team/home.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace crosslane::team {
+namespace {
+
+kernel::Kernels kernels_in(const gpu::Driver& driver, CUcontext context) {
+  const gpu::ContextScope scope(driver, context);
+  return kernel::Kernels(driver);
+}
+
+// Drivers before 12.3 do not know the question: then nobody knows.
+bool shared_by_mps(const gpu::Driver& driver, int device) {
+  int answer = 0;
+  return driver.device_get_attribute(&answer, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) == CUDA_SUCCESS && answer != 0;
+}
+
+}  // namespace
+
+Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board)
+    : driver_(driver),
+      context_(context),
+      device_(device),
+      gpu_(gpu::device_uuid(driver, device)),
+      board_(board),
+      kernels_(kernels_in(driver, context)),
+      window_(driver, context, gpu_, board.own_window()),
+      peers_(driver, context),
+      exposure_(driver, context, board),
+      side_by_side_(driver.emulated || shared_by_mps(driver, device)) {}
+
+gpu::Buffer Home::lend(std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::ranges::find_if(kept_, [&](const gpu::Buffer& buffer) { return buffer.size() >= bytes; });
+    if (fits != kept_.end()) {
+      gpu::Buffer lent = std::move(*fits);
+      kept_.erase(fits);
+      return lent;
+    }
+  }
+  const gpu::ContextScope scope(driver_, context_);
+  constexpr std::size_t least = std::size_t{64} << 10;
+  return {driver_, std::max(std::bit_ceil(bytes), least)};
+}
+
+void Home::take_back(gpu::Buffer buffer) noexcept {
+  constexpr std::size_t most_bytes = std::size_t{64} << 20;
+  constexpr std::size_t most_kept = 4;
+  // Freeing waits for the GPU: what is kept is small, what is not kept is rare.
+  if (buffer.size() > most_bytes) return;
+  const std::lock_guard lock(mutex_);
+  if (kept_.size() < most_kept) kept_.push_back(std::move(buffer));
+}
+
+}  // namespace crosslane::team

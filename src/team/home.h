@@ -1,0 +1,55 @@
+// Home: the GPU with which a rank takes part in its node's teams: kernels, window, and other members' windows as mapped
+// there. Made when the rank first passes memory of it to a collective. It must not know communicators.
+#pragma once
+
+#include "gpu/context.h"
+#include "gpu/driver.h"
+#include "kernel/launch.h"
+#include "share/board.h"
+#include "share/exposure.h"
+#include "share/window.h"
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace crosslane::team {
+
+class Home {
+ public:
+  /// Loads the kernels into `context` of GPU `device`. Throws Error where the GPU cannot have them.
+  Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board);
+  Home(const Home&) = delete;
+  Home& operator=(const Home&) = delete;
+
+  [[nodiscard]] const gpu::Driver& driver() const noexcept { return driver_; }
+  [[nodiscard]] CUcontext context() const noexcept { return context_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] const share::Uuid& gpu() const noexcept { return gpu_; }
+  [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return kernels_; }
+  [[nodiscard]] share::Board& board() const noexcept { return board_; }
+  [[nodiscard]] share::Window& window() noexcept { return window_; }
+  [[nodiscard]] share::PeerWindows& peers() noexcept { return peers_; }
+  [[nodiscard]] share::Exposure& exposure() noexcept { return exposure_; }
+  /// Device memory for a buffer that kernels cannot use where it is; kept for the next one. Throws Error (no_memory).
+  [[nodiscard]] gpu::Buffer lend(std::size_t bytes);
+  void take_back(gpu::Buffer buffer) noexcept;
+  /// True if several processes' kernels run on the GPU at the same time (MPS, emulation), rather than in turns.
+  [[nodiscard]] bool runs_side_by_side() const noexcept { return side_by_side_; }
+
+ private:
+  const gpu::Driver& driver_;
+  CUcontext context_;
+  int device_;
+  share::Uuid gpu_;
+  share::Board& board_;
+  kernel::Kernels kernels_;
+  share::Window window_;
+  share::PeerWindows peers_;
+  share::Exposure exposure_;
+  bool side_by_side_;
+  std::mutex mutex_;
+  std::vector<gpu::Buffer> kept_;
+};
+
+}  // namespace crosslane::team

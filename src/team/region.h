@@ -1,0 +1,40 @@
+// What a team keeps in each member's window, and where: flags, low-latency slots, staging. A function of the team's size alone, so
+// that all members agree without a word. It must not know who maps what.
+#pragma once
+
+#include "kernel/team.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace crosslane::team {
+
+struct RegionLayout {
+  std::size_t low_latency;  ///< Offset of the slots of data with flags: two parities, one slot a member.
+  std::size_t slot_bytes;   ///< Of one slot: twice the payload that it takes.
+  std::size_t staging;      ///< Offset of the staging memory: two parities, an inbound and an outbound part each.
+  std::size_t part_bytes;   ///< Of one part.
+  std::size_t bytes;        ///< Of the region.
+
+  /// Bytes from a place in staging memory of even parity to the same of odd parity.
+  [[nodiscard]] std::size_t parity_bytes() const noexcept { return 2 * part_bytes; }
+  [[nodiscard]] std::size_t inbound() const noexcept { return staging; }
+  [[nodiscard]] std::size_t outbound() const noexcept { return staging + part_bytes; }
+  [[nodiscard]] std::size_t low_latency_payload() const noexcept { return slot_bytes / 2; }
+};
+
+[[nodiscard]] constexpr RegionLayout region_layout(int members) noexcept {
+  constexpr std::size_t page = std::size_t{4} << 10;
+  constexpr auto paged = [](std::size_t bytes) { return (bytes + page - 1) / page * page; };
+  const auto n = static_cast<std::size_t>(members);
+  RegionLayout layout{};
+  layout.low_latency = paged(sizeof(kernel::Control));
+  // 64 KiB of payload for up to eight members, less for more: what every member sends to all grows with their square.
+  layout.slot_bytes = paged(std::min<std::size_t>(std::size_t{128} << 10, (std::size_t{1} << 20) / n));
+  layout.staging = layout.low_latency + 2 * n * layout.slot_bytes;
+  layout.part_bytes = std::size_t{2} << 20;
+  layout.bytes = layout.staging + 4 * layout.part_bytes;
+  return layout;
+}
+
+}  // namespace crosslane::team

@@ -1,0 +1,164 @@
+// See team.h.
+#include "team/team.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "gpu/context.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <span>
+#include <utility>
+
+namespace crosslane::team {
+
+using share::Ready;
+using share::Verdict;
+
+Team::Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
+           std::vector<int> local_ranks, int me)
+    : directory_(directory),
+      board_(board),
+      engine_(engine),
+      local_ranks_(std::move(local_ranks)),
+      me_(me),
+      place_(board.join(key, size(), me)) {}
+
+Team::~Team() { leave(); }
+
+void Team::leave() noexcept {
+  wait_for_readers();
+  if (place_) board_.leave(*place_);
+  place_.reset();
+  if (connection_ != nullptr && !connection_->home->driver().unloading())
+    connection_->home->window().give_back(connection_->region);
+  connection_.reset();
+}
+
+// All have arrived at it, or this rank would not be through: what is left of it needs kernels only, none of this rank's.
+void Team::wait_for_readers() noexcept {
+  if (!place_) return;
+  try {
+    for (int member = 0; member < size(); ++member) {
+      engine_.wait(engine::Completion::of(place_->finished(member), direct_),
+                   {.call = "leaving a communicator", .sequence = sequence_, .peer = member});
+    }
+  } catch (const std::exception& error) {
+    base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
+  }
+}
+
+Verdict Team::enter(bool wishes_direct, engine::Watch watch) {
+  ++sequence_;
+  if (!place_) return Verdict::staged;
+  if (asks_) {
+    place_->enter(sequence_, true);
+  } else {
+    place_->enter(sequence_, false);
+    if (!place_->whole() || !directory_.device_seen()) return Verdict::staged;
+    asks_ = true;
+    place_->enter(sequence_, true);
+  }
+  if (sequence_ > clear_until_) {
+    watch.sequence = sequence_;
+    wait_for_laggards(watch);
+    clear_until_ = place_->clear_until();
+  }
+  // A member in MPI cannot be called back; and only a team that is connected everywhere has a choice. Both facts last.
+  everybody_asks_ = everybody_asks_ || place_->everybody_asks(sequence_);
+  all_mapped_ = all_mapped_ || place_->all_ready(Ready::mapped);
+  const bool direct =
+      wishes_direct && connected() && all_mapped_ && (everybody_asks_ || !place_->somebody_unasked(sequence_));
+  return place_->claim(sequence_, direct ? Verdict::direct : Verdict::staged);
+}
+
+void Team::wait_for_laggards(engine::Watch watch) {
+  for (int member = place_->laggard(sequence_); member >= 0; member = place_->laggard(sequence_)) {
+    watch.peer = member;
+    engine_.wait(engine::Completion::of(place_->entered(member), share::TeamPlace::reached_by_laggard(sequence_)),
+                 watch);
+  }
+}
+
+void Team::arrive(const engine::Watch& watch) {
+  ++direct_;
+  place_->arrive(direct_);
+  engine::Watch waiting = watch;
+  waiting.sequence = sequence_;
+  for (int member = 0; member < size(); ++member) {
+    if (member == me_) continue;
+    waiting.peer = member;
+    engine_.wait(engine::Completion::of(place_->arrived(member), direct_), waiting);
+  }
+}
+
+std::optional<std::string> Team::prepare(Home& home) {
+  if (connected() || refused_ || !place_) return std::nullopt;
+  std::optional<std::string> refusal;
+  try {
+    if (connection_ == nullptr) {
+      refusal = take_region(home);
+    } else if (place_->all_ready(Ready::region)) {
+      refusal = map_regions();
+    }
+  } catch (const base::Error& error) {
+    refusal = error.what();
+  }
+  if (refusal) {
+    refused_ = true;
+    place_->show_ready(Ready::never);
+  }
+  return refusal;
+}
+
+std::optional<std::string> Team::take_region(Home& home) {
+  auto made = std::make_unique<Connection>();
+  made->layout = region_layout(size());
+  {
+    const gpu::ContextScope scope(home.driver(), home.context());
+    made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
+    made->marker.emplace(home.driver());
+    made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
+    std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
+  }
+  const auto region = home.window().take(made->layout.bytes, *made->stream);
+  if (!region) return "the GPU has no memory left for the windows that direct collectives need";
+  made->region = *region;
+  made->home = &home;
+  {
+    // Zeroed before anybody else may write flags into it.
+    const gpu::ContextScope scope(home.driver(), home.context());
+    const std::uint64_t zeroed = made->marker->post(*made->stream);
+    engine_.wait(engine::Completion::of(made->marker->word(), zeroed),
+                 {.call = "preparing a communicator's GPU memory"});
+  }
+  place_->show_region(region->region);
+  connection_ = std::move(made);
+  place_->show_ready(Ready::region);
+  return std::nullopt;
+}
+
+std::optional<std::string> Team::map_regions() {
+  Home& home = *connection_->home;
+  std::map<share::Uuid, int> on_gpu;
+  for (const int local_rank : local_ranks_) {
+    const int sharers = ++on_gpu[home.board().window(local_rank).gpu];
+    connection_->most_on_one_gpu = std::max(connection_->most_on_one_gpu, sharers);
+  }
+  // Ranks that take turns on a GPU must not wait for one another on it: each wait would last a time slice (COLL, 4.1.3).
+  if (connection_->most_on_one_gpu > 1 && !home.runs_side_by_side())
+    return "several ranks share a GPU without MPS; start it with nvidia-cuda-mps-control -d";
+  for (int member = 0; member < size(); ++member) {
+    const int local_rank = local_ranks_[static_cast<std::size_t>(member)];
+    connection_->regions.push_back(
+        member == me_ ? connection_->region.data
+                      : home.peers().reach(home.board().window(local_rank), local_rank, place_->region(member)));
+  }
+  connection_->mapped = true;
+  place_->show_ready(Ready::mapped);
+  return std::nullopt;
+}
+
+}  // namespace crosslane::team

@@ -1,0 +1,106 @@
+// Team: the ranks of a communicator that all share this node, as one of them sees it: its place on the node's board, its calls'
+// numbers, and its members' regions as mapped here once all are ready. It forms locally: no call of MPI.
+//
+// What a rank does in each blocking collective of the communicator:
+//   enter()    says that it is there and learns which way the call goes: the same way on all members
+//   prepare()  while the team is not connected: one step towards it, which never waits for another rank
+//   arrive()   of a direct call: shows its buffers and waits until all members have arrived; from then on kernels may wait for
+//              peers' kernels, never for a peer's host
+#pragma once
+
+#include "engine/engine.h"
+#include "gpu/marker.h"
+#include "gpu/pinned_buffer.h"
+#include "gpu/stream.h"
+#include "share/directory.h"
+#include "team/home.h"
+#include "team/region.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::team {
+
+class Team {
+ public:
+  /// `local_ranks`: the members on the node, by rank in the communicator; this rank is `me`. Where the board has no room for the
+  /// team, it never goes direct.
+  Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
+       std::vector<int> local_ranks, int me);
+  ~Team();
+  /// Gives back what the team has on the board and in the window, ahead of its end: no collective follows. Waits until the
+  /// members are through with the last direct call, in which they may still read this rank's window.
+  void leave() noexcept;
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(local_ranks_.size()); }
+  [[nodiscard]] int me() const noexcept { return me_; }
+  [[nodiscard]] int local_rank(int member) const { return local_ranks_[static_cast<std::size_t>(member)]; }
+
+  /// This rank comes to its next blocking collective. `wishes_direct`: it passes GPU memory, and the call has a direct algorithm.
+  /// The verdict is never `open`. `watch` names the call.
+  [[nodiscard]] share::Verdict enter(bool wishes_direct, engine::Watch watch);
+
+  /// One step towards being connected; cheap once it is. Why this rank cannot take part, if that was just found out: to be
+  /// told to the user once.
+  [[nodiscard]] std::optional<std::string> prepare(Home& home);
+  [[nodiscard]] bool connected() const noexcept { return connection_ != nullptr && connection_->mapped; }
+
+  /// What the members can reach of one another; only while connected.
+  struct Connection {
+    Home* home = nullptr;
+    RegionLayout layout{};
+    share::Window::Piece region;
+    std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
+    int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
+    std::optional<gpu::Stream> stream;
+    std::optional<gpu::Marker> marker;
+    gpu::PinnedBuffer words;     ///< `done` and `failed` of the team's kernels, a line each.
+    std::uint64_t launches = 0;  ///< Of kernels that report to `done`.
+    /// Names of the last sets of the application's buffers of which this rank has mapped all; 0: none. What they mean is the
+    /// collectives' affair.
+    std::array<std::uint64_t, 8> reached{};
+    std::size_t next_reached = 0;
+    std::uint64_t closings = 0;  ///< Exposure::closings() when they were true.
+    bool mapped = false;
+  };
+  [[nodiscard]] Connection& connection() noexcept { return *connection_; }
+
+  /// This rank's record of the direct call under way, to be filled before arrive().
+  [[nodiscard]] share::Arrival& own_arrival() noexcept { return place_->own_arrival(direct_ + 1); }
+  /// Returns once all members have arrived at the direct call.
+  void arrive(const engine::Watch& watch);
+  /// That call is over on this rank, well or not.
+  void finish() noexcept { place_->finish(direct_); }
+  /// A member's record of the call that this rank last arrived at.
+  [[nodiscard]] const share::Arrival& arrival(int member) const noexcept { return place_->arrival(member, direct_); }
+
+ private:
+  void wait_for_laggards(engine::Watch watch);
+  void wait_for_readers() noexcept;
+  std::optional<std::string> take_region(Home& home);
+  std::optional<std::string> map_regions();
+
+  share::Directory& directory_;
+  share::Board& board_;
+  engine::Engine& engine_;
+  std::vector<int> local_ranks_;
+  int me_;
+  std::optional<share::TeamPlace> place_;
+  bool asks_ = false;  // a device was seen on the node and the team is whole: both stay so
+  bool refused_ = false;
+  bool everybody_asks_ = false;
+  bool all_mapped_ = false;
+  std::uint64_t clear_until_ = 0;  // no verdict up to this call's has to wait for a member
+  std::uint64_t sequence_ = 0;
+  std::uint64_t direct_ = 0;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace crosslane::team

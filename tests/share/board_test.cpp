@@ -1,0 +1,170 @@
+// The board of teams, with ranks as threads over mappings of one segment: every call has one verdict, whoever comes first, and
+// nobody goes direct while another is in MPI unasked.
+#include "share/board.h"
+
+#include "share/segment.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace crosslane::share;
+
+struct Node {
+  explicit Node(int ranks) {
+    Shape shape{.ranks = ranks};
+    shape.board_bytes = Board::bytes_for(ranks);
+    Segment first = Segment::create(Method::anonymous, Directory::bytes_for(shape), {1, 2});
+    const Token token = first.token();
+    directories.emplace_back(std::move(first), shape, 0);
+    for (int rank = 1; rank < ranks; ++rank) directories.emplace_back(Segment::open(token), shape, rank);
+    for (int rank = 0; rank < ranks; ++rank)
+      boards.push_back(std::make_unique<Board>(directories[static_cast<std::size_t>(rank)].board(), ranks, rank));
+  }
+  std::vector<Directory> directories;
+  std::vector<std::unique_ptr<Board>> boards;
+};
+
+// What team::Team::enter does, with the wait for laggards as a spin.
+Verdict come(const Directory& directory, const TeamPlace& place, std::uint64_t sequence, bool& asks, Verdict wish) {
+  if (!asks) {
+    place.enter(sequence, false);
+    if (!place.whole() || !directory.device_seen()) return Verdict::staged;
+    asks = true;
+  }
+  place.enter(sequence, true);
+  while (place.laggard(sequence) >= 0) std::this_thread::yield();
+  const bool unasked = place.somebody_unasked(sequence);
+  return place.claim(sequence, wish == Verdict::direct && !unasked ? Verdict::direct : Verdict::staged);
+}
+
+TEST(Board, EveryCallHasOneVerdict) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  constexpr int ranks = 4;
+  constexpr std::uint64_t calls = 3'000;
+  for (int round = 0; round < 8; ++round) {
+    Node node(ranks);
+    std::vector<std::vector<Verdict>> verdicts(ranks);
+    std::vector<std::thread> threads;
+    std::atomic<int> started{0};
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        std::mt19937 random(seed + static_cast<unsigned>(100 * round + rank));
+        const auto r = static_cast<std::size_t>(rank);
+        Directory& directory = node.directories[r];
+        const auto place = node.boards[r]->join({5, 6}, ranks, rank);
+        bool asks = false;
+        // In even rounds everybody knows of a GPU from the start, in odd ones some rank meets its first in mid-course, while the others
+        // are anywhere.
+        const bool mine = rank == round % ranks;
+        if (round % 2 == 0 && mine) directory.see_device({1});
+        ++started;
+        while (started < ranks) std::this_thread::yield();
+        for (std::uint64_t call = 1; call <= calls; ++call) {
+          if (mine && call == 200) directory.see_device({1});
+          const Verdict wish = random() % 2 == 0 ? Verdict::direct : Verdict::staged;
+          verdicts[r].push_back(come(directory, *place, call, asks, wish));
+          if (random() % 64 == 0) std::this_thread::yield();
+        }
+        node.boards[r]->leave(*place);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::size_t direct = 0;
+    for (std::size_t call = 0; call < calls; ++call) {
+      for (int rank = 1; rank < ranks; ++rank)
+        ASSERT_EQ(verdicts[0][call], verdicts[static_cast<std::size_t>(rank)][call]) << "call " << call + 1;
+      direct += verdicts[0][call] == Verdict::direct ? 1 : 0;
+    }
+    if (round % 2 == 0) {
+      EXPECT_GT(direct, calls / 8) << "direct calls must be the rule once all ask";
+    }
+  }
+}
+
+TEST(Board, ArrivalsAreReadWhole) {
+  constexpr int ranks = 3;
+  constexpr std::uint64_t calls = 2'000;
+  Node node(ranks);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto place = node.boards[static_cast<std::size_t>(rank)]->join({7, 8}, ranks, rank);
+      for (std::uint64_t direct = 1; direct <= calls; ++direct) {
+        Arrival& own = place->own_arrival(direct);
+        own.send.id = direct * 10 + static_cast<std::uint64_t>(rank);
+        own.facts.fill(direct);
+        place->arrive(direct);
+        for (int member = 0; member < ranks; ++member) {
+          while (place->arrived(member).load(std::memory_order_acquire) < direct) std::this_thread::yield();
+          const Arrival& theirs = place->arrival(member, direct);
+          if (theirs.send.id != direct * 10 + static_cast<std::uint64_t>(member) || theirs.facts[7] != direct) ++wrong;
+        }
+      }
+      node.boards[static_cast<std::size_t>(rank)]->leave(*place);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Board, PlacesAreGivenBackAndMadeAnew) {
+  Node node(2);
+  for (std::uint64_t round = 1; round <= 3 * Board::most_teams; ++round) {
+    const auto one = node.boards[0]->join({round, 0}, 2, 0);
+    ASSERT_TRUE(one);
+    EXPECT_FALSE(one->whole());
+    EXPECT_EQ(one->ready(0), Ready::no);
+    const auto other = node.boards[1]->join({round, 0}, 2, 1);
+    ASSERT_TRUE(other);
+    EXPECT_TRUE(one->whole());
+    one->enter(9, true);
+    one->show_ready(Ready::mapped);
+    EXPECT_EQ(other->ready(0), Ready::mapped);
+    node.boards[0]->leave(*one);
+    node.boards[1]->leave(*other);
+  }
+}
+
+TEST(Board, WhereThereIsNoRoomNobodyHasAPlace) {
+  Node node(2);
+  std::vector<TeamPlace> places;
+  for (std::uint64_t team = 0; team < Board::most_teams; ++team) {
+    const auto place = node.boards[0]->join({team, 1}, 2, 0);
+    ASSERT_TRUE(place);
+    places.push_back(*place);
+  }
+  EXPECT_FALSE(node.boards[0]->join({999, 1}, 2, 0));
+  EXPECT_TRUE(node.boards[1]->join({0, 1}, 2, 1)) << "teams that are there can still be joined";
+  node.boards[0]->leave(places.back());
+  EXPECT_TRUE(node.boards[0]->join({999, 1}, 2, 0));
+  EXPECT_FALSE(node.boards[0]->join({1, 1}, 3, 0)) << "more members than ranks";
+}
+
+TEST(Board, TheRingHoldsBackWhoIsFarAhead) {
+  Node node(2);
+  const auto fast = *node.boards[0]->join({3, 3}, 2, 0);
+  const auto slow = *node.boards[1]->join({3, 3}, 2, 1);
+  slow.enter(1, true);
+  EXPECT_EQ(slow.claim(1, Verdict::staged), Verdict::staged);
+  std::uint64_t call = 1;
+  for (; call < 1000; ++call) {
+    fast.enter(call, true);
+    if (fast.laggard(call) >= 0) break;
+    EXPECT_EQ(fast.claim(call, Verdict::staged), Verdict::staged);
+  }
+  EXPECT_EQ(call, TeamPlace::ring + 1) << "the slow one is at call 1, whose verdict must stand";
+  EXPECT_EQ(fast.laggard(call), 1);
+  slow.enter(2, true);
+  EXPECT_EQ(fast.laggard(call), -1);
+}
+
+}  // namespace
