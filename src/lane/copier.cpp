@@ -55,10 +55,22 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   idle.push_back(std::move(channel));
 }
 
+// In relaxed mode, since a question would end a capture that another thread runs in global mode.
+void Copier::throw_if_failed(const Channel& channel) {
+  const gpu::StreamView stream = channel.stream;
+  const gpu::Driver& driver = stream.driver();
+  const gpu::ContextScope scope(driver, channel.context);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  gpu::check(driver, driver.thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  const CUresult result = driver.stream_query(stream.handle());
+  driver.thread_exchange_stream_capture_mode(&mode);
+  if (result != CUDA_ERROR_NOT_READY) gpu::check(driver, result, "a copy between GPU and host");
+}
+
 Batch::~Batch() {
   try {
     wait();
-  } catch (const base::Error&) {
+  } catch (const std::exception&) {
     // The failure was or will be reported by the call itself; the channels of a broken context are not kept.
     channels_.clear();
   }
@@ -112,7 +124,17 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
   pending_ = true;
 
+  // An operation may have been under way for long, and a real driver takes the address of memory that was freed meanwhile
+  // for ordinary memory, which it then touches. The first byte tells.
+  auto expect_live = [&, looked = false](const std::byte* first) mutable {
+    if (std::exchange(looked, true) || copier_.gpu_.inspect(first).kind != gpu::PointerInfo::Kind::host) return;
+    throw base::Error(base::ErrorClass::buffer,
+                      "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
+                      static_cast<const void*>(first), toward == Toward::host ? "from" : "to");
+  };
+
   const auto one = [&](std::byte* host_run, std::byte* device_run, std::size_t length) {
+    expect_live(device_run);
     if (toward == Toward::host) {
       gpu::copy_async(host_run, device_run, length, stream.view());
     } else {
@@ -126,6 +148,7 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
     std::byte* const device_first = byte_at(device, static_cast<std::ptrdiff_t>(shape->offset));
     std::byte* const host_first =
         form == Form::packed ? host : byte_at(host, static_cast<std::ptrdiff_t>(shape->offset));
+    expect_live(device_first);
     const std::size_t host_pitch = form == Form::packed ? shape->width : pitch;
     if (toward == Toward::host) {
       gpu::copy_2d_async(host_first, device_first, {shape->width, shape->rows, host_pitch, pitch}, stream);
@@ -151,7 +174,11 @@ engine::Completion Batch::completion() {
     all.push_back(engine::Completion::of(channel->marker.word(), reached));
   }
   pending_ = false;
-  return engine::Completion::when_all(std::move(all));
+  return all.size() == 1 ? all.front() : engine::Completion::when_all(std::move(all));
+}
+
+void Batch::throw_if_failed() const {
+  for (const auto& channel : channels_) Copier::throw_if_failed(*channel);
 }
 
 void Batch::wait() {
@@ -162,8 +189,9 @@ void Batch::wait() {
       const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
       reached = channel->marker.post(channel->stream.view());
     }
-    engine::Watch watch;
-    watch.call = call_;
+    engine::Watch watch = watch_;
+    watch.check = [](const void* waited) { Copier::throw_if_failed(*static_cast<const Copier::Channel*>(waited)); };
+    watch.checked = channel.get();
     copier_.engine_.wait(engine::Completion::of(channel->marker.word(), reached), watch);
   }
 }

@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -47,7 +46,6 @@ class Copier {
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
 
-  [[nodiscard]] PinnedPool& pool() noexcept { return pool_; }
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return gpu_; }
 
   /// Where device memory that inspect() described belongs. The first time that an allocation is seen it is marked so that
@@ -67,6 +65,7 @@ class Copier {
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
+  static void throw_if_failed(const Channel& channel);
 
   gpu::Gpu& gpu_;
   engine::Engine& engine_;
@@ -83,8 +82,8 @@ class Copier {
 /// destroyed before waits for what it enqueued, since the memory may go.
 class Batch {
  public:
-  /// `call` names the MPI procedure in messages.
-  Batch(Copier& copier, std::string_view call) : copier_(copier), call_(call) {}
+  /// `watch` tells the watchdog for which call the copies are; what it points to must outlive the batch.
+  Batch(Copier& copier, const engine::Watch& watch) : copier_(copier), watch_(watch) {}
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -93,7 +92,8 @@ class Batch {
   [[nodiscard]] HostBlock lend(const Place& place, std::size_t bytes);
 
   /// Copies bytes [begin, end) of the packed stream of `count` elements at `device` to the host. In packed form `host`
-  /// receives stream byte `begin` first; in mirror form `host` stands for the same address as `device`.
+  /// receives stream byte `begin` first; in mirror form `host` stands for the same address as `device`. Throws Error
+  /// (buffer) where the memory was freed since place() described it.
   void to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
                MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
@@ -104,8 +104,10 @@ class Batch {
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait();
 
-  /// Enqueues the marker of everything so far and returns its completion, for those that wait elsewhere.
+  /// Enqueues the marker of everything so far and returns its completion, for tasks: they wait by awaiting it, and ask
+  /// throw_if_failed() now and then, since a GPU that has failed never writes the marker.
   [[nodiscard]] engine::Completion completion();
+  void throw_if_failed() const;
 
  private:
   enum class Toward { host, gpu };
@@ -115,7 +117,7 @@ class Batch {
             std::size_t begin, std::size_t end, Form form, Toward toward);
 
   Copier& copier_;
-  const std::string_view call_;
+  const engine::Watch watch_;
   std::vector<std::unique_ptr<Copier::Channel>> channels_;
   bool pending_ = false;
 };

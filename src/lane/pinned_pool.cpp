@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -38,8 +39,6 @@ HostBlock::~HostBlock() {
   if (pool_ != nullptr) pool_->take_back(data_, size_);
 }
 
-PinnedPool::~PinnedPool() { trim(); }
-
 HostBlock PinnedPool::lend(std::size_t bytes) {
   const std::size_t size = class_size(bytes);
   HostBlock block;
@@ -51,21 +50,27 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
     buffer = std::move(found->second.back());
     found->second.pop_back();
   } else {
-    if (pinned_ + size > limit_) trim_locked();
+    if (pinned_ + size > limit_) trim();
     if (pinned_ + size <= limit_) {
       for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
         try {
           buffer.emplace(gpu_.driver(), size);
           pinned_ += size;
         } catch (const base::Error&) {
-          trim_locked();  // memory kept in other classes may be what is missing
+          trim();  // memory kept in other classes may be what is missing
         }
       }
     }
   }
   if (buffer) {
-    block.data_ = static_cast<std::byte*>(buffer->data());
-    lent_.emplace(block.data_, std::move(*buffer));
+    auto* const data = buffer->data();
+    try {
+      lent_.emplace(data, std::move(*buffer));
+    } catch (...) {
+      pinned_ -= size;  // the buffer goes, and with it its share of the limit
+      throw;
+    }
+    block.data_ = data;
   } else {
     if (!std::exchange(fallback_said_, true)) {
       base::log(base::Topic::warning,
@@ -88,26 +93,21 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
 
 void PinnedPool::take_back(std::byte* data, std::size_t size) noexcept {
   const std::lock_guard lock(mutex_);
-  if (auto node = lent_.extract(data)) {
-    kept_[size].push_back(std::move(node.mapped()));
-  } else {
+  auto node = lent_.extract(data);
+  if (!node) {
     std::free(data);
+    return;
+  }
+  try {
+    kept_[size].push_back(std::move(node.mapped()));
+  } catch (const std::bad_alloc&) {
+    pinned_ -= size;  // no memory for the list: the block is freed instead of kept
   }
 }
 
 void PinnedPool::trim() noexcept {
-  const std::lock_guard lock(mutex_);
-  trim_locked();
-}
-
-void PinnedPool::trim_locked() noexcept {
   for (const auto& [size, blocks] : kept_) pinned_ -= size * blocks.size();
   kept_.clear();
-}
-
-std::size_t PinnedPool::pinned_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return pinned_;
 }
 
 }  // namespace crosslane::lane

@@ -40,27 +40,21 @@ class HostBlock {
 class PinnedPool {
  public:
   PinnedPool(gpu::Gpu& gpu, std::size_t limit) : gpu_(gpu), limit_(limit) {}
-  ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
   /// Lends at least `bytes`. A context must be current. Throws Error (no_memory) when the host has no memory left.
   [[nodiscard]] HostBlock lend(std::size_t bytes);
 
-  /// Gives every kept block back to the system.
-  void trim() noexcept;
-
-  /// Bytes pinned now, lent and kept.
-  [[nodiscard]] std::size_t pinned_bytes() const;
-
  private:
   friend class HostBlock;
   void take_back(std::byte* data, std::size_t size) noexcept;
-  void trim_locked() noexcept;
+  /// Gives every kept block back to the system. The mutex is held.
+  void trim() noexcept;
 
   gpu::Gpu& gpu_;
   const std::size_t limit_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;                                            // guards what follows
   std::map<std::size_t, std::vector<gpu::PinnedBuffer>> kept_;  // by class size
   std::map<std::byte*, gpu::PinnedBuffer> lent_;                // pinned blocks in use, by address
   std::size_t pinned_ = 0;

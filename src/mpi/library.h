@@ -49,11 +49,14 @@ class Library {
     int (*query_gpu)(int, int*) = nullptr;  // MPIX_GPU_query_support
   };
 
+  /// The tables if they were found before; null otherwise.
+  [[nodiscard]] const Tables* found() const noexcept { return found_.load(std::memory_order_acquire); }
+
  private:
   [[nodiscard]] const Tables& tables() const {
-    const Tables* const found = found_.load(std::memory_order_acquire);
-    if (found != nullptr) [[likely]]
-      return *found;
+    const Tables* const ready = found();
+    if (ready != nullptr) [[likely]]
+      return *ready;
     return resolve();
   }
   const Tables& resolve() const;

@@ -1,0 +1,35 @@
+// The one list of ways in which a message with GPU memory is sent, and the one decision between them.
+// It must not know how any of them works.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace crosslane::message {
+
+enum class Protocol {
+  plain,    ///< The MPI is given the buffer: host memory, or nothing to send.
+  staged,   ///< The whole payload is copied to the host, and that is sent.
+  chunked,  ///< A header is sent; the payload follows in chunks whose copies overlap with MPI, on both sides.
+};
+
+struct Row {
+  Protocol protocol;
+  std::string_view name, summary;
+};
+[[nodiscard]] const std::array<Row, 3>& protocols() noexcept;
+[[nodiscard]] std::string_view name_of(Protocol protocol) noexcept;
+
+/// What the decision sees of a send. The receiver is told by the header, so that nothing here need be equal on both sides.
+struct Envelope {
+  bool on_gpu = false;
+  std::size_t bytes = 0;  ///< Of the packed payload.
+  bool waits = false;    ///< The call returns when the buffer is free, and may wait for the receiver: no buffered send.
+  bool to_self = false;  ///< The receiver is this rank.
+  bool peer_looks = false;    ///< The receiver takes part in the world and looks at what it receives.
+  std::size_t threshold = 0;  ///< CROSSLANE_PIPELINE_BYTES; 0: never chunked.
+};
+[[nodiscard]] Protocol choose(const Envelope& envelope) noexcept;
+
+}  // namespace crosslane::message

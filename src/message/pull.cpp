@@ -1,0 +1,107 @@
+// The receiver's side of transfers. See transfers.h.
+#include "message/transfers.h"
+#include "mpi/status.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace crosslane::message {
+namespace {
+
+constexpr std::size_t window = 4;
+
+// One chunk on its way: where MPI puts it, and what comes after.
+struct Slot {
+  std::vector<std::byte> plain;  // memory for a buffer on the host
+  lane::HostBlock pinned;        // memory for one on the GPU
+  std::byte* bounce = nullptr;   // one of these, made at first need
+  std::byte* target = nullptr;   // where the chunk under way goes: the buffer itself, or `bounce`
+  MPI_Request request{};
+  MPI_Status status{};
+  engine::Completion arrived;
+  engine::Completion copied;
+};
+
+}  // namespace
+
+engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch) {
+  const std::size_t chunks = header.chunks();
+  const std::size_t room = buffer.bytes;
+  received->truncated = header.bytes > room;
+  lane::Batch batch(copier_, watch);
+  std::vector<Slot> slots(std::min(window, chunks));
+  // Requests write to the slots until they are done, so that an error leaves this loop only at its end.
+  std::exception_ptr failure;
+  const bool direct = !buffer.on_gpu && (room == 0 || buffer.layout->dense());
+  std::byte* const flat = direct && room != 0 ? lane::byte_at(buffer.address, buffer.layout->true_lb()) : nullptr;
+  const auto post = [&](std::size_t chunk) {
+    Slot& slot = slots[chunk % window];
+    if (direct && header.end(chunk) <= room) {
+      slot.target = flat + header.begin(chunk);
+    } else {
+      if (slot.bounce == nullptr && buffer.on_gpu) {
+        slot.pinned = batch.lend(buffer.place, header.chunk_bytes);
+        slot.bounce = slot.pinned.data();
+      } else if (slot.bounce == nullptr) {
+        slot.plain.resize(header.chunk_bytes);
+        slot.bounce = slot.plain.data();
+      }
+      slot.target = slot.bounce;
+    }
+    team::check(mpi_,
+                mpi_.Irecv(slot.target, static_cast<int>(header.end(chunk) - header.begin(chunk)), handles_.byte,
+                           header.sender, header.tag, world_.messenger().communicator(), &slot.request),
+                "MPI_Irecv");
+    slot.arrived = engine::Completion::of(&slot.request, &slot.status);
+  };
+  const auto deliver = [&](Slot& slot, std::size_t chunk) {
+    const std::size_t begin = header.begin(chunk);
+    const std::size_t end = std::min<std::size_t>(header.end(chunk), room);
+    if (begin >= end || slot.target != slot.bounce) return;
+    if (buffer.on_gpu) {
+      batch.to_gpu(buffer.place, buffer.address, slot.bounce, *buffer.layout, buffer.count, begin, end,
+                   lane::Form::packed);
+      slot.copied = batch.completion();
+    } else if (direct) {
+      std::memcpy(flat + begin, slot.bounce, end - begin);
+    } else {
+      buffer.layout->unpack(buffer.address, slot.bounce, buffer.count, begin, end);
+    }
+  };
+  std::size_t posted = 0;
+  while (posted < slots.size()) post(posted++);
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    Slot& slot = slots[chunk % window];
+    const int code = co_await slot.arrived;
+    const auto expected = static_cast<MPI_Count>(header.end(chunk) - header.begin(chunk));
+    if (code != mpi::success || mpi::received_bytes(mpi_, slot.status) != expected) {
+      received->failed = true;
+    } else if (!failure && !received->failed) {
+      try {
+        deliver(slot, chunk);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+    // The block of the chunk before: its copy ran while MPI moved this one.
+    if (chunk == 0 || posted == chunks) continue;
+    try {
+      if (!failure) co_await written(slots[(chunk - 1) % window].copied, batch);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    post(posted++);
+  }
+  try {
+    for (std::size_t i = 0; !failure && i < slots.size(); ++i) co_await written(slots[i].copied, batch);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  received->bytes = received->failed ? 0 : std::min<std::size_t>(header.bytes, room);
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace crosslane::message

@@ -1,0 +1,227 @@
+// The sender's side of transfers, and their end. See transfers.h.
+#include "message/transfers.h"
+
+#include "mpi/status.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace crosslane::message {
+namespace {
+
+// Chunks of one transfer under way at a time: one in the copy engine, the others with MPI.
+constexpr std::size_t window = 4;
+// Shorter ones cost more by themselves than their overlap gives.
+constexpr std::size_t least_chunk = std::size_t{64} << 10;
+// MPI counts a chunk by int.
+constexpr std::size_t most_chunk = std::size_t{1} << 30;
+
+// Not in the coroutines: GCC 12 cannot await what takes an initializer list.
+engine::Completion either(const engine::Completion& one, const engine::Completion& other) {
+  return engine::Completion::when_any({one, other});
+}
+
+base::Duration milliseconds(double value) {
+  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double, std::milli>(value));
+}
+
+}  // namespace
+
+// What a transfer holds until its last chunk is taken. The addresses of requests stay.
+struct Transfers::Outgoing {
+  struct Sent {
+    MPI_Request request{};
+    engine::Completion done;
+  };
+  int to = 0;
+  int tag = 0;
+  std::vector<lane::HostBlock> blocks;
+  std::shared_ptr<void> owner;
+  std::deque<Sent> sent;
+};
+
+Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, team::World& world, engine::Engine& engine,
+                     lane::Copier& copier, const base::Settings& settings)
+    : mpi_(mpi),
+      handles_(handles),
+      world_(world),
+      engine_(engine),
+      copier_(copier),
+      chunk_bytes_(std::min(settings.chunk_bytes, most_chunk)),
+      patience_(milliseconds(settings.patience_ms)) {}
+
+Header Transfers::open(std::size_t bytes) {
+  Header header;
+  header.cookie = world_.cookie();
+  header.bytes = bytes;
+  header.chunk_bytes = std::min(chunk_bytes_, std::max(least_chunk, bytes / window));
+  header.sender = world_.rank();
+  header.tag = tags_.take();
+  return header;
+}
+
+void Transfers::post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const {
+  auto& sent = outgoing.sent.emplace_back();
+  team::check(mpi_,
+              mpi_.Issend(data, static_cast<int>(bytes), handles_.byte, outgoing.to, outgoing.tag,
+                          world_.messenger().communicator(), &sent.request),
+              "MPI_Issend");
+  sent.done = engine::Completion::of(&sent.request);
+}
+
+engine::Task<> Transfers::written(engine::Completion copied, const lane::Batch& batch) {
+  while (!copied.done()) {
+    co_await either(copied, engine::Completion::after(std::chrono::seconds{1}));
+    if (!copied.done()) batch.throw_if_failed();
+  }
+}
+
+// False if the receiver, which has the header, let us wait too long. Before that any wait is the application's own.
+engine::Task<bool> Transfers::moved(engine::Completion completion, engine::Completion matched) const {
+  if (!matched.done()) co_await either(completion, matched);
+  if (!completion.done()) co_await either(completion, engine::Completion::after(patience_));
+  co_return completion.done();
+}
+
+engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
+                               [[maybe_unused]] std::shared_ptr<void> kept) {
+  struct Slot {
+    std::byte* data = nullptr;
+    engine::Completion copied;
+    std::size_t sent = 0;  // 1 + its last message in outgoing.sent; 0: none
+  };
+  const auto outgoing = std::make_shared<Outgoing>();
+  outgoing->to = to;
+  outgoing->tag = header.tag;
+  outgoing->owner = buffer.owner;
+  const std::size_t chunks = header.chunks();
+  std::size_t copied = 0;  // chunks whose copies are enqueued
+  bool patient = true;
+  std::exception_ptr failure;
+  engine::Completion last_copy;
+  lane::Batch batch(copier_, watch);
+  const auto length = [&](std::size_t chunk) { return header.end(chunk) - header.begin(chunk); };
+  const auto copy = [&](std::byte* to_host, std::size_t begin, std::size_t end) {
+    batch.to_host(buffer.place, to_host, buffer.address, *buffer.layout, buffer.count, begin, end, lane::Form::packed);
+    return last_copy = batch.completion();
+  };
+  try {
+    std::vector<Slot> slots;
+    const auto is_free = [&](const Slot& slot) { return slot.sent == 0 || outgoing->sent[slot.sent - 1].done.done(); };
+    while (outgoing->sent.size() < chunks) {
+      const std::size_t posted = outgoing->sent.size();
+      if (!buffer.on_gpu) {  // a packed host copy: nothing to overlap with, MPI is given all of it
+        post(*outgoing, buffer.address + header.begin(posted), length(posted));
+        continue;
+      }
+      // Copies run ahead of the messages as far as blocks are free.
+      while (copied < chunks && copied < posted + window) {
+        if (copied == slots.size() && slots.size() < window) {
+          outgoing->blocks.push_back(batch.lend(buffer.place, header.chunk_bytes));
+          slots.push_back({outgoing->blocks.back().data(), {}, 0});
+        }
+        Slot& slot = slots[copied % window];
+        if (!is_free(slot)) break;
+        slot.copied = copy(slot.data, header.begin(copied), header.end(copied));
+        ++copied;
+      }
+      Slot& slot = slots[posted % window];
+      if (copied == posted) {
+        patient = co_await moved(outgoing->sent[slot.sent - 1].done, matched);
+        if (!patient) break;
+        continue;
+      }
+      co_await written(slot.copied, batch);
+      post(*outgoing, slot.data, length(posted));
+      slot.sent = outgoing->sent.size();
+    }
+    for (std::size_t i = 0; patient && i < outgoing->sent.size(); ++i)
+      patient = co_await moved(outgoing->sent[i].done, matched);
+    if (outgoing->sent.size() < chunks) {
+      const std::size_t begin = header.begin(copied);
+      outgoing->blocks.push_back(batch.lend(buffer.place, header.bytes - begin));
+      std::byte* const rest = outgoing->blocks.back().data();
+      co_await written(copy(rest, begin, header.bytes), batch);
+      while (outgoing->sent.size() < chunks) {
+        const std::size_t chunk = outgoing->sent.size();
+        post(*outgoing, rest + (header.begin(chunk) - begin), length(chunk));
+      }
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    // Copies under way still write to the blocks; a broken GPU may never end them.
+    co_await either(last_copy, engine::Completion::after(std::chrono::seconds{1}));
+    while (outgoing->sent.size() < chunks) post(*outgoing, nullptr, 0);
+    patient = false;
+  }
+  co_await matched;
+  if (patient) {
+    tags_.give_back(outgoing->tag);
+  } else {
+    kept_.fetch_add(1, std::memory_order_relaxed);
+    engine_.spawn(keep(outgoing));
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+engine::Task<> Transfers::keep(std::shared_ptr<Outgoing> outgoing) {
+  for (auto& sent : outgoing->sent) co_await sent.done;
+  tags_.give_back(outgoing->tag);
+  kept_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Every rank is here once the first barrier is done, and has completed its receives: what is still under way nobody will
+// ask for. Each rank takes such chunks until all ranks' own are gone, which the second barrier tells (Hoefler, Siebert,
+// Lumsdaine: "Scalable communication protocols for dynamic sparse data exchange", PPoPP 2010).
+engine::Task<> Transfers::drain() {
+  const MPI_Comm communicator = world_.messenger().communicator();
+  MPI_Request barrier{};
+  team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
+  const engine::Completion all_here = engine::Completion::of(&barrier);
+  co_await all_here;
+  std::vector<std::byte> scratch;
+  bool told = false;
+  engine::Completion all_gone;
+  while (!told || !all_gone.done()) {
+    if (!told && kept_.load(std::memory_order_relaxed) == 0) {
+      team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
+      all_gone = engine::Completion::of(&barrier);
+      told = true;
+    }
+    int there = 0;
+    MPI_Message message{};
+    MPI_Status status{};
+    team::check(mpi_, mpi_.Improbe(mpi::any_source, mpi::any_tag, communicator, &there, &message, &status),
+                "MPI_Improbe");
+    if (there != 0) {
+      scratch.resize(static_cast<std::size_t>(mpi::received_bytes(mpi_, status)));
+      MPI_Request request{};
+      team::check(mpi_,
+                  mpi_.Imrecv(scratch.data(), static_cast<int>(scratch.size()), handles_.byte, &message, &request),
+                  "MPI_Imrecv");
+      co_await engine::Completion::of(&request);
+      continue;
+    }
+    const auto pause = engine::Completion::after(std::chrono::microseconds{20});
+    if (told) {
+      co_await either(all_gone, pause);
+    } else {
+      co_await pause;
+    }
+  }
+}
+
+void Transfers::finish() {
+  int looking = 0;
+  for (int rank = 0; rank < world_.size(); ++rank) looking += world_.looks_at_receives(rank) ? 1 : 0;
+  if (looking == 0 || world_.size() < 2) return;  // nobody was ever sent a header
+  engine_.wait(engine_.spawn(drain()), {.call = "MPI_Finalize"});
+}
+
+}  // namespace crosslane::message

@@ -1,0 +1,95 @@
+// Transfers: payloads that follow a header in chunks through host memory, pipelined on both sides: the copy between GPU
+// and host of one chunk runs while MPI moves others. It must not know the application's communicators, nor matching.
+//
+// A chunk is a synchronous message on the world's private communicator: complete when the receiver has taken it.
+//
+//   sender                                            receiver
+//   header on the application's communicator  ---->   matched by MPI
+//   chunks, a few under way at a time         ---->   fetched by pull(), from inside calls that complete the receive
+//   nothing fetched for CROSSLANE_PATIENCE_MS after the header was matched: the rest is copied to the host and handed to
+//   MPI, which needs nobody's help to move it (the receiver may sit in a call that waits for this rank's next one)
+//   a copy failed: the rest are empty chunks  ---->   the receive fails too
+#pragma once
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "engine/engine.h"
+#include "lane/copier.h"
+#include "layout/layout.h"
+#include "message/header.h"
+#include "message/tags.h"
+#include "mpi/library.h"
+#include "team/world.h"
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+namespace crosslane::message {
+
+/// Elements of a layout, in GPU memory or on the host.
+struct Buffer {
+  bool on_gpu = false;
+  lane::Place place;  ///< Of GPU memory.
+  std::byte* address = nullptr;
+  std::shared_ptr<const layout::Layout> layout;
+  MPI_Count count = 0;
+  std::size_t bytes = 0;        ///< Packed.
+  std::shared_ptr<void> owner;  ///< Of a packed host copy, which is kept as long as MPI reads it.
+};
+
+/// What became of a receive.
+struct Received {
+  std::size_t bytes = 0;   ///< That were written.
+  bool truncated = false;  ///< The payload was longer than the buffer.
+  bool failed = false;     ///< The sender could not read its buffer.
+};
+
+class Transfers {
+ public:
+  /// All must outlive it. Of a world that is agreed().
+  Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, team::World& world, engine::Engine& engine,
+            lane::Copier& copier, const base::Settings& settings);
+
+  /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all.
+  [[nodiscard]] Header open(std::size_t bytes);
+  void close(const Header& header) { tags_.give_back(header.tag); }
+
+  /// Sends a payload after its header, whose synchronous message is done when `matched` is. Finished when the buffer is
+  /// free. Throws Error where the GPU fails; the receiver is told. `kept` is kept until the task is finished: what `matched` and `watch` refer to.
+  engine::Task<> send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
+                      std::shared_ptr<void> kept);
+
+  /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
+  /// refer to must live until the task is finished.
+  engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
+
+  /// Gives payloads that this rank kept for slow receivers a turn.
+  void progress() {
+    if (kept_.load(std::memory_order_relaxed) != 0) engine_.progress();
+  }
+
+  /// In MPI_Finalize, by every rank of the world: ends payloads that nobody asked for (their receive was truncated).
+  void finish();
+
+ private:
+  struct Outgoing;
+  /// Returns when a copy of the batch is done; throws where the GPU has failed.
+  static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
+  engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
+  engine::Task<> keep(std::shared_ptr<Outgoing> outgoing);
+  void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
+  engine::Task<> drain();
+
+  const mpi::Functions& mpi_;
+  const mpi::Handles& handles_;
+  team::World& world_;
+  engine::Engine& engine_;
+  lane::Copier& copier_;
+  const std::size_t chunk_bytes_;
+  const base::Duration patience_;
+  Tags tags_;
+  std::atomic<int> kept_{0};  // transfers that their calls have left to keep()
+};
+
+}  // namespace crosslane::message

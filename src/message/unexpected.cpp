@@ -1,0 +1,115 @@
+// The queue, and how messages come into it. See unexpected.h.
+#include "message/unexpected.h"
+
+#include "mpi/status.h"
+#include "team/messenger.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace crosslane::message {
+namespace {
+
+bool matches(const Arrived& arrived, MPI_Comm comm, int source, int tag) {
+  return arrived.comm == comm && !arrived.facts->freed.load(std::memory_order_acquire) &&
+         (source == mpi::any_source || source == arrived.status.MPI_SOURCE) &&
+         (tag == mpi::any_tag || tag == arrived.status.MPI_TAG);
+}
+
+}  // namespace
+
+std::deque<ArrivedPointer>::iterator Unexpected::find(MPI_Comm comm, int source, int tag) {
+  return std::find_if(queue_.begin(), queue_.end(),
+                      [&](const ArrivedPointer& arrived) { return matches(*arrived, comm, source, tag); });
+}
+
+ArrivedPointer Unexpected::take(MPI_Comm comm, int source, int tag) {
+  const auto found = find(comm, source, tag);
+  if (found == queue_.end()) return nullptr;
+  auto arrived = std::move(*found);
+  queue_.erase(found);
+  size_.store(queue_.size(), std::memory_order_release);
+  return arrived;
+}
+
+// The oldest message that MPI has from `source`; null if there is none any more.
+ArrivedPointer Unexpected::extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
+                                   int& code) {
+  int there = 0;
+  auto arrived = std::make_shared<Arrived>();
+  code = mpi_.Improbe(source, mpi::any_tag, comm, &there, &arrived->message, &arrived->status);
+  if (code != mpi::success || there == 0) return nullptr;
+  arrived->comm = comm;
+  arrived->facts = facts;
+  if (mpi::received_bytes(mpi_, arrived->status) != static_cast<MPI_Count>(header_bytes)) {
+    arrived->held = true;
+    return arrived;
+  }
+  MPI_Status status{};
+  code = mpi_.Mrecv(arrived->bytes.data(), static_cast<int>(header_bytes), handles_.byte, &arrived->message, &status);
+  if (code != mpi::success) return nullptr;
+  arrived->header = decode(arrived->bytes, cookie_);
+  if (arrived->header) mpi::set_received_bytes(mpi_, arrived->status, static_cast<MPI_Count>(arrived->header->bytes));
+  return arrived;
+}
+
+Unexpected::Probed Unexpected::probe(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
+                                     int tag) {
+  Probed probed{.code = mpi::success};
+  if (const auto found = find(comm, source, tag); found != queue_.end()) {
+    probed.there = true;
+    probed.status = (*found)->status;
+    return probed;
+  }
+  int there = 0;
+  probed.code = mpi_.Iprobe(source, tag, comm, &there, &probed.status);
+  if (probed.code != mpi::success || there == 0) return probed;
+  probed.there = true;
+  if (mpi::received_bytes(mpi_, probed.status) != static_cast<MPI_Count>(header_bytes)) return probed;
+  // All that came before it from there comes along, so that the queue stays the older part of what has arrived.
+  const int from = probed.status.MPI_SOURCE;
+  for (;;) {
+    auto arrived = extract(comm, facts, from, probed.code);
+    if (!arrived) {  // another thread's receive was faster
+      probed.there = false;
+      return probed;
+    }
+    const bool wanted = matches(*arrived, comm, source, tag);
+    if (wanted) probed.status = arrived->status;
+    queue_.push_back(std::move(arrived));
+    size_.store(queue_.size(), std::memory_order_release);
+    if (wanted) return probed;
+  }
+}
+
+// A message to this rank itself, matched and not received, is as good a handle as any other.
+MPI_Message Unexpected::hand_out(ArrivedPointer arrived) {
+  if (arrived->held) return arrived->message;
+  const int tag = team::value(team::Tag::message_handle);
+  MPI_Request request{};
+  team::check(mpi_, mpi_.Isend(nullptr, 0, handles_.byte, rank_, tag, private_, &request), "MPI_Isend");
+  mpi_.Request_free(&request);
+  MPI_Message handle{};
+  for (int there = 0; there == 0;)
+    team::check(mpi_, mpi_.Improbe(rank_, tag, private_, &there, &handle, mpi::status_ignore()), "MPI_Improbe");
+  const std::lock_guard lock(handles_mutex_);
+  handed_out_.insert_or_assign(key(handle), std::move(arrived));
+  handed_out_size_.store(handed_out_.size(), std::memory_order_release);
+  return handle;
+}
+
+ArrivedPointer Unexpected::claim(MPI_Message& handle) {
+  if (handed_out_size_.load(std::memory_order_acquire) == 0) return nullptr;
+  ArrivedPointer arrived;
+  {
+    const std::lock_guard lock(handles_mutex_);
+    auto node = handed_out_.extract(key(handle));
+    if (!node) return nullptr;
+    handed_out_size_.store(handed_out_.size(), std::memory_order_release);
+    arrived = std::move(node.mapped());
+  }
+  team::check(mpi_, mpi_.Mrecv(nullptr, 0, handles_.byte, &handle, mpi::status_ignore()), "MPI_Mrecv");
+  return arrived;
+}
+
+}  // namespace crosslane::message

@@ -1,0 +1,92 @@
+// Messages that a probe had to take from MPI to see what they are, and that receives search before MPI: headers, ordinary
+// messages of a header's length, and what came before them from the same rank. It must not know what is done with them.
+//
+// For each communicator and source the queue is a prefix of what has arrived and was not received: everything in it is
+// older than everything that MPI still has. So the first match of the queue is the one that MPI's rules name, and only
+// where there is none a receive is MPI's.
+#pragma once
+
+#include "message/header.h"
+#include "mpi/library.h"
+#include "team/communicators.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+namespace crosslane::message {
+
+/// A message that is no longer in MPI's queue.
+struct Arrived {
+  MPI_Comm comm{};
+  std::shared_ptr<team::CommunicatorFacts> facts;
+  MPI_Status status{};           ///< As a probe tells it: a header's count is its payload's.
+  std::optional<Header> header;  ///< Its payload is still with the sender.
+  bool held = false;  ///< MPI has its bytes, to be received by `message`; else they are in `bytes`, or a header.
+  MPI_Message message{};
+  HeaderMessage bytes{};  ///< Of an ordinary message of a header's length.
+};
+using ArrivedPointer = std::shared_ptr<Arrived>;
+
+class Unexpected {
+ public:
+  Unexpected(const mpi::Functions& mpi, const mpi::Handles& handles, const team::Cookie& cookie,
+             MPI_Comm private_communicator, int rank)
+      : mpi_(mpi), handles_(handles), cookie_(cookie), private_(private_communicator), rank_(rank) {}
+
+  /// Held between a search of the queue and the call of MPI that depends on its outcome, so that no probe of another
+  /// thread takes a message from MPI in between.
+  [[nodiscard]] std::mutex& gate() noexcept { return gate_; }
+
+  /// Nothing in the queue: asked without the gate by calls that need not look then.
+  [[nodiscard]] bool empty() const noexcept { return size_.load(std::memory_order_acquire) == 0; }
+
+  /// With the gate held: the message that a receive with these arguments gets, out of the queue; null: ask MPI.
+  [[nodiscard]] ArrivedPointer take(MPI_Comm comm, int source, int tag);
+
+  /// What a probe says: nothing there, or a status.
+  struct Probed {
+    int code = 0;  ///< What MPI returned.
+    bool there = false;
+    MPI_Status status{};
+  };
+  /// With the gate held: as MPI_Iprobe. A message of a header's length goes to the queue.
+  [[nodiscard]] Probed probe(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source, int tag);
+
+  /// With the gate held: a handle of MPI's own that stands for a message taken from the queue, until claim(). For a
+  /// message that MPI still holds it is that message's.
+  [[nodiscard]] MPI_Message hand_out(ArrivedPointer arrived);
+
+  /// The message that this handle stands for; null for one that is MPI's affair. The handle is used up.
+  [[nodiscard]] ArrivedPointer claim(MPI_Message& handle);
+
+ private:
+  static std::uint64_t key(MPI_Message handle) noexcept {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &handle, sizeof handle);
+    return bits;
+  }
+  [[nodiscard]] std::deque<ArrivedPointer>::iterator find(MPI_Comm comm, int source, int tag);
+  [[nodiscard]] ArrivedPointer extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
+                                       int& code);
+
+  const mpi::Functions& mpi_;
+  const mpi::Handles& handles_;
+  const team::Cookie cookie_;
+  const MPI_Comm private_;
+  const int rank_;
+  std::mutex gate_;  // guards the queue
+  std::deque<ArrivedPointer> queue_;
+  std::atomic<std::size_t> size_{0};
+  std::mutex handles_mutex_;  // guards what was handed out
+  std::unordered_map<std::uint64_t, ArrivedPointer> handed_out_;
+  std::atomic<std::size_t> handed_out_size_{0};
+};
+
+}  // namespace crosslane::message

@@ -1,0 +1,111 @@
+// What can be said of message/ without an MPI: a header is told from everything else, its chunks cover the payload, the
+// decision between protocols, and tags that are never shared by two transfers under way.
+#include "message/header.h"
+#include "message/protocols.h"
+#include "message/tags.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace crosslane::message {
+namespace {
+
+const team::Cookie cookie{0x0123456789abcdef, 0xfedcba9876543210};
+
+Header some_header() {
+  Header header;
+  header.cookie = cookie;
+  header.bytes = 1'000'003;
+  header.chunk_bytes = 65'536;
+  header.sender = 17;
+  header.tag = 9000;
+  return header;
+}
+
+TEST(Header, IsReadBack) {
+  const auto read = decode(encode(some_header()), cookie);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->bytes, 1'000'003U);
+  EXPECT_EQ(read->chunk_bytes, 65'536U);
+  EXPECT_EQ(read->sender, 17);
+  EXPECT_EQ(read->tag, 9000);
+}
+
+TEST(Header, IsToldFromAnyOtherMessage) {
+  const auto message = encode(some_header());
+  for (std::size_t byte = 0; byte < sizeof cookie; ++byte) {
+    auto other = message;
+    other[byte] ^= std::byte{1};
+    EXPECT_FALSE(decode(other, cookie)) << "byte " << byte << " of the cookie";
+  }
+  EXPECT_FALSE(decode(std::span{message}.first(header_bytes - 1), cookie));
+  EXPECT_FALSE(decode(message, team::Cookie{cookie[1], cookie[0]}));
+  EXPECT_FALSE(decode(HeaderMessage{}, cookie));
+}
+
+TEST(Header, ChunksCoverThePayloadOnce) {
+  for (const std::uint64_t bytes : {1, 999, 1000, 1001, 65'536, 1'000'003}) {
+    for (const std::uint64_t chunk : {1, 7, 1000, 65'536, 2'000'000}) {
+      Header header;
+      header.bytes = bytes;
+      header.chunk_bytes = chunk;
+      std::uint64_t end = 0;
+      for (std::uint64_t index = 0; index < header.chunks(); ++index) {
+        EXPECT_EQ(header.begin(index), end);
+        EXPECT_GT(header.end(index), header.begin(index));
+        EXPECT_LE(header.end(index) - header.begin(index), chunk);
+        end = header.end(index);
+      }
+      EXPECT_EQ(end, bytes);
+    }
+  }
+}
+
+TEST(Protocols, ChunksOnlyWhatWaitsForSomebodyElseWhoLooks) {
+  const Envelope good{
+      .on_gpu = true, .bytes = 5000, .waits = true, .to_self = false, .peer_looks = true, .threshold = 2000};
+  EXPECT_EQ(choose(good), Protocol::chunked);
+  const auto changed = [&](auto change) {
+    Envelope envelope = good;
+    change(envelope);
+    return choose(envelope);
+  };
+  EXPECT_EQ(changed([](Envelope& e) { e.on_gpu = false; }), Protocol::plain);
+  EXPECT_EQ(changed([](Envelope& e) { e.waits = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.to_self = true; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.peer_looks = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.threshold = 0; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.threshold = 5001; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.threshold = 5000; }), Protocol::chunked);
+  // Never what is no longer than a header, whatever the setting.
+  EXPECT_EQ(changed([](Envelope& e) { e.threshold = 1, e.bytes = header_bytes; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.threshold = 1, e.bytes = header_bytes + 1; }), Protocol::chunked);
+}
+
+TEST(Protocols, HaveNames) {
+  std::set<std::string_view> names;
+  for (const Row& row : protocols()) {
+    EXPECT_EQ(name_of(row.protocol), row.name);
+    EXPECT_FALSE(row.summary.empty());
+    EXPECT_TRUE(names.insert(row.name).second);
+  }
+}
+
+TEST(Tags, AreNeverSharedAndComeBack) {
+  Tags tags;
+  std::set<int> taken;
+  for (int i = 0; i < team::transfer_tags; ++i) {
+    const int tag = tags.take();
+    EXPECT_TRUE(taken.insert(tag).second);
+    EXPECT_GE(tag, team::value(team::Tag::transfers));
+    EXPECT_LE(tag, 32767) << "MPI guarantees no more";
+  }
+  EXPECT_THROW(static_cast<void>(tags.take()), base::Error);
+  tags.give_back(*std::next(taken.begin(), 4711));
+  EXPECT_EQ(tags.take(), *std::next(taken.begin(), 4711));
+}
+
+}  // namespace
+}  // namespace crosslane::message
