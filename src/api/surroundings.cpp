@@ -1,7 +1,7 @@
 // See surroundings.h.
 #include "api/surroundings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>

@@ -51,6 +51,7 @@ class Argument {
   [[nodiscard]] bool reads() const noexcept { return direction_ == Direction::in || direction_ == Direction::inout; }
   [[nodiscard]] bool writes() const noexcept { return direction_ == Direction::out || direction_ == Direction::inout; }
   [[nodiscard]] bool received() const noexcept { return received_; }
+  [[nodiscard]] const lane::Place& place() const noexcept { return place_; }  ///< Of memory that is on_gpu().
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
   /// Lends the host copy its memory. Addresses are valid from then on. Call once.

@@ -67,7 +67,8 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
 
 std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* base, const char* count_name,
                                                   MPI_Count count, MPI_Count blocks, MPI_Datatype type,
-                                                  Direction direction, lane::Form form, bool received) const {
+                                                  Direction direction, lane::Form form, bool received,
+                                                  bool cuttable) const {
   auto argument = std::make_unique<Argument>();
   argument->address_ = writable(base);
   argument->count_ = count;
@@ -81,16 +82,20 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
   if (count == 0 || blocks == 0) return argument;
 
   const auto layout = layout_of(name, type);
-  const MPI_Count all = count * blocks;
+  MPI_Count all = 0;
+  if (__builtin_mul_overflow(count, blocks, &all)) {
+    throw base::Error(base::ErrorClass::count, "{}: argument {} is {}, for each of {} peers: more than 64 bits count",
+                      call_, count_name, count, blocks);
+  }
   if (!locate(name, base, *layout, all, argument->place_)) return argument;
 
-  const std::size_t bytes = layout->size() * static_cast<std::size_t>(all);
+  const std::size_t bytes = layout->packed_size(all);
   Argument::Part part{static_cast<const std::byte*>(base), layout, all, 0, bytes};
   argument->bytes_ = bytes;
   argument->form_ = form;
   const auto span = layout->span(all);
   if (form == lane::Form::mirror || layout->dense() ||
-      mirrors(static_cast<std::size_t>(span.end - span.begin), bytes)) {
+      (!cuttable && mirrors(static_cast<std::size_t>(span.end - span.begin), bytes))) {
     argument->form_ = lane::Form::mirror;
     argument->host_bytes_ = static_cast<std::size_t>(span.end - span.begin);
     argument->first_ = static_cast<std::ptrdiff_t>(-span.begin);
@@ -129,8 +134,12 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
     if (block.count == 0) continue;
     if (in_bytes || layout == nullptr) layout = layout_of(name, block.type);
     if (layout->size() == 0) continue;
-    const auto displacement =
-        static_cast<std::ptrdiff_t>(in_bytes ? block.displacement : block.displacement * layout->extent());
+    std::ptrdiff_t displacement = block.displacement;
+    if (!in_bytes && __builtin_mul_overflow(block.displacement, layout->extent(), &displacement)) {
+      throw base::Error(base::ErrorClass::argument,
+                        "{}: displacement {} of block {} of argument {} reaches farther than 64-bit addresses", call_,
+                        block.displacement, i, name);
+    }
     lane::Place place;
     const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place);
     const bool first = argument->parts_.empty();

@@ -1,103 +1,151 @@
-// Completion, query and free of requests, some of which carry host copies of ours (MPI 5.0, sections 3.7 and 3.9).
-// The MPI completes them; afterwards what they received is copied to GPU memory. Calls with no such request go straight on.
+// Completion and query of requests, some of which carry host copies of ours or receives that are looked at (MPI 5.0,
+// sections 3.7 and 3.9). The MPI completes them; afterwards what they received is where it belongs. Calls with no such
+// request go straight on. What waits is a loop around what tests: a payload has to be fetched meanwhile.
+#include "interpose/pending.h"
+
 #include "interpose/manual.h"
-#include "interpose/process.h"
-#include "interpose/route.h"
+#include "interpose/receive.h"
 #include "mpi/status.h"
 
 #include <algorithm>
-#include <memory>
-#include <vector>
 
 namespace crosslane::interpose {
 namespace {
 
-// The operations among an array of requests, out of the table while the MPI is asked.
-class Taken {
- public:
-  Taken(Process& process, const MPI_Request requests[], int count) : process_(process) {
-    auto& table = process.requests();
-    for (int i = 0; i < count; ++i) {
-      if (auto operation = table.take(requests[i])) {
-        if (operations_.empty()) {
-          operations_.resize(static_cast<std::size_t>(count));
-          handles_.assign(requests, requests + count);
-        }
-        operations_[static_cast<std::size_t>(i)] = std::move(operation);
-      }
-    }
-  }
-  Taken(const Taken&) = delete;
-  Taken& operator=(const Taken&) = delete;
-  // What was not completed goes back.
-  ~Taken() {
-    for (std::size_t i = 0; i < operations_.size(); ++i)
-      if (operations_[i]) process_.requests().add(handles_[i], std::move(operations_[i]));
-  }
-
-  [[nodiscard]] bool none() const noexcept { return operations_.empty(); }
-  [[nodiscard]] bool has(int index) const { return operations_[static_cast<std::size_t>(index)] != nullptr; }
-
-  // The MPI has completed request `index`; a persistent one becomes inactive and stays known.
-  void completed(int index, const MPI_Status& status) {
-    auto& operation = operations_[static_cast<std::size_t>(index)];
-    if (!operation || (operation->persistent && !operation->active)) return;
-    deliver(*operation, status);
-    operation->active = false;
-    operation->delivered = false;
-    if (!operation->persistent) operation.reset();
-  }
-
-  // The MPI says that request `index` is complete, and keeps it until a completion call.
-  void queried(int index, const MPI_Status& status) {
-    auto& operation = operations_[static_cast<std::size_t>(index)];
-    if (operation && (!operation->persistent || operation->active)) deliver(*operation, status);
-  }
-
- private:
-  void deliver(Operation& operation, const MPI_Status& status) {
-    operation.deliver(process_.copier(), &status, process_.library().below());
-  }
-
-  Process& process_;
-  std::vector<std::shared_ptr<Operation>> operations_;
-  std::vector<MPI_Request> handles_;
-};
-
-// The statuses that a call fills: the user's, or our own where the user ignores them.
-class Statuses {
- public:
-  Statuses(MPI_Status* users, int count)
-      : own_(users == mpi::statuses_ignore() ? static_cast<std::size_t>(std::max(count, 1)) : 0),
-        statuses_(own_.empty() ? users : own_.data()) {}
-  [[nodiscard]] MPI_Status* data() noexcept { return statuses_; }
-  [[nodiscard]] const MPI_Status& operator[](int index) const { return statuses_[index]; }
-
- private:
-  std::vector<MPI_Status> own_;
-  MPI_Status* statuses_;
-};
-
-bool completed_in(int result, const MPI_Status& status) {
-  if (result == mpi::success) return true;
-  return result == mpi::err_in_status && mpi::error(status) != mpi::err_pending;
-}
-
 bool nothing_ours(const Site& site) { return detail::nesting != 0 || site.process().requests().empty(); }
 
-// Runs a completion call; errors of ours are raised where MPI raises those of requests without a communicator.
+// Runs a completion call; errors of ours are raised on the communicator of the request that they belong to.
 template <class Body>
 int completing(const Site& site, const char* call, Body&& body) {
   auto& process = site.process();
+  Target blamed = Target::self();
   try {
     const Nested nested;
-    process.requests().settle(process.copier(), process.library().below(), false);
-    return body();
+    process.settle(false);
+    return body(blamed);
   } catch (const base::Error& error) {
-    return raise(process, Target::self(), call, error);
+    return raise(process, blamed, call, error);
   } catch (const std::exception& error) {
-    return raise(process, Target::self(), call, base::Error(base::ErrorClass::intern, error.what()));
+    return raise(process, blamed, call, base::Error(base::ErrorClass::intern, error.what()));
   }
+}
+
+int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag, MPI_Status* status) {
+  *flag = 0;
+  if (!pending.advance()) return mpi::success;
+  if (pending.ends_here(0)) {
+    *flag = 1;
+    return pending.end(0, request, status);
+  }
+  Statuses own(status, 1);
+  const int result = site.next().Test(request, flag, own.data());
+  if (result == mpi::success && *flag == 0) return result;
+  return pending.completed(0, own.data(), result);
+}
+
+// How a call ends: at once, or inside MPI where nothing is looked at.
+enum class Patience { test, wait };
+
+int test_all(const Site& site, Pending& pending, int count, MPI_Request requests[], int* flag, Statuses& own,
+             Patience patience = Patience::test) {
+  const auto& next = site.next();
+  *flag = 0;
+  if (!pending.advance()) return mpi::success;
+  auto handles = pending.visible(requests);
+  if (patience == Patience::wait) *flag = 1;
+  int result = patience == Patience::wait ? next.Waitall(count, handles.data(), own.data())
+                                          : next.Testall(count, handles.data(), flag, own.data());
+  if (result == mpi::success && *flag == 0) return result;
+  pending.copy_back(handles, requests);
+  // One that failed makes the others' statuses count too.
+  const bool told = result == mpi::success;
+  const auto error_of = [&](int i) { return told ? mpi::success : mpi::error(own[i]); };
+  std::vector<int> codes(static_cast<std::size_t>(count), mpi::success);
+  for (int i = 0; i < count; ++i) {
+    int& code = codes[static_cast<std::size_t>(i)];
+    if (pending.ends_here(i)) {
+      code = pending.end(i, &requests[i], &own[i]);
+    } else if (told || result == mpi::err_in_status) {
+      code = error_of(i);
+      if (code != mpi::err_pending) code = pending.completed(i, &own[i], code);
+    }
+    if (code != mpi::success && result == mpi::success) result = mpi::err_in_status;
+  }
+  if (result == mpi::err_in_status)
+    for (int i = 0; i < count; ++i) mpi::set_error(own[i], codes[static_cast<std::size_t>(i)]);
+  *flag = 1;
+  return result;
+}
+
+int test_any(const Site& site, Pending& pending, int count, MPI_Request requests[], int* index, int* flag,
+             MPI_Status* status, Patience patience = Patience::test) {
+  const auto& next = site.next();
+  *flag = 0;
+  const bool all_ready = pending.advance();
+  for (int i = 0; i < count; ++i) {
+    if (!pending.ends_here(i)) continue;
+    *flag = 1;
+    *index = i;
+    return pending.end(i, &requests[i], status);
+  }
+  Statuses own(status, 1);
+  auto handles = pending.visible(requests);
+  if (patience == Patience::wait) *flag = 1;
+  const int result = patience == Patience::wait ? next.Waitany(count, handles.data(), index, own.data())
+                                                : next.Testany(count, handles.data(), index, flag, own.data());
+  pending.copy_back(handles, requests);
+  if (result == mpi::success && *flag == 0) return result;
+  if (*index >= 0 && *index < count) return pending.completed(*index, own.data(), result);
+  // Nothing that MPI sees is active, but receives that it does not see are.
+  if (result == mpi::success && !all_ready) *flag = 0;
+  return result;
+}
+
+int test_some(const Site& site, Pending& pending, int count, MPI_Request requests[], int* outcount, int indices[],
+              Statuses& own, Patience patience = Patience::test) {
+  const auto& next = site.next();
+  const bool all_ready = pending.advance();
+  bool ends_here = false;
+  for (int i = 0; i < count && !ends_here; ++i) ends_here = pending.ends_here(i);
+  auto handles = pending.visible(requests);
+  int result = patience == Patience::wait ? next.Waitsome(count, handles.data(), outcount, indices, own.data())
+                                          : next.Testsome(count, handles.data(), outcount, indices, own.data());
+  pending.copy_back(handles, requests);
+  if (*outcount == mpi::undefined) {
+    if (all_ready && !ends_here) return result;
+    *outcount = 0;
+  }
+  const bool told = result == mpi::success;
+  if (!told && result != mpi::err_in_status) return result;
+  std::vector<int> codes;
+  for (int i = 0; i < *outcount; ++i)
+    codes.push_back(pending.completed(indices[i], &own[i], told ? mpi::success : mpi::error(own[i])));
+  for (int i = 0; i < count; ++i) {
+    if (!pending.ends_here(i)) continue;
+    indices[*outcount] = i;
+    codes.push_back(pending.end(i, &requests[i], &own[*outcount]));
+    ++*outcount;
+  }
+  if (std::any_of(codes.begin(), codes.end(), [](int code) { return code != mpi::success; }))
+    result = mpi::err_in_status;
+  if (result == mpi::err_in_status)
+    for (int i = 0; i < *outcount; ++i) mpi::set_error(own[i], codes[static_cast<std::size_t>(i)]);
+  return result;
+}
+
+// Asks `once` until it says that the call is over.
+template <class Once>
+int waiting(const Site& site, const Pending& pending, Once&& once) {
+  int result = mpi::success;
+  wait_until(
+      site.process(),
+      [&] {
+        bool over = false;
+        result = once(over);
+        return over || result != mpi::success;
+      },
+      pending.watch());
+  return result;
 }
 
 }  // namespace
@@ -105,40 +153,55 @@ int completing(const Site& site, const char* call, Body&& body) {
 int manual::wait(const Site& site, MPI_Request* request, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Wait(request, status);
-  return completing(site, "MPI_Wait", [&] {
-    Taken taken(site.process(), request, 1);
-    if (taken.none()) return next.Wait(request, status);
+  return completing(site, "MPI_Wait", [&](Target& blamed) {
+    Pending pending(site, "MPI_Wait", request, 1, blamed);
+    if (pending.none()) return next.Wait(request, status);
+    if (pending.looks()) {
+      return waiting(site, pending, [&](bool& over) {
+        int flag = 0;
+        const int result = test_one(site, pending, request, &flag, status);
+        over = flag != 0;
+        return result;
+      });
+    }
     Statuses own(status, 1);
     const int result = next.Wait(request, own.data());
-    taken.completed(0, own[0]);
-    return result;
+    return pending.completed(0, own.data(), result);
   });
 }
 
 int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Status statuses[]) {
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Waitall(count, requests, statuses);
-  return completing(site, "MPI_Waitall", [&] {
-    Taken taken(site.process(), requests, count);
-    if (taken.none()) return next.Waitall(count, requests, statuses);
+  return completing(site, "MPI_Waitall", [&](Target& blamed) {
+    Pending pending(site, "MPI_Waitall", requests, count, blamed);
+    if (pending.none()) return next.Waitall(count, requests, statuses);
     Statuses own(statuses, count);
-    const int result = next.Waitall(count, requests, own.data());
-    for (int i = 0; i < count; ++i)
-      if (completed_in(result, own[i])) taken.completed(i, own[i]);
-    return result;
+    int whole = 0;
+    if (!pending.looks()) return test_all(site, pending, count, requests, &whole, own, Patience::wait);
+    return waiting(site, pending, [&](bool& over) {
+      int flag = 0;
+      const int result = test_all(site, pending, count, requests, &flag, own);
+      over = flag != 0;
+      return result;
+    });
   });
 }
 
 int manual::waitany(const Site& site, int count, MPI_Request requests[], int* index, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Waitany(count, requests, index, status);
-  return completing(site, "MPI_Waitany", [&] {
-    Taken taken(site.process(), requests, count);
-    if (taken.none()) return next.Waitany(count, requests, index, status);
-    Statuses own(status, 1);
-    const int result = next.Waitany(count, requests, index, own.data());
-    if (*index >= 0 && *index < count) taken.completed(*index, own[0]);
-    return result;
+  return completing(site, "MPI_Waitany", [&](Target& blamed) {
+    Pending pending(site, "MPI_Waitany", requests, count, blamed);
+    if (pending.none()) return next.Waitany(count, requests, index, status);
+    int one = 0;
+    if (!pending.looks()) return test_any(site, pending, count, requests, index, &one, status, Patience::wait);
+    return waiting(site, pending, [&](bool& over) {
+      int flag = 0;
+      const int result = test_any(site, pending, count, requests, index, &flag, status);
+      over = flag != 0;
+      return result;
+    });
   });
 }
 
@@ -147,41 +210,37 @@ int manual::waitsome(const Site& site, int incount, MPI_Request requests[], int*
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Waitsome(incount, requests, outcount, indices, statuses);
-  return completing(site, "MPI_Waitsome", [&] {
-    Taken taken(site.process(), requests, incount);
-    if (taken.none()) return next.Waitsome(incount, requests, outcount, indices, statuses);
+  return completing(site, "MPI_Waitsome", [&](Target& blamed) {
+    Pending pending(site, "MPI_Waitsome", requests, incount, blamed);
+    if (pending.none()) return next.Waitsome(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
-    const int result = next.Waitsome(incount, requests, outcount, indices, own.data());
-    for (int i = 0; i < *outcount; ++i) taken.completed(indices[i], own[i]);
-    return result;
+    if (!pending.looks()) return test_some(site, pending, incount, requests, outcount, indices, own, Patience::wait);
+    return waiting(site, pending, [&](bool& over) {
+      const int result = test_some(site, pending, incount, requests, outcount, indices, own);
+      over = *outcount != 0;
+      return result;
+    });
   });
 }
 
 int manual::test(const Site& site, MPI_Request* request, int* flag, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Test(request, flag, status);
-  return completing(site, "MPI_Test", [&] {
-    Taken taken(site.process(), request, 1);
-    if (taken.none()) return next.Test(request, flag, status);
-    Statuses own(status, 1);
-    const int result = next.Test(request, flag, own.data());
-    if (result != mpi::success || *flag != 0) taken.completed(0, own[0]);
-    return result;
+  return completing(site, "MPI_Test", [&](Target& blamed) {
+    Pending pending(site, "MPI_Test", request, 1, blamed);
+    if (pending.none()) return next.Test(request, flag, status);
+    return test_one(site, pending, request, flag, status);
   });
 }
 
 int manual::testall(const Site& site, int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Testall(count, requests, flag, statuses);
-  return completing(site, "MPI_Testall", [&] {
-    Taken taken(site.process(), requests, count);
-    if (taken.none()) return next.Testall(count, requests, flag, statuses);
+  return completing(site, "MPI_Testall", [&](Target& blamed) {
+    Pending pending(site, "MPI_Testall", requests, count, blamed);
+    if (pending.none()) return next.Testall(count, requests, flag, statuses);
     Statuses own(statuses, count);
-    const int result = next.Testall(count, requests, flag, own.data());
-    if (result == mpi::success && *flag == 0) return result;
-    for (int i = 0; i < count; ++i)
-      if (completed_in(result, own[i])) taken.completed(i, own[i]);
-    return result;
+    return test_all(site, pending, count, requests, flag, own);
   });
 }
 
@@ -189,13 +248,10 @@ int manual::testany(const Site& site, int count, MPI_Request requests[], int* in
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Testany(count, requests, index, flag, status);
-  return completing(site, "MPI_Testany", [&] {
-    Taken taken(site.process(), requests, count);
-    if (taken.none()) return next.Testany(count, requests, index, flag, status);
-    Statuses own(status, 1);
-    const int result = next.Testany(count, requests, index, flag, own.data());
-    if ((result != mpi::success || *flag != 0) && *index >= 0 && *index < count) taken.completed(*index, own[0]);
-    return result;
+  return completing(site, "MPI_Testany", [&](Target& blamed) {
+    Pending pending(site, "MPI_Testany", requests, count, blamed);
+    if (pending.none()) return next.Testany(count, requests, index, flag, status);
+    return test_any(site, pending, count, requests, index, flag, status);
   });
 }
 
@@ -204,13 +260,11 @@ int manual::testsome(const Site& site, int incount, MPI_Request requests[], int*
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Testsome(incount, requests, outcount, indices, statuses);
-  return completing(site, "MPI_Testsome", [&] {
-    Taken taken(site.process(), requests, incount);
-    if (taken.none()) return next.Testsome(incount, requests, outcount, indices, statuses);
+  return completing(site, "MPI_Testsome", [&](Target& blamed) {
+    Pending pending(site, "MPI_Testsome", requests, incount, blamed);
+    if (pending.none()) return next.Testsome(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
-    const int result = next.Testsome(incount, requests, outcount, indices, own.data());
-    for (int i = 0; i < *outcount; ++i) taken.completed(indices[i], own[i]);
-    return result;
+    return test_some(site, pending, incount, requests, outcount, indices, own);
   });
 }
 
@@ -218,7 +272,7 @@ int manual::testsome(const Site& site, int incount, MPI_Request requests[], int*
 int manual::request_free(const Site& site, MPI_Request* request) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Request_free(request);
-  return completing(site, "MPI_Request_free", [&] {
+  return completing(site, "MPI_Request_free", [&](Target&) {
     auto& process = site.process();
     auto operation = process.requests().take(*request);
     if (!operation || (operation->persistent && !operation->active)) return next.Request_free(request);
@@ -231,13 +285,10 @@ int manual::request_free(const Site& site, MPI_Request* request) {
 int manual::request_get_status(const Site& site, MPI_Request request, int* flag, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site)) return next.Request_get_status(request, flag, status);
-  return completing(site, "MPI_Request_get_status", [&] {
-    Taken taken(site.process(), &request, 1);
-    if (taken.none()) return next.Request_get_status(request, flag, status);
-    Statuses own(status, 1);
-    const int result = next.Request_get_status(request, flag, own.data());
-    if (result == mpi::success && *flag != 0) taken.queried(0, own[0]);
-    return result;
+  return completing(site, "MPI_Request_get_status", [&](Target& blamed) {
+    Pending pending(site, "MPI_Request_get_status", &request, 1, blamed);
+    if (pending.none()) return next.Request_get_status(request, flag, status);
+    return pending.query(0, request, flag, status);
   });
 }
 
@@ -246,14 +297,14 @@ int manual::request_get_status_all(const Site& site, int count, const MPI_Reques
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Request_get_status_all(count, requests, flag, statuses);
-  return completing(site, "MPI_Request_get_status_all", [&] {
-    Taken taken(site.process(), requests, count);
-    if (taken.none()) return next.Request_get_status_all(count, requests, flag, statuses);
+  return completing(site, "MPI_Request_get_status_all", [&](Target& blamed) {
+    Pending pending(site, "MPI_Request_get_status_all", requests, count, blamed);
+    if (pending.none()) return next.Request_get_status_all(count, requests, flag, statuses);
     Statuses own(statuses, count);
-    const int result = next.Request_get_status_all(count, requests, flag, own.data());
-    if (result == mpi::success && *flag != 0)
-      for (int i = 0; i < count; ++i) taken.queried(i, own[i]);
-    return result;
+    *flag = 1;
+    for (int i = 0; i < count && *flag != 0; ++i)
+      if (const int result = pending.query(i, requests[i], flag, &own[i]); result != mpi::success) return result;
+    return mpi::success;
   });
 }
 
@@ -262,12 +313,21 @@ int manual::request_get_status_any(const Site& site, int count, const MPI_Reques
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Request_get_status_any(count, requests, index, flag, status);
-  return completing(site, "MPI_Request_get_status_any", [&] {
-    Taken taken(site.process(), requests, count);
-    if (taken.none()) return next.Request_get_status_any(count, requests, index, flag, status);
-    Statuses own(status, 1);
-    const int result = next.Request_get_status_any(count, requests, index, flag, own.data());
-    if (result == mpi::success && *flag != 0 && *index >= 0 && *index < count) taken.queried(*index, own[0]);
+  return completing(site, "MPI_Request_get_status_any", [&](Target& blamed) {
+    Pending pending(site, "MPI_Request_get_status_any", requests, count, blamed);
+    if (pending.none()) return next.Request_get_status_any(count, requests, index, flag, status);
+    // What is null or inactive counts only if nothing else is there: the MPI knows which is.
+    bool one_is_ours = false;
+    for (int i = 0; i < count; ++i) {
+      if (!pending.active(i)) continue;
+      one_is_ours = true;
+      if (const int result = pending.query(i, requests[i], flag, status); result != mpi::success) return result;
+      *index = i;
+      if (*flag != 0) return mpi::success;
+    }
+    const auto others = pending.others(requests);
+    const int result = next.Request_get_status_any(count, others.data(), index, flag, status);
+    if (result == mpi::success && one_is_ours && *index == mpi::undefined) *flag = 0;
     return result;
   });
 }
@@ -277,14 +337,24 @@ int manual::request_get_status_some(const Site& site, int incount, const MPI_Req
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
-  return completing(site, "MPI_Request_get_status_some", [&] {
-    Taken taken(site.process(), requests, incount);
-    if (taken.none()) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
+  return completing(site, "MPI_Request_get_status_some", [&](Target& blamed) {
+    Pending pending(site, "MPI_Request_get_status_some", requests, incount, blamed);
+    if (pending.none()) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
-    const int result = next.Request_get_status_some(incount, requests, outcount, indices, own.data());
-    if (result == mpi::success)
-      for (int i = 0; i < *outcount; ++i) taken.queried(indices[i], own[i]);
-    return result;
+    const auto others = pending.others(requests);
+    const int result = next.Request_get_status_some(incount, others.data(), outcount, indices, own.data());
+    if (result != mpi::success) return result;
+    int found = *outcount == mpi::undefined ? 0 : *outcount;
+    bool one_is_ours = false;
+    for (int i = 0; i < incount; ++i) {
+      if (!pending.active(i)) continue;
+      one_is_ours = true;
+      int flag = 0;
+      if (const int code = pending.query(i, requests[i], &flag, &own[found]); code != mpi::success) return code;
+      if (flag != 0) indices[found++] = i;
+    }
+    if (found != 0 || one_is_ours) *outcount = found;
+    return mpi::success;
   });
 }
 

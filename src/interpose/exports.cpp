@@ -4,6 +4,10 @@
 
 #include "base/error.h"
 #include "interpose/process.h"
+#include "interpose/teams.h"
+
+#include <cstdint>
+#include <string_view>
 
 namespace crosslane::interpose {
 
@@ -27,6 +31,16 @@ using crosslane::interpose::Process;
 
 extern "C" CROSSLANE_EXPORT int MPIX_Query_cuda_support();
 extern "C" CROSSLANE_EXPORT int MPIX_GPU_query_support(int gpu_type, int* is_supported);
+
+/// How many blocking collectives of this process ran directly between GPUs, between MPI_Init and MPI_Finalize: those of
+/// `collective` ("allreduce") by `algorithm` ("two_shot"; null: by any), as docs/collectives.md names them. 0 for unknown names.
+extern "C" CROSSLANE_EXPORT std::uint64_t crosslane_direct_calls(const char* collective, const char* algorithm);
+
+extern "C" std::uint64_t crosslane_direct_calls(const char* collective, const char* algorithm) {
+  auto* const teams = Process::get().teams();
+  if (teams == nullptr || collective == nullptr) return 0;
+  return teams->calls(collective, algorithm == nullptr ? std::string_view{} : std::string_view{algorithm});
+}
 
 extern "C" int MPIX_Query_cuda_support() {
   auto& process = Process::get();

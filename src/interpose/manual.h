@@ -32,6 +32,40 @@ int request_get_status_any(const Site& site, int count, const MPI_Request reques
 int request_get_status_some(const Site& site, int incount, const MPI_Request requests[], int* outcount, int indices[],
                             MPI_Status statuses[]);
 
+// receive.cpp, sendrecv.cpp: receives on a rank that looks at what it receives (MPI 5.0, sections 3.2, 3.7, 3.9 and 3.11).
+int recv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+         MPI_Comm comm, MPI_Status* status);
+int irecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+          MPI_Comm comm, MPI_Request* request);
+int recv_init(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+              int tag, MPI_Comm comm, MPI_Request* request);
+int sendrecv(const Site& site, const char* call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+             int dest, int sendtag, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
+             MPI_Comm comm, MPI_Status* status);
+int sendrecv_replace(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                     int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status* status);
+int isendrecv(const Site& site, const char* call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+              int dest, int sendtag, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
+              MPI_Comm comm, MPI_Request* request);
+int isendrecv_replace(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                      int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request* request);
+
+// probe.cpp: probes, matched receives and MPI_Cancel there (section 3.8).
+int mrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+          MPI_Status* status);
+int imrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+           MPI_Request* request);
+int probe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Status* status);
+int iprobe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status);
+int mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status);
+int improbe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status);
+int cancel(const Site& site, MPI_Request* request);
+
+// sending.cpp: sends that wait, of GPU memory (section 3.4).
+enum class Mode { standard, synchronous, ready };
+int send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
+         int dest, int tag, MPI_Comm comm);
+
 // start.cpp: persistent and partitioned operations (MPI 5.0, sections 3.9 and 4.2).
 int start(const Site& site, MPI_Request* request);
 int startall(const Site& site, int count, MPI_Request requests[]);

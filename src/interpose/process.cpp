@@ -2,8 +2,10 @@
 #include "interpose/process.h"
 
 #include "base/log.h"
+#include "gpu/context.h"
 #include "interpose/manual.h"
 #include "interpose/route.h"
+#include "interpose/teams.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,22 +15,19 @@
 namespace crosslane::interpose {
 namespace {
 
-// The one writable global of the library: all that the wrappers keep hangs on it.
-std::atomic<Process*> the_process{nullptr};
-
 bool switched_off(const base::Settings& settings) {
   return settings.disable || settings.mode == base::Mode::passthrough;
 }
 
 }  // namespace
 
+constinit std::atomic<Process*> detail::the_process{nullptr};
 constinit thread_local int detail::nesting = 0;
 
-Process& Process::get() noexcept {
-  if (Process* const ready = the_process.load(std::memory_order_acquire)) return *ready;
+Process& Process::make() noexcept {
   auto* const mine = new Process;
   Process* expected = nullptr;
-  if (the_process.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return *mine;
+  if (detail::the_process.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return *mine;
   delete mine;  // another thread was first
   return *expected;
 }
@@ -37,6 +36,7 @@ Process::Process() {
   try {
     settings_ = base::Settings::from_environment();
     base::set_log_topics(settings_.log);
+    choice_ = std::make_unique<collective::Choice>(settings_);
     active_ = !switched_off(settings_);
     gpu_ = std::make_unique<gpu::Gpu>(settings_);
   } catch (const std::exception& error) {
@@ -49,7 +49,9 @@ Process::Process() {
   }
 }
 
-const mpi::Functions& Process::next(Level level) noexcept {
+Process::~Process() = default;
+
+const mpi::Functions& Process::find_next(Level level) noexcept {
   try {
     return level == Level::mpi ? library_.next() : library_.below();
   } catch (const std::exception& error) {
@@ -106,9 +108,7 @@ int Process::initialized() noexcept {
   if (!active_) return mpi::success;
   try {
     const Nested nested;
-    int rank = -1;
-    library_.below().Comm_rank(library_.handles().comm_world, &rank);
-    base::set_log_rank(rank);
+    form_world();
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
       base::log(base::Topic::info,
                 "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
@@ -121,20 +121,57 @@ int Process::initialized() noexcept {
   return mpi::success;
 }
 
+// Of MPI's own, not of tools': they would see communicators and messages that no application made.
+void Process::form_world() {
+  const auto& below = library_.below();
+  const auto& handles = library_.handles();
+  world_ = std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear());
+  communicators_ = std::make_unique<team::Communicators>(below, handles);
+  if (world_->agreed() && world_->node_looks() && world_->directory().ranks() > 1)
+    teams_ = std::make_unique<Teams>(*this, *world_, *communicators_, *choice_);
+  if (!world_->agreed()) return;
+  transfers_ = std::make_unique<message::Transfers>(below, handles, *world_, *engine_, *copier_, settings_);
+  int level = mpi::thread_single;
+  below.Query_thread(&level);
+  multiple_ = level == mpi::thread_multiple;
+  // A rank alone is never sent a header: what it sends to itself goes plain.
+  looks_ = world_->size() > 1 && world_->looks_at_receives(world_->rank());
+  if (!looks_) return;
+  unexpected_ = std::make_unique<message::Unexpected>(below, handles, world_->cookie(),
+                                                      world_->messenger().communicator(), world_->rank());
+}
+
 void Process::finalizing() noexcept {
   if (!active_ || copier_ == nullptr) return;
+  const Nested nested;
   try {
-    const Nested nested;
-    requests_.settle(*copier_, library_.below(), true);
+    settle(true);
     layouts_->release();
+    teams_.reset();
+    if (transfers_) transfers_->finish();
   } catch (const std::exception& error) {
     base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
   }
+  teams_.reset();
+  looks_ = false;
+  unexpected_.reset();
+  transfers_.reset();
+  communicators_.reset();
+  world_.reset();
 }
 
-bool Site::on_gpu(const void* pointer) const noexcept {
+void Process::see_device(int device) {
+  if (device_seen_.load(std::memory_order_acquire) || world_ == nullptr) return;
+  const share::Uuid uuid = gpu::device_uuid(gpu_->driver(), device);
+  const std::lock_guard lock(mutex_);
+  if (device_seen_.load(std::memory_order_relaxed)) return;
+  world_->directory().see_device(uuid);
+  device_seen_.store(true, std::memory_order_release);
+}
+
+bool Site::ask(const void* pointer) const noexcept {
   auto& host = process_.host_memory();
-  if (host.knows(pointer) || pointer == mpi::in_place()) return false;
+  if (pointer == mpi::in_place() || !driver() || host.knows(pointer)) return false;
   // What nobody can read goes to the route as well, which explains it instead of crashing.
   if (process_.gpu().on_gpu(pointer) || !gpu::Gpu::readable_by_cpu(pointer)) return true;
   host.remember(pointer);

@@ -3,15 +3,21 @@
 #pragma once
 
 #include "base/settings.h"
+#include "collective/choose.h"
 #include "engine/engine.h"
 #include "gpu/driver.h"
 #include "gpu/host_memory.h"
 #include "interpose/requests.h"
 #include "lane/copier.h"
 #include "layout/cache.h"
+#include "message/transfers.h"
+#include "message/unexpected.h"
 #include "mpi/abi.h"
 #include "mpi/library.h"
+#include "team/communicators.h"
+#include "team/world.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,21 +26,40 @@
 
 namespace crosslane::interpose {
 
+class Teams;
+
 /// Whether an exported symbol is the MPI_ or the PMPI_ one; each calls the next of its own name, so that tools which use
 /// the profiling interface before or after us see what they would see without us.
 enum class Level { mpi, pmpi };
 
+class Process;
+
+namespace detail {
+// The one writable global of the library: all that the wrappers keep hangs on it.
+extern constinit std::atomic<Process*> the_process;
+// Initial-exec: the library is loaded at program start, and a call of __tls_get_addr would cost more than the rest.
+extern constinit thread_local int nesting __attribute__((tls_model("initial-exec")));
+}  // namespace detail
+
 class Process {
  public:
   /// The process's object; made on first use.
-  static Process& get() noexcept;
+  static Process& get() noexcept {
+    Process* const ready = detail::the_process.load(std::memory_order_acquire);
+    if (ready != nullptr) [[likely]]
+      return *ready;
+    return make();
+  }
 
-  /// True if GPU memory may be among a call's arguments: at most a few nanoseconds while no driver library is loaded.
-  [[nodiscard]] bool watching() noexcept { return active_ && gpu_->present(); }
   [[nodiscard]] bool active() const noexcept { return active_; }
 
   /// The functions that wrapped calls go on to; all null, and said so, where no MPI of this family is loaded.
-  [[nodiscard]] const mpi::Functions& next(Level level) noexcept;
+  [[nodiscard]] const mpi::Functions& next(Level level) noexcept {
+    const mpi::Library::Tables* const ready = library_.found();
+    if (ready != nullptr) [[likely]]
+      return level == Level::mpi ? ready->next : ready->below;
+    return find_next(level);
+  }
   [[nodiscard]] mpi::Library& library() noexcept { return library_; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return *gpu_; }
@@ -44,10 +69,29 @@ class Process {
   [[nodiscard]] lane::Copier& copier();
   [[nodiscard]] layout::Cache& layouts();
 
+  /// What the rank knows of its job, and of its communicators: from the end of MPI_Init to MPI_Finalize; null outside, in
+  /// programs that use sessions alone, and where Crosslane is switched off.
+  [[nodiscard]] team::World* world() noexcept { return world_.get(); }
+  [[nodiscard]] team::Communicators* communicators() noexcept { return communicators_.get(); }
+  /// True if this rank looks at what it receives: then transfers() and unexpected() are there.
+  [[nodiscard]] bool looks() const noexcept { return looks_; }
+  [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
+  [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
+  /// Several threads may call MPI at once.
+  [[nodiscard]] bool multiple() const noexcept { return multiple_; }
+  /// This rank uses memory of that GPU: the first time, the ranks of its node are told.
+  void see_device(int device);
+
   /// After the MPI is initialised: reports bad settings and forms the world. Returns an MPI error code.
   int initialized() noexcept;
   /// Before the MPI is finalised: completes what is left and gives GPU memory and handles back.
   void finalizing() noexcept;
+
+  /// Where the ranks of a node number their collectives and may run them directly between GPUs; null where they do not.
+  [[nodiscard]] Teams* teams() noexcept { return teams_.get(); }
+
+  /// Completes operations that the application has freed or left to us, as far as they are done; with `all`, waits.
+  void settle(bool all);
 
   /// Says once a route which way its calls go (CROSSLANE_LOG=route).
   void log_route(const char* call, const char* route);
@@ -58,7 +102,11 @@ class Process {
 
  private:
   Process();
+  ~Process();  // where Teams is known
+  static Process& make() noexcept;
+  const mpi::Functions& find_next(Level level) noexcept;
   void make_services();
+  void form_world();
 
   base::Settings settings_;
   std::string settings_error_;
@@ -73,17 +121,21 @@ class Process {
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<lane::Copier> copier_;
   std::unique_ptr<layout::Cache> layouts_;
+  std::unique_ptr<team::World> world_;
+  std::unique_ptr<team::Communicators> communicators_;
+  std::unique_ptr<collective::Choice> choice_;
+  std::unique_ptr<Teams> teams_;
+  std::unique_ptr<message::Transfers> transfers_;
+  std::unique_ptr<message::Unexpected> unexpected_;
+  bool looks_ = false;
+  bool multiple_ = false;
+  std::atomic<bool> device_seen_{false};
 
   std::mutex mutex_;
   std::set<std::string> logged_routes_;
   int error_code_ = 0;
   std::string error_message_;
 };
-
-namespace detail {
-// Initial-exec: the library is loaded at program start, and a call of __tls_get_addr would cost more than the rest.
-extern constinit thread_local int nesting __attribute__((tls_model("initial-exec")));
-}  // namespace detail
 
 /// While one lives, wrapped calls of this thread go straight on: they come from the MPI below or from our own calls.
 class Nested {
@@ -97,22 +149,38 @@ class Nested {
 /// Where a wrapped call arrived.
 class Site {
  public:
-  explicit Site(Level level) noexcept : process_(Process::get()), level_(level) {}
+  explicit Site(Level level) noexcept : process_(Process::get()), level_(level), outer_(detail::nesting == 0) {}
 
   [[nodiscard]] Process& process() const noexcept { return process_; }
   [[nodiscard]] const mpi::Functions& next() const noexcept { return process_.next(level_); }
-  /// True if the call may have to be looked at: not inside one of our own, and a driver is loaded.
-  [[nodiscard]] bool watching() const noexcept { return detail::nesting == 0 && process_.watching(); }
-  /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach.
-  [[nodiscard]] bool on_gpu(const void* pointer) const noexcept;
+  /// True if the call may have to be looked at: not inside one of our own, and not switched off.
+  [[nodiscard]] bool watching() const noexcept { return outer_ && process_.active(); }
+  /// True if the call's ranks may form a team: not inside one of our own, and the node has GPUs and several ranks.
+  [[nodiscard]] bool teams() const noexcept { return outer_ && process_.teams() != nullptr; }
+  /// True if what the call receives has to be looked at: it may be a header.
+  [[nodiscard]] bool looking() const noexcept { return outer_ && process_.looks(); }
+  /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach. Never while no
+  /// driver library is loaded, which is asked last: stack, data and heap are cheaper to tell.
+  [[nodiscard]] bool on_gpu(const void* pointer) const noexcept {
+    return !absent_ && !process_.host_memory().certain(pointer) && ask(pointer);
+  }
   /// The same where a null pointer may be MPI_BOTTOM.
   [[nodiscard]] bool on_gpu(const void* pointer, bool anything) const noexcept {
-    return pointer == nullptr ? anything : on_gpu(pointer);
+    return pointer == nullptr ? anything && driver() : on_gpu(pointer);
   }
 
  private:
+  [[nodiscard]] bool ask(const void* pointer) const noexcept;
+  // Is a driver library loaded; its absence is asked about once a call.
+  [[nodiscard]] bool driver() const noexcept {
+    if (!absent_ && !process_.gpu().present()) absent_ = true;
+    return !absent_;
+  }
+
   Process& process_;
   Level level_;
+  mutable bool absent_ = false;
+  bool outer_;  // when it arrived
 };
 
 }  // namespace crosslane::interpose

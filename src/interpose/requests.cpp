@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -15,14 +16,39 @@ bool Operation::receives() const noexcept {
   return std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) { return argument->received(); });
 }
 
+void Operation::place(team::Communicators* known) {
+  if (known == nullptr || target.kind != Target::Kind::comm) return;
+  communicators = known;
+  communicator = known->share(target.comm);
+  sequence = communicator->calls.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+Target Operation::raised_on() const noexcept {
+  const bool gone = communicator != nullptr && communicator->freed.load(std::memory_order_acquire);
+  return gone ? Target::self() : target;
+}
+
+engine::Watch Operation::watch() const noexcept {
+  engine::Watch watch{.call = call};
+  if (communicator == nullptr) return watch;
+  watch.sequence = sequence;
+  watch.context = this;
+  watch.name = [](const void* context) -> std::string {
+    const auto& operation = *static_cast<const Operation*>(context);
+    if (operation.communicator->freed.load(std::memory_order_acquire)) return "a communicator that was freed";
+    return operation.communicators->name_of(operation.target.comm);
+  };
+  return watch;
+}
+
 void Operation::stage(lane::Copier& copier) {
-  lane::Batch batch(copier, call);
+  lane::Batch batch(copier, watch());
   for (const auto& argument : arguments) argument->stage(batch);
 }
 
 void Operation::fetch(lane::Copier& copier) {
   if (mutated(call, "copy in dropped")) return;
-  lane::Batch batch(copier, call);
+  lane::Batch batch(copier, watch());
   for (const auto& argument : arguments)
     if (argument->reads()) argument->fetch(batch);
   batch.wait();
@@ -31,14 +57,19 @@ void Operation::fetch(lane::Copier& copier) {
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
   if (std::exchange(delivered, true) || mutated(call, "copy out dropped")) return;
   auto limit = std::numeric_limits<std::size_t>::max();
-  if (status != nullptr && receives()) {
+  if (status != nullptr && (receives() || look)) {
     // Open MPI's files leave the flag of their statuses unset; reading a file cannot be cancelled.
     const bool can_be_cancelled = !std::string_view(call).starts_with("MPI_File_");
     limit = can_be_cancelled && mpi::cancelled(below, *status)
                 ? 0
                 : static_cast<std::size_t>(mpi::received_bytes(below, *status));
   }
-  lane::Batch batch(copier, call);
+  if (look && look->temp) {
+    const auto bytes = std::min(limit, look->buffer.bytes);
+    look->buffer.layout->unpack(look->buffer.address, look->landing, look->buffer.count, 0, bytes);
+    return;
+  }
+  lane::Batch batch(copier, watch());
   for (const auto& argument : arguments)
     if (argument->writes())
       argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
@@ -65,6 +96,18 @@ std::shared_ptr<Operation> Requests::find(MPI_Request request) const {
   return found == operations_.end() ? nullptr : found->second;
 }
 
+std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> Requests::looks() const {
+  std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [bits, operation] : operations_) {
+    if (!operation->look || !operation->active || operation->look->ready()) continue;
+    MPI_Request request{};
+    std::memcpy(&request, &bits, sizeof request);
+    found.emplace_back(request, operation);
+  }
+  return found;
+}
+
 void Requests::rename(MPI_Request before, MPI_Request after) {
   if (before == after) return;
   const std::lock_guard lock(mutex_);
@@ -77,32 +120,13 @@ void Requests::adopt(MPI_Request request, std::shared_ptr<Operation> operation) 
   adopted_size_.store(adopted_.size(), std::memory_order_release);
 }
 
-void Requests::settle(lane::Copier& copier, const mpi::Functions& below, bool all) {
-  if (adopted_size_.load(std::memory_order_acquire) == 0) return;
-  decltype(adopted_) mine;
-  {
-    const std::lock_guard lock(mutex_);
-    mine.swap(adopted_);
-    adopted_size_.store(0, std::memory_order_release);
-  }
-  for (auto& [request, operation] : mine) {
-    int flag = 0;
-    MPI_Status status;
-    const bool persistent = operation->persistent;
-    MPI_Request held = request;
-    if (all) {
-      below.Wait(&held, &status);
-      flag = 1;
-    } else {
-      below.Test(&held, &flag, &status);
-    }
-    if (flag == 0) {
-      adopt(request, std::move(operation));
-      continue;
-    }
-    operation->deliver(copier, &status, below);
-    if (persistent) below.Request_free(&request);
-  }
+Requests::Adopted Requests::take_adopted() {
+  Adopted mine;
+  if (adopted_size_.load(std::memory_order_acquire) == 0) return mine;
+  const std::lock_guard lock(mutex_);
+  mine.swap(adopted_);
+  adopted_size_.store(0, std::memory_order_release);
+  return mine;
 }
 
 }  // namespace crosslane::interpose

@@ -2,10 +2,14 @@
 // copies hang on it. It must not know MPI's calls: completion.cpp asks the MPI, this keeps the books.
 #pragma once
 
+#include "engine/watch.h"
 #include "interpose/argument.h"
+#include "interpose/look.h"
+#include "interpose/target.h"
 #include "mpi/abi.h"
 #include "mpi/functions.h"
 #include "mpi/narrowed.h"
+#include "team/communicators.h"
 
 #include <atomic>
 #include <cstdint>
@@ -21,6 +25,10 @@ namespace crosslane::interpose {
 /// What a call with GPU memory needs until it is complete.
 struct Operation {
   const char* call = "";
+  Target target;                                          // whom its errors are raised on
+  std::shared_ptr<team::CommunicatorFacts> communicator;  // null without one, or without a world (sessions)
+  team::Communicators* communicators = nullptr;           // not null with `communicator`
+  std::uint64_t sequence = 0;                             // the call's number on the communicator
   std::vector<std::unique_ptr<Argument>> arguments;
   std::vector<std::vector<MPI_Count>> arrays;  // arrays that the MPI may read until completion
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts
@@ -28,10 +36,18 @@ struct Operation {
   bool active = false;     // between start and completion
   bool delivered = false;  // results were copied out by a query that does not complete the request
 
+  std::unique_ptr<Look> look;  // of a receive on a rank that looks at what it receives
+
   // Partitioned communication: the bytes of a partition, and which ones were copied.
   std::size_t partition_bytes = 0;
 
   [[nodiscard]] bool receives() const noexcept;
+  /// Learns about the target's communicator and numbers the call on it. `known` is null outside of a world.
+  void place(team::Communicators* known);
+  /// Whom an error is raised on now: the application may have freed the communicator of an operation under way.
+  [[nodiscard]] Target raised_on() const noexcept;
+  /// For the watchdog; refers to this object.
+  [[nodiscard]] engine::Watch watch() const noexcept;
   /// Lends host copies to all arguments.
   void stage(lane::Copier& copier);
   /// Copies all that is read to the host, and returns when it is there.
@@ -61,10 +77,14 @@ class Requests {
   /// message is still on its way.
   void rename(MPI_Request before, MPI_Request after);
 
+  /// The receives that are looked at and not ready, with their requests; the table keeps them.
+  [[nodiscard]] std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> looks() const;
+
   /// Keeps an active operation whose request the user freed until the MPI completes it.
   void adopt(MPI_Request request, std::shared_ptr<Operation> operation);
-  /// Completes adopted operations that are done; with `all`, waits for the rest.
-  void settle(lane::Copier& copier, const mpi::Functions& below, bool all);
+  using Adopted = std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>>;
+  /// All of these, to be looked at (Process::settle); what is not done is to be adopted again.
+  [[nodiscard]] Adopted take_adopted();
 
  private:
   static std::uint64_t key(MPI_Request request) noexcept {
@@ -77,7 +97,7 @@ class Requests {
   std::atomic<std::size_t> adopted_size_{0};
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Operation>> operations_;
-  std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> adopted_;
+  Adopted adopted_;
 };
 
 }  // namespace crosslane::interpose

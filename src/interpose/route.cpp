@@ -67,10 +67,13 @@ int raise(Process& process, const Target& target, const char* call, const base::
   return code;
 }
 
-Route::Route(Process& process, const mpi::Functions& next, const char* call)
+Route::Route(Process& process, const mpi::Functions& next, const char* call, const Target& target)
     : process_(process), next_(next), call_(call), operation_(std::make_shared<Operation>()) {
   operation_->call = call;
-  process.log_route(call, "staged");
+  operation_->target = target;
+  // A null communicator is the MPI's to refuse.
+  if (target.kind != Target::Kind::comm || target.comm != process.library().handles().comm_null)
+    operation_->place(process.communicators());
 }
 
 Peers Route::peers(MPI_Comm comm) const {
@@ -125,15 +128,20 @@ const Argument& Route::single(const char* name, const void* base, const char* co
   // Switched off, a call is here only because its MPI lacks the large-count form: buffers are the MPI's affair.
   if (!process_.active()) direction = Direction::none;
   ArgumentBuilder builder(copier(), process_.layouts(), call_);
-  return *operation_->arguments.emplace_back(
-      builder.single(name, base, count_name, count, blocks, type, direction, form, received));
+  return add(builder.single(name, base, count_name, count, blocks, type, direction, form, received,
+                            received && process_.looks()));
 }
 
 const Argument& Route::add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                                   Direction direction) {
   if (!process_.active()) direction = Direction::none;
   ArgumentBuilder builder(copier(), process_.layouts(), call_);
-  return *operation_->arguments.emplace_back(builder.blocks(name, base, std::move(list), in_bytes, type, direction));
+  return add(builder.blocks(name, base, std::move(list), in_bytes, type, direction));
+}
+
+const Argument& Route::add(std::unique_ptr<Argument> argument) {
+  if (argument->on_gpu()) process_.see_device(argument->place().device);
+  return *operation_->arguments.emplace_back(std::move(argument));
 }
 
 void Route::partitioned(int partitions) {
@@ -142,6 +150,7 @@ void Route::partitioned(int partitions) {
 }
 
 int Route::blocking(MPI_Status* status, Blocking invoke) {
+  process_.log_route(call_, "staged");
   stage_and_fetch();
   const auto& below = process_.library().below();
   const bool receives = operation_->receives();
@@ -155,18 +164,20 @@ int Route::blocking(MPI_Status* status, Blocking invoke) {
 }
 
 int Route::nonblocking(MPI_Request* request, Starting invoke) {
+  process_.log_route(call_, "staged");
   stage_and_fetch();
   return track(request, invoke(next_, operation_->narrowed), false);
 }
 
 int Route::persistent(MPI_Request* request, Starting invoke) {
+  process_.log_route(call_, "staged");
   // Every start copies in; MPICH 4.0 copies a rank's own block of a collective already here, once for all starts.
   stage_and_fetch();
   return track(request, invoke(next_, operation_->narrowed), true);
 }
 
 void Route::stage_and_fetch() {
-  process_.requests().settle(copier(), process_.library().below(), false);
+  process_.settle(false);
   operation_->stage(copier());
   operation_->fetch(copier());
 }
@@ -194,7 +205,7 @@ int run_route(Process& process, const mpi::Functions& next, const char* call, co
               base::FunctionRef<int(Route&)> body) noexcept {
   try {
     const Nested nested;  // the MPI below, and tools between, may call wrappers again
-    Route route(process, next, call);
+    Route route(process, next, call, target);
     return body(route);
   } catch (const base::Error& error) {
     return raise(process, target, call, error);

@@ -7,6 +7,7 @@
 #include "base/function_ref.h"
 #include "interpose/process.h"
 #include "interpose/requests.h"
+#include "interpose/target.h"
 #include "lane/copier.h"
 #include "mpi/abi.h"
 #include "mpi/calls.h"
@@ -18,19 +19,6 @@
 #include <vector>
 
 namespace crosslane::interpose {
-
-/// Whom an MPI error is raised on: the handle whose error handler the standard names for the call.
-struct Target {
-  enum class Kind { comm, file, win, self } kind = Kind::self;
-  MPI_Comm comm{};
-  MPI_File file{};
-  MPI_Win win{};
-
-  static Target of_comm(MPI_Comm handle) { return {.kind = Kind::comm, .comm = handle}; }
-  static Target of_file(MPI_File handle) { return {.kind = Kind::file, .file = handle}; }
-  static Target of_win(MPI_Win handle) { return {.kind = Kind::win, .win = handle}; }
-  static Target self() { return {}; }
-};
 
 /// Raises an error on its target as MPI does: calls the error handler, returns the error class. The message is printed
 /// unless the handler returns (the application is then told by MPI_Error_string).
@@ -58,7 +46,7 @@ struct Neighbours {
 
 class Route {
  public:
-  Route(Process& process, const mpi::Functions& next, const char* call);
+  Route(Process& process, const mpi::Functions& next, const char* call, const Target& target);
 
   [[nodiscard]] Peers peers(MPI_Comm comm) const;
   [[nodiscard]] Neighbours neighbours(MPI_Comm comm) const;
@@ -124,6 +112,13 @@ class Route {
   /// A nonblocking call: in and call now, out at completion.
   int nonblocking(MPI_Request* request, Starting invoke);
 
+  /// Copies to the host what the call reads; for routes that call MPI themselves.
+  void stage_and_fetch();
+  [[nodiscard]] Operation& operation() noexcept { return *operation_; }
+  [[nodiscard]] const std::shared_ptr<Operation>& shared_operation() const noexcept { return operation_; }
+  [[nodiscard]] Process& process() const noexcept { return process_; }
+  [[nodiscard]] const mpi::Functions& next() const noexcept { return next_; }
+
   /// A persistent call: in at each start, out at each completion.
   int persistent(MPI_Request* request, Starting invoke);
 
@@ -131,8 +126,8 @@ class Route {
   [[nodiscard]] MPI_Count checked(const char* argument, MPI_Count count) const;
   const Argument& add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                              Direction direction);
-  void stage_and_fetch();
   int track(MPI_Request* request, int result, bool persistent);
+  const Argument& add(std::unique_ptr<Argument> argument);
   [[nodiscard]] lane::Copier& copier() const { return process_.copier(); }
 
   Process& process_;

@@ -1,9 +1,12 @@
 // Starting persistent operations, and partitioned communication (MPI 5.0, sections 3.9 and 4.2), with GPU memory.
 #include "interpose/manual.h"
 #include "interpose/process.h"
+#include "interpose/receive.h"
 #include "interpose/route.h"
 
+#include <algorithm>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,32 +15,53 @@ namespace {
 
 bool nothing_ours(const Site& site) { return detail::nesting != 0 || site.process().requests().empty(); }
 
+// Starts one receive that is looked at: the unexpected queue has it, or MPI.
+int start_look(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request) {
+  const std::lock_guard lock(process.unexpected().gate());
+  return match_started(process, operation) ? mpi::success : next.Start(request);
+}
+
 // Copies in what the started operations read. Requests stay in the table: a start does not complete anything.
 template <class Start>
-int starting(const Site& site, const char* call, int count, const MPI_Request requests[], Start&& start) {
+int starting(const Site& site, const char* call, int count, MPI_Request requests[], Start&& start) {
   auto& process = site.process();
+  const auto& next = site.next();
+  Target blamed = Target::self();
   try {
     const Nested nested;
     const std::vector<MPI_Request> before(requests, requests + count);
-    std::vector<std::shared_ptr<Operation>> ours;
+    std::vector<std::shared_ptr<Operation>> ours(static_cast<std::size_t>(count));
+    bool looks = false;
     for (int i = 0; i < count; ++i) {
       auto operation = process.requests().find(requests[i]);
       if (!operation || operation->active) continue;
+      blamed = operation->raised_on();
       // Partitions are copied as they become ready.
       if (operation->partition_bytes == 0) operation->fetch(process.copier());
-      ours.push_back(std::move(operation));
+      looks = looks || operation->look;
+      ours[static_cast<std::size_t>(i)] = std::move(operation);
     }
-    const int result = start();
+    int result = mpi::success;
+    if (!looks) {
+      result = start();
+    } else {
+      for (int i = 0; i < count && result == mpi::success; ++i) {
+        const auto& operation = ours[static_cast<std::size_t>(i)];
+        const bool look = operation && operation->look;
+        result = look ? start_look(process, next, *operation, &requests[i]) : next.Start(&requests[i]);
+      }
+    }
     for (int i = 0; i < count; ++i) process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
     if (result == mpi::success) {
       for (const auto& operation : ours) {
+        if (!operation) continue;
         operation->active = true;
         operation->delivered = false;
       }
     }
     return result;
   } catch (const base::Error& error) {
-    return raise(process, Target::self(), call, error);
+    return raise(process, blamed, call, error);
   }
 }
 
@@ -54,11 +78,13 @@ int partitioned_init(const Site& site, const char* call, const void* buf, int pa
 }
 
 // Copies partitions [low, high] of a send to the host before the MPI hears that they are ready.
-void fetch_partitions(const Site& site, MPI_Request request, const std::vector<std::pair<int, int>>& ranges) {
+void fetch_partitions(const Site& site, MPI_Request request, const std::vector<std::pair<int, int>>& ranges,
+                      Target& blamed) {
   auto& process = site.process();
   const auto operation = process.requests().find(request);
   if (!operation) return;
-  lane::Batch batch(process.copier(), operation->call);
+  blamed = operation->raised_on();
+  lane::Batch batch(process.copier(), operation->watch());
   for (const auto& [low, high] : ranges)
     operation->arguments.front()->fetch_range(batch, static_cast<std::size_t>(low) * operation->partition_bytes,
                                               static_cast<std::size_t>(high + 1) * operation->partition_bytes);
@@ -69,12 +95,13 @@ template <class Body>
 int with_partitions(const Site& site, const char* call, MPI_Request request,
                     const std::vector<std::pair<int, int>>& ranges, Body&& body) {
   if (nothing_ours(site)) return body();
+  Target blamed = Target::self();
   try {
     const Nested nested;
-    fetch_partitions(site, request, ranges);
+    fetch_partitions(site, request, ranges, blamed);
     return body();
   } catch (const base::Error& error) {
-    return raise(site.process(), Target::self(), call, error);
+    return raise(site.process(), blamed, call, error);
   }
 }
 
@@ -122,6 +149,7 @@ int manual::pready_range(const Site& site, int partition_low, int partition_high
 
 int manual::pready_list(const Site& site, int length, const int partitions[], MPI_Request request) {
   std::vector<std::pair<int, int>> ranges;
+  ranges.reserve(static_cast<std::size_t>(std::max(length, 0)));
   for (int i = 0; i < length; ++i) ranges.emplace_back(partitions[i], partitions[i]);
   return with_partitions(site, "MPI_Pready_list", request, ranges,
                          [&] { return site.next().Pready_list(length, partitions, request); });
@@ -136,12 +164,12 @@ int manual::parrived(const Site& site, MPI_Request request, int partition, int* 
   if (!operation) return result;
   try {
     const Nested nested;
-    lane::Batch batch(process.copier(), operation->call);
+    lane::Batch batch(process.copier(), operation->watch());
     operation->arguments.front()->deliver_range(batch, static_cast<std::size_t>(partition) * operation->partition_bytes,
                                                 static_cast<std::size_t>(partition + 1) * operation->partition_bytes);
     batch.wait();
   } catch (const base::Error& error) {
-    return raise(process, Target::self(), "MPI_Parrived", error);
+    return raise(process, operation->raised_on(), "MPI_Parrived", error);
   }
   return result;
 }

@@ -1,0 +1,183 @@
+// See blocking.h. How buffers come to be mapped without a rank waiting for another's mapping: a rank tells with each arrival which
+// of the last sets of buffers it has reached; a set that all have reached is used without copies, another one goes through
+// the windows once, and is reached after the call.
+#include "collective/blocking.h"
+
+#include "base/error.h"
+#include "collective/frame.h"
+#include "gpu/context.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace crosslane::collective {
+namespace {
+
+// Which buffers of a member others must reach.
+struct Needs {
+  bool send, receive;
+};
+
+Needs needs_of(const Shape& shape, int member) {
+  const bool root = member == shape.root;
+  switch (shape.collective) {
+    case Collective::broadcast:
+      return {false, true};
+    case Collective::reduce:
+      return {true, root};
+    case Collective::gather:
+      return {false, root};
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+      return {false, true};
+    case Collective::allreduce:
+      return {true, true};
+    default:
+      return {true, false};
+  }
+}
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
+  hash ^= value + 0x9e3779b97f4a7c15U + (hash << 6) + (hash >> 2);
+  return hash * 0xff51afd7ed558ccdU;
+}
+
+// Names the buffers of a call and what is needed of them; never 0, which stands for nothing.
+std::uint64_t fingerprint(const team::Team& team, const Shape& shape) {
+  std::uint64_t hash = mixed(static_cast<std::uint64_t>(shape.collective), static_cast<std::uint64_t>(shape.root));
+  for (int member = 0; member < team.size(); ++member) {
+    const share::Arrival& arrival = team.arrival(member);
+    hash = mixed(mixed(hash, arrival.send.id), arrival.receive.id);
+  }
+  return hash | 1;
+}
+
+bool exposable(const team::Team& team, const Shape& shape) {
+  for (int member = 0; member < team.size(); ++member) {
+    const share::Arrival& arrival = team.arrival(member);
+    const Needs needs = needs_of(shape, member);
+    if ((needs.send && arrival.send.id == 0) || (needs.receive && arrival.receive.id == 0)) return false;
+  }
+  return true;
+}
+
+// Every member has reached what the call needs of the others.
+bool all_exposed(const team::Team& team, const Shape& shape) {
+  if (!exposable(team, shape)) return false;
+  const std::uint64_t set = fingerprint(team, shape);
+  for (int member = 0; member < team.size(); ++member) {
+    const auto& reached = team.arrival(member).facts;
+    if (std::ranges::find(reached, set) == reached.end()) return false;
+  }
+  return true;
+}
+
+// All members' buffers as mapped here; what the call does not need of them is null. Nothing where one cannot be mapped.
+std::optional<std::vector<Buffers>> reach_all(team::Team& team, const Shape& shape, const Buffers& mine) {
+  share::Exposure& exposure = team.connection().home->exposure();
+  std::vector<Buffers> all;
+  for (int member = 0; member < team.size(); ++member) {
+    Buffers buffers;
+    if (member == team.me()) {
+      buffers = mine;
+    } else {
+      const share::Arrival& arrival = team.arrival(member);
+      const Needs needs = needs_of(shape, member);
+      const int local_rank = team.local_rank(member);
+      const auto send = needs.send ? exposure.reach(local_rank, arrival.send) : std::optional<std::byte*>(nullptr);
+      const auto receive =
+          needs.receive ? exposure.reach(local_rank, arrival.receive) : std::optional<std::byte*>(nullptr);
+      if (!send || !receive) return std::nullopt;
+      buffers = {*send, *receive};
+    }
+    all.push_back(buffers);
+  }
+  return all;
+}
+
+// Forgets what was reached once a mapping was closed, whichever it was.
+void forget_closed(team::Team::Connection& connection) {
+  const std::uint64_t closings = connection.home->exposure().closings();
+  if (connection.closings != closings) connection.reached.fill(0);
+  connection.closings = closings;
+}
+
+// However a call ends, this rank reads no window of others any more.
+struct Finish {
+  team::Team& team;
+  ~Finish() { team.finish(); }
+};
+
+}  // namespace
+
+bool worth_exposing(const Shape& shape, int members) noexcept {
+  constexpr std::size_t least = std::size_t{256} << 10;
+  const bool blocks = sends_blocks(shape.collective) || receives_blocks(shape.collective);
+  return shape.bytes * static_cast<std::size_t>(blocks ? members : 1) >= least;
+}
+
+const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
+                               const engine::Watch& watch) const {
+  auto& connection = team.connection();
+  team::Home& home = *connection.home;
+  forget_closed(connection);
+  share::Arrival& own = team.own_arrival();
+  own.send = mine.send;
+  own.receive = mine.receive;
+  own.facts = connection.reached;
+  team.arrive(watch);
+  const Finish finish{team};
+
+  TeamFacts facts = facts_of(team);
+  const bool worth = worth_exposing(shape, team.size());
+  facts.exposed = worth && all_exposed(team, shape);
+  std::vector<Buffers> all;
+  if (facts.exposed) {
+    auto reached = reach_all(team, shape, mine.buffers);
+    if (!reached) throw base::Error(base::ErrorClass::intern, "a mapping that was there is gone");
+    all = *std::move(reached);
+  }
+  const Algorithm* const algorithm = choice_.choose(shape, facts);
+  if (algorithm == nullptr)
+    throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
+                      shape.bytes);
+  const auto plan = algorithm->prepare(Call{shape, mine.buffers, team, all});
+
+  // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
+  auto* const words = reinterpret_cast<std::uint64_t*>(connection.words.data());
+  const auto on_gpu = connection.words.device_address();
+  constexpr std::size_t failed = share::line_bytes / sizeof(std::uint64_t);
+  Report report;
+  report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
+  report.value = ++connection.launches;
+  report.failed = report.done + failed;
+  // All have arrived, so peers' kernels come soon, unless the application's own work fills their GPU.
+  constexpr double patience = 10;
+  const double seconds = watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : 1e9;
+  report.limit_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  {
+    const gpu::ContextScope scope(home.driver(), home.context());
+    plan->start(*connection.stream, report);
+  }
+  const std::atomic<std::uint64_t>& done = *reinterpret_cast<std::atomic<std::uint64_t>*>(words);
+  engine_.wait(engine::Completion::of(done, report.value), watch);
+  const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words[failed]).load(std::memory_order_acquire);
+  if (missing != 0) {
+    throw base::Error(
+        base::ErrorClass::other,
+        "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its process or GPU "
+        "is gone or busy",
+        missing - 1, seconds);
+  }
+  if (worth && !facts.exposed && exposable(team, shape) && reach_all(team, shape, mine.buffers)) {
+    forget_closed(connection);
+    connection.reached[connection.next_reached++ % connection.reached.size()] = fingerprint(team, shape);
+  }
+  return *algorithm;
+}
+
+}  // namespace crosslane::collective

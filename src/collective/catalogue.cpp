@@ -1,0 +1,79 @@
+// The one list. Order does not matter: choose.cpp has the preferences.
+#include "collective/catalogue.h"
+
+#include "collective/low_latency.h"
+#include "collective/window.h"
+#include "collective/zero_copy.h"
+
+#include <array>
+
+namespace crosslane::collective {
+namespace {
+
+constexpr std::string_view ll_summary = "data and flags in one word, written to every peer in one flight";
+constexpr std::string_view ll_source = "NCCL's LL protocol; flags in library windows, double-buffered by launch";
+constexpr std::string_view window_summary = "through the members' windows, each reading what it needs";
+constexpr std::string_view window_source = "COLL 4.1.1 (GPU shared buffer), one buffer a rank, over peer memory";
+constexpr std::string_view push_summary = "each block written once from its owner's buffer into its taker's";
+constexpr std::string_view own = "this library's";
+
+#define CROSSLANE_LL(kind) {"ll", ll_summary, ll_source, Collective::kind, low_latency::supports, low_latency::prepare}
+#define CROSSLANE_WINDOW(kind, name) \
+  {name, window_summary, window_source, Collective::kind, window::supports, window::prepare_one_shot}
+#define CROSSLANE_PUSH(kind) \
+  {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
+
+constexpr std::array rows = std::to_array<Algorithm>({
+    CROSSLANE_LL(allreduce),
+    CROSSLANE_LL(reduce),
+    CROSSLANE_LL(broadcast),
+    CROSSLANE_LL(allgather),
+    CROSSLANE_LL(reduce_scatter_block),
+    CROSSLANE_LL(alltoall),
+    CROSSLANE_LL(gather),
+    CROSSLANE_LL(scatter),
+    CROSSLANE_LL(scan),
+    CROSSLANE_LL(exscan),
+    CROSSLANE_WINDOW(allreduce, "one_shot"),
+    CROSSLANE_WINDOW(reduce, "one_shot"),
+    CROSSLANE_WINDOW(broadcast, "window"),
+    CROSSLANE_WINDOW(allgather, "window"),
+    CROSSLANE_WINDOW(reduce_scatter_block, "window"),
+    CROSSLANE_WINDOW(alltoall, "window"),
+    CROSSLANE_WINDOW(gather, "window"),
+    CROSSLANE_WINDOW(scatter, "window"),
+    CROSSLANE_WINDOW(scan, "window"),
+    CROSSLANE_WINDOW(exscan, "window"),
+    {"two_shot_window", "shares combined by their owners, in parts through the members' windows", own,
+     Collective::allreduce, window::supports, window::prepare_two_shot},
+    {"two_shot_window", "shares combined by their owners, in parts through the members' windows", own,
+     Collective::reduce, window::supports, window::prepare_two_shot},
+    {"two_shot", "shares read from all send buffers, results written to all receive buffers", own,
+     Collective::allreduce, zero_copy::supports, zero_copy::prepare_two_shot},
+    {"two_shot", "shares of all but the root, read from all send buffers, results written to the root's", own,
+     Collective::reduce, zero_copy::supports, zero_copy::prepare_two_shot},
+    {"zero_copy", "each member combines its block straight from all send buffers", own,
+     Collective::reduce_scatter_block, zero_copy::supports, zero_copy::prepare_two_shot},
+    {"zero_copy", "shares scattered from the root and exchanged, both at once in parts", own, Collective::broadcast,
+     zero_copy::supports, zero_copy::prepare_broadcast},
+    CROSSLANE_PUSH(allgather),
+    CROSSLANE_PUSH(alltoall),
+    CROSSLANE_PUSH(gather),
+    CROSSLANE_PUSH(scatter),
+});
+
+#undef CROSSLANE_LL
+#undef CROSSLANE_WINDOW
+#undef CROSSLANE_PUSH
+
+constexpr std::array<std::string_view, collective_count> names{
+    "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter_block",
+    "alltoall",  "gather", "scatter",   "scan",      "exscan"};
+
+}  // namespace
+
+std::span<const Algorithm> catalogue() noexcept { return rows; }
+
+std::string_view name_of(Collective collective) noexcept { return names[static_cast<std::size_t>(collective)]; }
+
+}  // namespace crosslane::collective

@@ -1,0 +1,120 @@
+// See choose.h.
+#include "collective/choose.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace crosslane::collective {
+namespace {
+
+// Stands in preferences for the application's own MPI on host copies.
+constexpr std::string_view mpi_itself = "mpi";
+constexpr std::size_t without_end = std::numeric_limits<std::size_t>::max();
+
+// Measured on one node of eight H200 with NVSwitch; bytes as in Shape.
+constexpr std::string_view shipped(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::allreduce:
+      return "0-32k:ll,32k-128k:one_shot,1m-:two_shot,128k-:two_shot_window";
+    case Collective::reduce:
+      return "0-32k:ll,32k-128k:one_shot,1m-:two_shot,128k-:two_shot_window";
+    case Collective::broadcast:
+      return "0-32k:ll,2m-:zero_copy,0-:window";
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::gather:
+    case Collective::scatter:
+      return "0-16k:ll,256k-:zero_copy,0-:window";
+    case Collective::reduce_scatter_block:
+      return "0-16k:ll,256k-:zero_copy,0-:window";
+    case Collective::scan:
+    case Collective::exscan:
+      return "0-32k:ll,0-:window";
+  }
+  return "0-:window";
+}
+
+const Algorithm* find(Collective collective, std::string_view name) noexcept {
+  for (const Algorithm& row : catalogue())
+    if (row.collective == collective && row.name == name) return &row;
+  return nullptr;
+}
+
+std::string names_for(Collective collective) {
+  std::string names(mpi_itself);
+  for (const Algorithm& row : catalogue()) {
+    if (row.collective != collective) continue;
+    names += ", ";
+    names += row.name;
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<Preference> parse_preferences(const std::string& setting, Collective collective, std::string_view text) {
+  std::vector<Preference> preferences;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(item.size() + 1, rest.size()));
+    Preference preference{0, without_end, {}, nullptr};
+    std::string_view name = item;
+    if (const auto colon = item.find(':'); colon != std::string_view::npos) {
+      const std::string_view range = item.substr(0, colon);
+      name = item.substr(colon + 1);
+      const auto dash = range.find('-');
+      if (dash == std::string_view::npos) {
+        throw base::Error(base::ErrorClass::argument, "{}: \"{}\" has no range of bytes; write it as 4k-1m or 1m-",
+                          setting, item);
+      }
+      if (dash > 0) preference.begin = base::parse_bytes(setting, std::string(range.substr(0, dash)));
+      if (dash + 1 < range.size()) preference.end = base::parse_bytes(setting, std::string(range.substr(dash + 1)));
+      if (preference.begin >= preference.end)
+        throw base::Error(base::ErrorClass::argument, "{}: the range of \"{}\" is empty", setting, item);
+    }
+    if (name != mpi_itself && find(collective, name) == nullptr) {
+      throw base::Error(base::ErrorClass::argument, "{}: \"{}\" is no algorithm for {}; there are {}", setting, name,
+                        name_of(collective), names_for(collective));
+    }
+    preference.algorithm = name;
+    preference.row = find(collective, name);
+    preferences.push_back(std::move(preference));
+  }
+  return preferences;
+}
+
+Choice::Choice(const base::Settings& settings) {
+  for (std::size_t index = 0; index < collective_count; ++index) {
+    const auto collective = static_cast<Collective>(index);
+    preferences_[index] = parse_preferences("the shipped preferences", collective, shipped(collective));
+    const auto given = settings.algorithms.find(std::string(name_of(collective)));
+    if (given == settings.algorithms.end() || given->second.empty()) continue;
+    std::string setting = "CROSSLANE_" + std::string(name_of(collective));
+    std::ranges::transform(setting, setting.begin(),
+                           [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+    auto wanted = parse_preferences(setting, collective, given->second);
+    preferences_[index].insert(preferences_[index].begin(), wanted.begin(), wanted.end());
+    overridden_[index] = true;
+  }
+}
+
+bool Choice::left_to_mpi(const Shape& shape) const noexcept {
+  for (const Preference& preference : preferences(shape.collective))
+    if (shape.bytes >= preference.begin && shape.bytes < preference.end) return preference.row == nullptr;
+  return false;
+}
+
+const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) const {
+  for (const Preference& preference : preferences(shape.collective)) {
+    if (shape.bytes < preference.begin || shape.bytes >= preference.end) continue;
+    if (preference.row != nullptr && preference.row->supports(shape, facts)) return preference.row;
+  }
+  for (const Algorithm& row : catalogue())
+    if (row.collective == shape.collective && row.supports(shape, facts)) return &row;
+  return nullptr;
+}
+
+}  // namespace crosslane::collective

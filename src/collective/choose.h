@@ -1,0 +1,52 @@
+// The one decision: which algorithm a call takes. It sees only what is equal on all ranks, so that all decide alike. Preferences
+// by size: the shipped ones, or the user's ("0-4k:ll,4k-1m:one_shot,1m-:two_shot"); what does not support a call falls through
+// to the next preference, and at last to the first row of the catalogue that does.
+#pragma once
+
+#include "base/settings.h"
+#include "collective/catalogue.h"
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::collective {
+
+/// From `begin` bytes up to below `end`.
+struct Preference {
+  std::size_t begin, end;
+  std::string algorithm;
+  const Algorithm* row = nullptr;  ///< Of that name; null for "mpi".
+};
+
+class Choice {
+ public:
+  /// Throws Error (argument) naming the setting, what is wrong with it and what is allowed.
+  explicit Choice(const base::Settings& settings);
+
+  /// True if the preferences leave such calls to MPI ("0-4k:mpi"), whatever the team.
+  [[nodiscard]] bool left_to_mpi(const Shape& shape) const noexcept;
+
+  /// Nothing (null) where no algorithm supports the call.
+  [[nodiscard]] const Algorithm* choose(const Shape& shape, const TeamFacts& facts) const;
+
+  [[nodiscard]] const std::vector<Preference>& preferences(Collective collective) const noexcept {
+    return preferences_[static_cast<std::size_t>(collective)];
+  }
+  /// True if the user set the preferences of this collective.
+  [[nodiscard]] bool overridden(Collective collective) const noexcept {
+    return overridden_[static_cast<std::size_t>(collective)];
+  }
+
+ private:
+  std::array<std::vector<Preference>, collective_count> preferences_;
+  std::array<bool, collective_count> overridden_{};
+};
+
+/// Parses a user's preferences for a collective; `setting` names them in errors.
+[[nodiscard]] std::vector<Preference> parse_preferences(const std::string& setting, Collective collective,
+                                                        std::string_view text);
+
+}  // namespace crosslane::collective

@@ -1,0 +1,50 @@
+// See frame.h.
+#include "collective/frame.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace crosslane::collective {
+
+kernel::Frame frame_of(team::Team& team, const Report& report) {
+  kernel::Frame frame{};
+  frame.me = static_cast<std::uint32_t>(team.me());
+  frame.members = static_cast<std::uint32_t>(team.size());
+  const auto& regions = team.connection().regions;
+  for (std::size_t member = 0; member < regions.size(); ++member)
+    frame.control[member] = reinterpret_cast<kernel::Control*>(regions[member]);
+  frame.limit = {report.limit_ns, nullptr};
+  frame.done = report.done;
+  frame.done_value = report.value;
+  frame.failed = report.failed;
+  return frame;
+}
+
+TeamFacts facts_of(team::Team& team) {
+  const auto& connection = team.connection();
+  return {.members = team.size(),
+          .most_on_one_gpu = connection.most_on_one_gpu,
+          .emulated = connection.home->driver().emulated};
+}
+
+unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block, std::size_t most) {
+  // A GPU that we were built for has at least 100 multiprocessors, each of which holds two of our blocks; half of that is left
+  // to the application and to other communicators. Emulated blocks are threads.
+  constexpr std::size_t resident = 96;
+  const auto sharers = static_cast<std::size_t>(facts.most_on_one_gpu);
+  const std::size_t fits = facts.emulated ? 2 : std::max<std::size_t>(resident / sharers, 1);
+  const std::size_t wanted = (bytes + bytes_a_block - 1) / bytes_a_block;
+  return static_cast<unsigned>(std::clamp<std::size_t>(wanted, 1, std::min(most, fits)));
+}
+
+Shards::Shards(const Shape& shape, int members) noexcept : all_(shape.bytes) {
+  const std::size_t granule = std::lcm(std::size_t{16}, kernel::bytes_of(shape.element));
+  const auto n = static_cast<std::size_t>(members);
+  each_ = ((shape.bytes + n - 1) / n + granule - 1) / granule * granule;
+}
+
+std::size_t Shards::offset(int member) const noexcept {
+  return std::min(static_cast<std::size_t>(member) * each_, all_);
+}
+
+}  // namespace crosslane::collective

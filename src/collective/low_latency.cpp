@@ -1,0 +1,106 @@
+// See low_latency.h.
+#include "collective/low_latency.h"
+
+#include "collective/frame.h"
+#include "kernel/low_latency.h"
+
+namespace crosslane::collective::low_latency {
+namespace {
+
+constexpr std::size_t bytes_a_block = std::size_t{4} << 10;
+constexpr std::size_t most_blocks = 16;
+
+class Movement final : public Plan {
+ public:
+  explicit Movement(const Call& call) : team_(call.team) {
+    const Shape& shape = call.shape;
+    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_block, most_blocks);
+    for (int peer = 0; peer < team_.size(); ++peer) {
+      const auto p = static_cast<std::size_t>(peer);
+      kernel::Move& send = parameters_.send[p];
+      kernel::Move& receive = parameters_.receive[p];
+      if (shape.goes(team_.me(), peer))
+        send = {address_of(call.mine.send) + (sends_blocks(shape.collective) ? p * shape.bytes : 0), 0, shape.bytes};
+      if (shape.goes(peer, team_.me()))
+        receive = {0, address_of(call.mine.receive) + (receives_blocks(shape.collective) ? p * shape.bytes : 0),
+                   shape.bytes};
+      // In place, the own block is where it belongs.
+      if (peer == team_.me() && send.from == receive.to) send.bytes = receive.bytes = 0;
+      parameters_.low_latency[p] = address_of(team_.connection().regions[p]) + team_.connection().layout.low_latency;
+    }
+    parameters_.slot_bytes = team_.connection().layout.slot_bytes;
+  }
+
+  void start(gpu::StreamView stream, const Report& report) override {
+    parameters_.frame = frame_of(team_, report);
+    team_.connection().home->kernels().low_latency_move(stream, parameters_, blocks_);
+  }
+
+ private:
+  team::Team& team_;
+  kernel::LowLatencyMoveParameters parameters_{};
+  unsigned blocks_;
+};
+
+class Combination final : public Plan {
+ public:
+  explicit Combination(const Call& call) : team_(call.team), shape_(call.shape) {
+    blocks_ = blocks_for(facts_of(team_), shape_.bytes, bytes_a_block, most_blocks);
+    const auto n = static_cast<std::size_t>(team_.size());
+    const std::uint32_t everybody = n == 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << n) - 1;
+    const std::uint32_t own = std::uint32_t{1} << team_.me();
+    const std::uint32_t lower = own - 1;
+    const std::uint32_t higher = everybody & ~lower & ~own;
+    parameters_.send_to = everybody & ~own;
+    parameters_.receive_from = everybody;
+    switch (shape_.collective) {
+      case Collective::reduce:
+        parameters_.send_to = (std::uint32_t{1} << shape_.root) & ~own;
+        parameters_.receive_from = team_.me() == shape_.root ? everybody : 0;
+        break;
+      case Collective::reduce_scatter_block:
+        parameters_.from_stride = shape_.bytes;
+        break;
+      case Collective::scan:
+        parameters_.send_to = higher;
+        parameters_.receive_from = lower | own;
+        break;
+      case Collective::exscan:
+        parameters_.send_to = higher;
+        parameters_.receive_from = lower;
+        break;
+      default:
+        break;
+    }
+    parameters_.from = address_of(call.mine.send);
+    parameters_.to = address_of(call.mine.receive);
+    parameters_.count = shape_.count();
+    parameters_.slot_bytes = team_.connection().layout.slot_bytes;
+    for (std::size_t p = 0; p < n; ++p)
+      parameters_.low_latency[p] = address_of(team_.connection().regions[p]) + team_.connection().layout.low_latency;
+  }
+
+  void start(gpu::StreamView stream, const Report& report) override {
+    parameters_.frame = frame_of(team_, report);
+    team_.connection().home->kernels().low_latency_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
+  }
+
+ private:
+  team::Team& team_;
+  Shape shape_;
+  kernel::LowLatencyCombineParameters parameters_{};
+  unsigned blocks_;
+};
+
+}  // namespace
+
+bool supports(const Shape& shape, const TeamFacts& facts) {
+  return shape.bytes <= team::region_layout(facts.members).low_latency_payload();
+}
+
+std::unique_ptr<Plan> prepare(const Call& call) {
+  if (combines(call.shape.collective)) return std::make_unique<Combination>(call);
+  return std::make_unique<Movement>(call);
+}
+
+}  // namespace crosslane::collective::low_latency

@@ -1,0 +1,12 @@
+// Small messages in one flight: each rank writes its data with flags into every peer's slots, and combines or places what it
+// finds in its own (kernel/low_latency.h). One kernel, no barrier.
+#pragma once
+
+#include "collective/catalogue.h"
+
+namespace crosslane::collective::low_latency {
+
+[[nodiscard]] bool supports(const Shape& shape, const TeamFacts& facts);
+[[nodiscard]] std::unique_ptr<Plan> prepare(const Call& call);
+
+}  // namespace crosslane::collective::low_latency

@@ -1,0 +1,50 @@
+// Plan: a collective call ready to run: started on a stream, any number of times, it never waits for a host.
+// It must not know how it was chosen.
+#pragma once
+
+#include "collective/shape.h"
+#include "gpu/stream.h"
+#include "team/team.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace crosslane::collective {
+
+/// One rank's buffers: device memory of the team's GPU context, or mapped there; contiguous. Null where the collective does
+/// not use one on this rank. `send` may be the place in `receive` where MPI_IN_PLACE says that the data is.
+struct Buffers {
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+};
+
+struct Call {
+  Shape shape;
+  Buffers mine;
+  team::Team& team;
+  /// By member, as mapped here; empty unless the buffers are exposed.
+  std::span<const Buffers> all;
+};
+
+/// Where the last kernel of a start reports that all is over, as the GPU knows it; null words: nowhere.
+struct Report {
+  std::uint64_t* done = nullptr;
+  std::uint64_t value = 0;
+  std::uint64_t* failed = nullptr;  ///< 1 + the member that did not come within the limit.
+  std::uint64_t limit_ns = 0;       ///< Of each wait inside a kernel.
+};
+
+class Plan {
+ public:
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  virtual ~Plan() = default;
+
+  /// Enqueues the call; its context must be current. All members start their plans of a team in the same order.
+  virtual void start(gpu::StreamView stream, const Report& report) = 0;
+};
+
+}  // namespace crosslane::collective

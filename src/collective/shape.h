@@ -1,0 +1,88 @@
+// Shape: what is equal on all ranks of a collective call, and so all that the choice of an algorithm may see besides the team's
+// facts. It must not know MPI's handles, nor any rank's buffers.
+#pragma once
+
+#include "kernel/catalogue.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace crosslane::collective {
+
+enum class Collective : std::uint8_t {
+  allreduce,
+  reduce,
+  broadcast,
+  allgather,
+  reduce_scatter_block,
+  alltoall,
+  gather,
+  scatter,
+  scan,
+  exscan,
+};
+inline constexpr std::size_t collective_count = 10;
+[[nodiscard]] std::string_view name_of(Collective collective) noexcept;
+
+/// True for those that combine elements; the others move bytes.
+[[nodiscard]] constexpr bool combines(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::allreduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter_block:
+    case Collective::scan:
+    case Collective::exscan:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// True where a rank has a block for each rank: its send buffer holds one a member, in their order.
+[[nodiscard]] constexpr bool sends_blocks(Collective collective) noexcept {
+  return collective == Collective::scatter || collective == Collective::alltoall ||
+         collective == Collective::reduce_scatter_block;
+}
+
+/// True where a rank gets a block from each rank: its receive buffer holds one a member, in their order.
+[[nodiscard]] constexpr bool receives_blocks(Collective collective) noexcept {
+  return collective == Collective::gather || collective == Collective::allgather || collective == Collective::alltoall;
+}
+
+struct Shape {
+  Collective collective = Collective::allreduce;
+  /// Of one block: all that a rank contributes (allreduce, reduce, broadcast, allgather, gather, scan, exscan) or what goes from
+  /// one rank to one other (alltoall, scatter, reduce_scatter_block).
+  std::size_t bytes = 0;
+  kernel::Element element = kernel::Element::u8;  ///< Where elements are combined.
+  kernel::Op op = kernel::Op::sum;                ///< The same.
+  int root = 0;                                   ///< Where there is one.
+
+  /// Whether a block goes from one member to another, or to itself, where bytes are moved.
+  [[nodiscard]] constexpr bool goes(int from, int to) const noexcept {
+    switch (collective) {
+      case Collective::broadcast:
+        return from == root && to != root;
+      case Collective::scatter:
+        return from == root;
+      case Collective::gather:
+        return to == root;
+      default:
+        return true;
+    }
+  }
+
+  [[nodiscard]] std::size_t count() const noexcept { return bytes / kernel::bytes_of(element); }
+};
+
+/// What a call's algorithm may depend on besides its shape: equal on all members.
+struct TeamFacts {
+  int members = 1;
+  int most_on_one_gpu = 1;  ///< Members that share a GPU, where most do.
+  bool emulated = false;    ///< Blocks of kernels are threads of this machine.
+  bool exposed = false;     ///< Every member's buffers of this call can be mapped by the others.
+};
+
+}  // namespace crosslane::collective

@@ -1,0 +1,180 @@
+// See window.h.
+#include "collective/window.h"
+
+#include "collective/frame.h"
+#include "kernel/exchange.h"
+
+#include <algorithm>
+
+namespace crosslane::collective::window {
+namespace {
+
+constexpr std::size_t bytes_a_block = std::size_t{8} << 10;
+constexpr std::size_t most_blocks = 32;  // measured on H200: 64 gain nothing
+
+// A plan that runs part after part, each in a launch of its own; the last one reports.
+class Parted : public Plan {
+ public:
+  Parted(const Call& call, std::size_t part_bytes)
+      : call_(call), facts_(facts_of(call.team)), part_bytes_(part_bytes) {}
+
+  void start(gpu::StreamView stream, const Report& report) override {
+    const std::size_t bytes = call_.shape.bytes;
+    std::size_t done = 0;
+    do {
+      const std::size_t part = std::min(bytes - done, part_bytes_);
+      const bool last = done + part == bytes;
+      start_part(stream, last ? report : Report{.failed = report.failed, .limit_ns = report.limit_ns}, done, part);
+      done += part;
+    } while (done < bytes);
+  }
+
+ protected:
+  virtual void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) = 0;
+
+  [[nodiscard]] int me() const noexcept { return call_.team.me(); }
+  [[nodiscard]] int members() const noexcept { return call_.team.size(); }
+  [[nodiscard]] const team::RegionLayout& layout() const noexcept { return call_.team.connection().layout; }
+  [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return call_.team.connection().home->kernels(); }
+  [[nodiscard]] std::uint64_t inbound(int member) const { return region(member) + layout().inbound(); }
+  [[nodiscard]] std::uint64_t outbound(int member) const { return region(member) + layout().outbound(); }
+
+  Call call_;
+  TeamFacts facts_;
+
+ private:
+  [[nodiscard]] std::uint64_t region(int member) const {
+    return address_of(call_.team.connection().regions[static_cast<std::size_t>(member)]);
+  }
+
+  std::size_t part_bytes_;
+};
+
+// Parts of whole vectors and whole elements, of which so many blocks fit side by side.
+std::size_t part_of(const Call& call, std::size_t blocks) {
+  constexpr std::size_t granule = 64;
+  const std::size_t fits = call.team.connection().layout.part_bytes / blocks;
+  return fits / granule * granule;
+}
+
+std::size_t blocks_in_window(const Call& call) {
+  return sends_blocks(call.shape.collective) ? static_cast<std::size_t>(call.team.size()) : 1;
+}
+
+class Movement final : public Parted {
+ public:
+  explicit Movement(const Call& call) : Parted(call, part_of(call, blocks_in_window(call))) {}
+
+ private:
+  void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
+    const Shape& shape = call_.shape;
+    const bool personal = sends_blocks(shape.collective);
+    kernel::ExchangeMoveParameters parameters{};
+    parameters.frame = frame_of(call_.team, report);
+    parameters.parity = layout().parity_bytes();
+    const bool gives = receives_blocks(shape.collective) || me() == shape.root;
+    if (gives) {
+      for (int to = 0; to < (personal ? members() : 1); ++to) {
+        const auto block = static_cast<std::size_t>(to);
+        parameters.in[parameters.ins++] = {address_of(call_.mine.send) + block * shape.bytes + offset,
+                                           inbound(me()) + block * bytes, bytes};
+      }
+    }
+    for (int from = 0; from < members(); ++from) {
+      if (!shape.goes(from, me())) continue;
+      // Gathered blocks have their places; what comes from a root alone has one.
+      const bool placed = receives_blocks(shape.collective);
+      const auto block = static_cast<std::size_t>(from);
+      const std::uint64_t to = address_of(call_.mine.receive) + (placed ? block * shape.bytes : 0) + offset;
+      const std::size_t place = personal ? static_cast<std::size_t>(me()) * bytes : 0;
+      parameters.move[parameters.moves++] = {inbound(from) + place, to, bytes};
+    }
+    // Equal on all ranks, for all must launch the same number of blocks.
+    const std::size_t volume =
+        shape.collective == Collective::broadcast ? bytes : bytes * static_cast<std::size_t>(members());
+    kernels().exchange_move(stream, parameters, blocks_for(facts_, volume, bytes_a_block, most_blocks));
+  }
+};
+
+class OneShot final : public Parted {
+ public:
+  explicit OneShot(const Call& call) : Parted(call, part_of(call, blocks_in_window(call))) {}
+
+ private:
+  void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
+    const Shape& shape = call_.shape;
+    const bool personal = sends_blocks(shape.collective);
+    kernel::ExchangeCombineParameters parameters{};
+    parameters.frame = frame_of(call_.team, report);
+    parameters.parity = layout().parity_bytes();
+    for (int to = 0; to < (personal ? members() : 1); ++to) {
+      const auto block = static_cast<std::size_t>(to);
+      parameters.in[parameters.ins++] = {address_of(call_.mine.send) + block * shape.bytes + offset,
+                                         inbound(me()) + block * bytes, bytes};
+    }
+    int sources = members();
+    if (shape.collective == Collective::scan) sources = me() + 1;
+    if (shape.collective == Collective::exscan) sources = me();
+    if (shape.collective == Collective::reduce && me() != shape.root) sources = 0;
+    const std::size_t place = personal ? static_cast<std::size_t>(me()) * bytes : 0;
+    for (int from = 0; from < sources; ++from) parameters.source[parameters.sources++] = inbound(from) + place;
+    if (sources == 0) {
+      parameters.sources = 1;  // of nothing
+    } else {
+      parameters.destination[parameters.destinations++] = address_of(call_.mine.receive) + offset;
+      parameters.count = bytes / kernel::bytes_of(shape.element);
+    }
+    kernels().exchange_combine(
+        stream, shape.op, shape.element, parameters,
+        blocks_for(facts_, bytes * (personal ? static_cast<std::size_t>(members()) : 1), bytes_a_block, most_blocks));
+  }
+};
+
+class TwoShot final : public Parted {
+ public:
+  explicit TwoShot(const Call& call) : Parted(call, part_of(call, 1)) {}
+
+ private:
+  void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
+    Shape part = call_.shape;
+    part.bytes = bytes;
+    const Shards shards(part, members());
+    const bool to_all = part.collective == Collective::allreduce;
+    const bool wants = to_all || me() == part.root;
+    kernel::ExchangeCombineParameters parameters{};
+    parameters.frame = frame_of(call_.team, report);
+    parameters.parity = layout().parity_bytes();
+    parameters.second_barrier = true;
+    parameters.destination_parity = true;
+    for (int shard = 0; shard < members(); ++shard) {
+      const std::size_t at = shards.offset(shard);
+      const std::size_t length = shards.bytes(shard);
+      if (length == 0) continue;
+      parameters.in[parameters.ins++] = {address_of(call_.mine.send) + offset + at, inbound(me()) + at, length};
+      if (wants) {
+        parameters.out[parameters.outs++] = {outbound(me()) + at, address_of(call_.mine.receive) + offset + at, length};
+      }
+    }
+    const std::size_t mine = shards.offset(me());
+    for (int member = 0; member < members(); ++member) {
+      parameters.source[parameters.sources++] = inbound(member) + mine;
+      if (to_all || member == part.root) parameters.destination[parameters.destinations++] = outbound(member) + mine;
+    }
+    parameters.count = shards.bytes(me()) / kernel::bytes_of(part.element);
+    kernels().exchange_combine(stream, part.op, part.element, parameters,
+                               blocks_for(facts_, bytes, bytes_a_block, most_blocks));
+  }
+};
+
+}  // namespace
+
+bool supports(const Shape& /*shape*/, const TeamFacts& /*facts*/) { return true; }
+
+std::unique_ptr<Plan> prepare_one_shot(const Call& call) {
+  if (combines(call.shape.collective)) return std::make_unique<OneShot>(call);
+  return std::make_unique<Movement>(call);
+}
+
+std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<TwoShot>(call); }
+
+}  // namespace crosslane::collective::window

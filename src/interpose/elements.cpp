@@ -1,0 +1,112 @@
+// See elements.h. A row a handle; handles that the loaded MPI lacks are null and equal no valid one.
+#include "interpose/elements.h"
+
+#include <array>
+#include <cwchar>
+
+namespace crosslane::interpose {
+namespace {
+
+using kernel::Element;
+
+struct TypeRow {
+  MPI_Datatype mpi::Handles::* type;
+  Element element;
+};
+using H = mpi::Handles;
+constexpr std::array type_rows = std::to_array<TypeRow>({
+    {&H::int_, Element::i32},
+    {&H::float_, Element::f32},
+    {&H::double_, Element::f64},
+    {&H::unsigned_, Element::u32},
+    {&H::long_, Element::i64},
+    {&H::unsigned_long, Element::u64},
+    {&H::long_long, Element::i64},
+    {&H::unsigned_long_long, Element::u64},
+    {&H::short_, Element::i16},
+    {&H::unsigned_short, Element::u16},
+    {&H::signed_char, Element::i8},
+    {&H::unsigned_char, Element::u8},
+    {&H::byte, Element::u8},
+    {&H::int8, Element::i8},
+    {&H::int16, Element::i16},
+    {&H::int32, Element::i32},
+    {&H::int64, Element::i64},
+    {&H::uint8, Element::u8},
+    {&H::uint16, Element::u16},
+    {&H::uint32, Element::u32},
+    {&H::uint64, Element::u64},
+    {&H::aint, Element::i64},
+    {&H::offset, Element::i64},
+    {&H::count, Element::i64},
+    {&H::c_bool, Element::u8},
+    {&H::cxx_bool, Element::u8},
+    {&H::c_float_complex, Element::c64},
+    {&H::c_double_complex, Element::c128},
+    {&H::cxx_float_complex, Element::c64},
+    {&H::cxx_double_complex, Element::c128},
+    {&H::float_int, Element::f32_i32},
+    {&H::double_int, Element::f64_i32},
+    {&H::long_int, Element::i64_i32},
+    {&H::short_int, Element::i16_i32},
+    {&H::two_int, Element::i32_i32},
+    {&H::logical, Element::i32},
+    {&H::logical1, Element::i8},
+    {&H::logical2, Element::i16},
+    {&H::logical4, Element::i32},
+    {&H::logical8, Element::i64},
+    {&H::integer, Element::i32},
+    {&H::integer1, Element::i8},
+    {&H::integer2, Element::i16},
+    {&H::integer4, Element::i32},
+    {&H::integer8, Element::i64},
+    {&H::real, Element::f32},
+    {&H::real2, Element::f16},
+    {&H::real4, Element::f32},
+    {&H::real8, Element::f64},
+    {&H::double_precision, Element::f64},
+    {&H::complex, Element::c64},
+    {&H::complex8, Element::c64},
+    {&H::complex16, Element::c128},
+    {&H::double_complex, Element::c128},
+    {&H::two_integer, Element::i32_i32},
+    {&H::two_real, Element::f32_f32},
+    {&H::two_double_precision, Element::f64_f64},
+});
+
+struct OpRow {
+  MPI_Op mpi::Handles::* op;
+  kernel::Op kernel;
+};
+constexpr std::array op_rows = std::to_array<OpRow>({
+    {&H::sum, kernel::Op::sum},
+    {&H::max, kernel::Op::max},
+    {&H::min, kernel::Op::min},
+    {&H::prod, kernel::Op::prod},
+    {&H::land, kernel::Op::land},
+    {&H::lor, kernel::Op::lor},
+    {&H::lxor, kernel::Op::lxor},
+    {&H::band, kernel::Op::band},
+    {&H::bor, kernel::Op::bor},
+    {&H::bxor, kernel::Op::bxor},
+    {&H::minloc, kernel::Op::minloc},
+    {&H::maxloc, kernel::Op::maxloc},
+});
+
+}  // namespace
+
+std::optional<Element> element_of(const mpi::Handles& handles, MPI_Datatype type) noexcept {
+  if (type == MPI_Datatype{} || type == handles.datatype_null) return std::nullopt;
+  for (const TypeRow& row : type_rows)
+    if (handles.*row.type == type) return row.element;
+  return std::nullopt;
+}
+
+std::optional<kernel::Op> op_of(const mpi::Handles& handles, MPI_Op op) noexcept {
+  if (op == MPI_Op{} || op == handles.op_null) return std::nullopt;
+  for (const OpRow& row : op_rows)
+    if (handles.*row.op == op) return row.kernel;
+  return std::nullopt;
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,17 @@
+// MPI's predefined datatypes and operations as the kernels know them. It must not know any call.
+#pragma once
+
+#include "kernel/catalogue.h"
+#include "mpi/handles.h"
+
+#include <optional>
+
+namespace crosslane::interpose {
+
+/// Nothing for derived types, and for those that a GPU cannot hold (long double) or add (MPI_PACKED).
+[[nodiscard]] std::optional<kernel::Element> element_of(const mpi::Handles& handles, MPI_Datatype type) noexcept;
+
+/// Nothing for the application's own operations, MPI_REPLACE and MPI_NO_OP.
+[[nodiscard]] std::optional<kernel::Op> op_of(const mpi::Handles& handles, MPI_Op op) noexcept;
+
+}  // namespace crosslane::interpose

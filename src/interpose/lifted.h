@@ -1,0 +1,63 @@
+// A buffer of a direct collective as kernels can use it: where it lies, if that is contiguous memory of the team's GPU context;
+// else a copy in device memory of ours, filled before the call and brought back after it. It must not know which collective.
+#pragma once
+
+#include "collective/plan.h"
+#include "gpu/buffer.h"
+#include "interpose/process.h"
+#include "layout/layout.h"
+#include "share/exposure.h"
+#include "team/home.h"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace crosslane::interpose {
+
+/// What a buffer holds: `count` elements of a layout.
+struct Extent {
+  std::shared_ptr<const layout::Layout> layout;
+  MPI_Count count = 0;
+
+  /// So many contiguous bytes; `byte` is the layout of one.
+  [[nodiscard]] static Extent of_bytes(std::shared_ptr<const layout::Layout> byte, std::size_t bytes) {
+    return {std::move(byte), static_cast<MPI_Count>(bytes)};
+  }
+  [[nodiscard]] std::size_t bytes() const { return layout->packed_size(count); }
+};
+
+class Lifted {
+ public:
+  /// Throws Error (buffer) naming the argument where the memory does not hold the extent.
+  Lifted(Process& process, team::Home& home, const char* call, const char* argument, const void* base, Extent extent);
+  ~Lifted();
+  Lifted(const Lifted&) = delete;
+  Lifted& operator=(const Lifted&) = delete;
+
+  /// Contiguous memory of the GPU: the buffer's first byte, or its copy's.
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// True if data() is the buffer itself.
+  [[nodiscard]] bool is_buffer() const noexcept { return !copy_; }
+  /// The buffer as others may map it; id 0 where they cannot.
+  [[nodiscard]] share::Exposed show() const noexcept;
+
+  /// Fills the copy, if there is one.
+  void lift();
+  /// Brings the copy back, if there is one.
+  void lower();
+
+ private:
+  Process& process_;
+  team::Home& home_;
+  const char* call_;
+  std::byte* base_;
+  Extent extent_;
+  gpu::PointerInfo info_;
+  lane::Place place_;  // where it is, as known at first sight
+  std::optional<gpu::Buffer> copy_;
+  std::byte* data_;
+};
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,71 @@
+// Look: what a receive needs on a rank that looks at what it receives (message/header.h): where MPI puts the message, how
+// to tell whether that is a header, and how the payload is fetched. It must not know which call receives or completes.
+#pragma once
+
+#include "engine/completion.h"
+#include "message/transfers.h"
+#include "message/unexpected.h"
+#include "mpi/functions.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+
+namespace crosslane::interpose {
+
+struct Freed {
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }
+};
+
+/// A receive passes through these states; a persistent one starts over with each start.
+///
+///   posted    MPI has it                                       -> plain, pulling
+///   plain     MPI has completed it, with an ordinary message   (MPI's own completion call finishes it)
+///   own       matched from the unexpected queue: MPI does not have it -> pulling, fetched
+///   pulling   it was a header: the payload is being fetched    -> fetched
+///   fetched   the payload is in the buffer, `status` and `error` say how it went
+struct Look {
+  enum class State { posted, plain, pulling, fetched };
+
+  message::Buffer buffer;  // the application's
+  MPI_Comm comm{};
+  int source = 0;
+  int tag = 0;
+  void* address = nullptr;  // what MPI is given
+  MPI_Count count = 0;
+  MPI_Datatype type{};
+  const std::byte* landing = nullptr;      // where the message begins there: it has no holes
+  std::unique_ptr<std::byte, Freed> temp;  // that place, for host memory with holes
+
+  State state = State::posted;
+  bool own = false;  // MPI does not have it
+  engine::Completion pull;
+  std::shared_ptr<message::Received> received;
+  int sender = -1;            // of the header: its rank in MPI_COMM_WORLD,
+  std::uint64_t payload = 0;  // and how much it has
+  MPI_Request inner{};        // a persistent receive that was matched with a message that MPI holds: that message's
+  bool has_inner = false;
+  MPI_Status status{};
+  std::exception_ptr error;  // what went wrong with the payload
+
+  MPI_Request send{};               // MPI_Isendrecv: the other half,
+  bool sends = false;               // whether it is still under way,
+  std::shared_ptr<void> companion;  // and what it reads
+
+  [[nodiscard]] bool ready() const noexcept { return (state == State::plain || state == State::fetched) && !sends; }
+  /// Host copies are used again: no header of an earlier message may stand where the next one is awaited.
+  void forget_landing() noexcept {
+    if ((buffer.on_gpu || temp) && buffer.bytes >= message::header_bytes) std::memset(address, 0, sizeof(team::Cookie));
+  }
+  void restart() noexcept {
+    state = State::posted;
+    own = false;
+    has_inner = false;
+    error = nullptr;
+  }
+};
+
+}  // namespace crosslane::interpose

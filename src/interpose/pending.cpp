@@ -1,0 +1,152 @@
+// See pending.h.
+#include "interpose/pending.h"
+
+#include "interpose/receive.h"
+#include "mpi/status.h"
+
+#include <utility>
+
+namespace crosslane::interpose {
+
+Pending::Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed)
+    : process_(site.process()), next_(site.next()), call_(call), blamed_(blamed) {
+  auto& table = process_.requests();
+  for (int i = 0; i < count; ++i) {
+    if (auto operation = table.take(requests[i])) {
+      if (operations_.empty()) {
+        operations_.resize(static_cast<std::size_t>(count));
+        handles_.assign(requests, requests + count);
+      }
+      operations_[static_cast<std::size_t>(i)] = std::move(operation);
+    }
+  }
+}
+
+Pending::~Pending() {
+  for (std::size_t i = 0; i < operations_.size(); ++i)
+    if (operations_[i]) process_.requests().add(handles_[i], std::move(operations_[i]));
+}
+
+Operation* Pending::look_at(int index) const {
+  const auto& operation = operations_[static_cast<std::size_t>(index)];
+  return operation && operation->look && operation->active ? operation.get() : nullptr;
+}
+
+bool Pending::looks() const noexcept {
+  for (std::size_t i = 0; i < operations_.size(); ++i)
+    if (look_at(static_cast<int>(i)) != nullptr) return true;
+  return false;
+}
+
+bool Pending::advance() {
+  bool all = true;
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    Operation* const operation = look_at(static_cast<int>(i));
+    if (operation == nullptr || operation->look->ready()) continue;
+    blamed_ = operation->raised_on();
+    interpose::advance(process_, *operation, handles_[i]);
+    all = all && operation->look->ready();
+  }
+  return all;
+}
+
+bool Pending::ends_here(int index) const {
+  const Operation* const operation = look_at(index);
+  return operation != nullptr && operation->look->ready() && operation->look->state == Look::State::fetched;
+}
+
+bool Pending::hidden(int index) const {
+  const Operation* const operation = look_at(index);
+  return operation != nullptr && (!operation->look->ready() || operation->look->state == Look::State::fetched);
+}
+
+int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
+  auto operation = operations_[static_cast<std::size_t>(index)];
+  blamed_ = operation->raised_on();
+  int result = mpi::success;
+  try {
+    result = finish(process_, next_, *operation, request, status);
+  } catch (const base::Error& error) {
+    result = raise(process_, blamed_, call_, error);
+  }
+  release(index);
+  return result;
+}
+
+void Pending::release(int index) {
+  auto& operation = operations_[static_cast<std::size_t>(index)];
+  operation->active = false;
+  operation->delivered = false;
+  if (!operation->persistent) operation.reset();
+}
+
+std::vector<MPI_Request> Pending::visible(const MPI_Request requests[]) const {
+  std::vector<MPI_Request> handles(requests, requests + operations_.size());
+  for (std::size_t i = 0; i < handles.size(); ++i)
+    if (hidden(static_cast<int>(i))) handles[i] = process_.library().handles().request_null;
+  return handles;
+}
+
+void Pending::copy_back(const std::vector<MPI_Request>& handles, MPI_Request requests[]) const {
+  for (std::size_t i = 0; i < handles.size(); ++i)
+    if (!hidden(static_cast<int>(i))) requests[i] = handles[i];
+}
+
+std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
+  std::vector<MPI_Request> handles(requests, requests + operations_.size());
+  for (std::size_t i = 0; i < handles.size(); ++i)
+    if (active(static_cast<int>(i))) handles[i] = process_.library().handles().request_null;
+  return handles;
+}
+
+int Pending::completed(int index, const MPI_Status* status, int code) {
+  const auto operation = operations_[static_cast<std::size_t>(index)];
+  if (!operation || (operation->persistent && !operation->active)) return code;
+  blamed_ = operation->raised_on();
+  release(index);
+  // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
+  const auto& below = process_.library().below();
+  if (code != mpi::success && !mpi::is_truncation(below, code)) return code;
+  try {
+    operation->deliver(process_.copier(), status, below);
+    operation->delivered = false;
+  } catch (const base::Error& error) {
+    return raise(process_, blamed_, call_, error);
+  }
+  return code;
+}
+
+int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status) {
+  *flag = 0;
+  if (Operation* const operation = look_at(index)) {
+    blamed_ = operation->raised_on();
+    interpose::advance(process_, *operation, request);
+    if (!operation->look->ready()) return mpi::success;
+    if (operation->look->state == Look::State::fetched) {
+      *flag = 1;
+      mpi::copy_but_error(operation->look->status, status);
+      return mpi::success;
+    }
+  }
+  Statuses own(status, 1);
+  const int result = next_.Request_get_status(request, flag, own.data());
+  if (result == mpi::success && *flag != 0 && active(index)) {
+    const auto& operation = operations_[static_cast<std::size_t>(index)];
+    blamed_ = operation->raised_on();
+    operation->deliver(process_.copier(), own.data(), process_.library().below());
+  }
+  return result;
+}
+
+engine::Watch Pending::watch() const noexcept {
+  engine::Watch watch{.call = call_};
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    if (!operations_[i] || !operations_[i]->active) continue;
+    watch = operations_[i]->watch();
+    watch.call = call_;
+    break;
+  }
+  return watch;
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,84 @@
+// The requests of one completion call that are ours, out of the table while MPI is asked, and what each of them needs
+// before and after. It must not know which call it is, but for messages.
+#pragma once
+
+#include "engine/watch.h"
+#include "interpose/process.h"
+#include "interpose/route.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// The statuses that a call fills: the user's, or our own where the user ignores them.
+class Statuses {
+ public:
+  Statuses(MPI_Status* users, int count)
+      : own_(users == mpi::statuses_ignore() || users == mpi::status_ignore()
+                 ? static_cast<std::size_t>(std::max(count, 1))
+                 : 0),
+        statuses_(own_.empty() ? users : own_.data()) {}
+  [[nodiscard]] MPI_Status* data() noexcept { return statuses_; }
+  [[nodiscard]] MPI_Status& operator[](int index) const { return statuses_[index]; }
+
+ private:
+  std::vector<MPI_Status> own_;
+  MPI_Status* statuses_;
+};
+
+class Pending {
+ public:
+  Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed);
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  /// What was not completed goes back.
+  ~Pending();
+
+  [[nodiscard]] bool none() const noexcept { return operations_.empty(); }
+  /// One of them is a receive that is looked at, and active.
+  [[nodiscard]] bool looks() const noexcept;
+  /// Request `index` is ours and active.
+  [[nodiscard]] bool active(int index) const {
+    const auto& operation = operations_[static_cast<std::size_t>(index)];
+    return operation && (!operation->persistent || operation->active);
+  }
+
+  /// Looks at every such receive. True if all are ready: an ordinary message that MPI has completed, or a fetched payload.
+  bool advance();
+  /// It is ready, and end() completes it without MPI's call.
+  [[nodiscard]] bool ends_here(int index) const;
+  /// Completes it. Returns its error code, after raising it; the status may be ignored.
+  int end(int index, MPI_Request* request, MPI_Status* status);
+
+  /// The requests as MPI may complete them now: without those that are not ready, or that end here.
+  [[nodiscard]] std::vector<MPI_Request> visible(const MPI_Request requests[]) const;
+  /// What MPI made of them.
+  void copy_back(const std::vector<MPI_Request>& handles, MPI_Request requests[]) const;
+  /// The requests that are not ours.
+  [[nodiscard]] std::vector<MPI_Request> others(const MPI_Request requests[]) const;
+
+  /// MPI has completed request `index` with this code: delivers what it received, and hands the code on; a persistent one
+  /// becomes inactive and stays known. No effect on what is not ours.
+  int completed(int index, const MPI_Status* status, int code);
+
+  /// As MPI_Request_get_status.
+  int query(int index, MPI_Request request, int* flag, MPI_Status* status);
+
+  [[nodiscard]] engine::Watch watch() const noexcept;
+
+ private:
+  [[nodiscard]] Operation* look_at(int index) const;
+  [[nodiscard]] bool hidden(int index) const;
+  void release(int index);
+
+  Process& process_;
+  const mpi::Functions& next_;
+  const char* call_;
+  Target& blamed_;  // whom errors are raised on from now on
+  std::vector<std::shared_ptr<Operation>> operations_;
+  std::vector<MPI_Request> handles_;
+};
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,155 @@
+// Probes and matched receives (MPI 5.0, section 3.8), and MPI_Cancel, on a rank that looks at what it receives: a probe
+// tells the length of what a header stands for, and has to take it from MPI to do so.
+#include "interpose/manual.h"
+#include "interpose/receive.h"
+#include "mpi/status.h"
+
+#include <mutex>
+
+namespace crosslane::interpose {
+namespace {
+
+using Probed = message::Unexpected::Probed;
+
+Probed probe_once(Process& process, int source, int tag, MPI_Comm comm) {
+  const auto facts = process.communicators()->share(comm);
+  const std::lock_guard lock(process.unexpected().gate());
+  return process.unexpected().probe(comm, facts, source, tag);
+}
+
+// The same, and takes the message: either from the queue, under a handle that stands for it, or as MPI does.
+Probed match_once(Process& process, int source, int tag, MPI_Comm comm, MPI_Message* message) {
+  const auto facts = process.communicators()->share(comm);
+  auto& unexpected = process.unexpected();
+  const std::lock_guard lock(unexpected.gate());
+  Probed probed = unexpected.probe(comm, facts, source, tag);
+  if (probed.code != mpi::success || !probed.there) return probed;
+  if (auto arrived = unexpected.take(comm, source, tag)) {
+    *message = unexpected.hand_out(std::move(arrived));
+    return probed;
+  }
+  int there = 0;
+  probed.code = process.library().below().Improbe(probed.status.MPI_SOURCE, probed.status.MPI_TAG, comm, &there,
+                                                  message, &probed.status);
+  probed.there = there != 0;
+  return probed;
+}
+
+template <class Once>
+int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_Status* status, Once&& once) {
+  auto& process = site.process();
+  return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
+    process.settle(false);
+    Probed probed;
+    if (flag != nullptr) {
+      probed = once();
+      *flag = probed.there ? 1 : 0;
+    } else {
+      wait_until(
+          process,
+          [&] {
+            probed = once();
+            return probed.there || probed.code != mpi::success;
+          },
+          route.operation().watch());
+    }
+    if (probed.there) mpi::copy_but_error(probed.status, status);
+    return probed.code;
+  });
+}
+
+}  // namespace
+
+int manual::probe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  const auto& next = site.next();
+  if (!site.looking() || source == mpi::proc_null) return next.Probe(source, tag, comm, status);
+  return probing(site, "MPI_Probe", comm, nullptr, status,
+                 [&] { return probe_once(site.process(), source, tag, comm); });
+}
+
+int manual::iprobe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  const auto& next = site.next();
+  if (!site.looking() || source == mpi::proc_null) return next.Iprobe(source, tag, comm, flag, status);
+  return probing(site, "MPI_Iprobe", comm, flag, status, [&] { return probe_once(site.process(), source, tag, comm); });
+}
+
+int manual::mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  const auto& next = site.next();
+  if (!site.looking() || source == mpi::proc_null) return next.Mprobe(source, tag, comm, message, status);
+  return probing(site, "MPI_Mprobe", comm, nullptr, status,
+                 [&] { return match_once(site.process(), source, tag, comm, message); });
+}
+
+int manual::improbe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
+                    MPI_Status* status) {
+  const auto& next = site.next();
+  if (!site.looking() || source == mpi::proc_null) return next.Improbe(source, tag, comm, flag, message, status);
+  return probing(site, "MPI_Improbe", comm, flag, status,
+                 [&] { return match_once(site.process(), source, tag, comm, message); });
+}
+
+int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
+                  MPI_Message* message, MPI_Status* status) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  message::ArrivedPointer arrived;
+  const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
+    arrived = process.unexpected().claim(*message);
+    if (!arrived) {
+      if (!on_gpu) return mpi::calls::Mrecv(next, buf, count, datatype, message, status);
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
+        return mpi::calls::Mrecv(functions, argument.address(), argument.count(), argument.type(), message, told);
+      });
+    }
+    return mpi::success;
+  });
+  if (!arrived || result != mpi::success) return result;
+  return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
+    describe(route, {"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm});
+    MPI_Request request{};
+    if (const int code = match(process, next, route.operation(), arrived, &request); code != mpi::success) return code;
+    return wait_and_finish(route, &request, status);
+  });
+}
+
+int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
+                   MPI_Message* message, MPI_Request* request) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  message::ArrivedPointer arrived;
+  const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
+    arrived = process.unexpected().claim(*message);
+    if (!arrived) {
+      if (!on_gpu) return mpi::calls::Imrecv(next, buf, count, datatype, message, request);
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
+        return mpi::calls::Imrecv(functions, argument.address(), argument.count(), argument.type(), message, request);
+      });
+    }
+    return mpi::success;
+  });
+  if (!arrived || result != mpi::success) return result;
+  return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
+    describe(route, {"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm});
+    if (const int code = match(process, next, route.operation(), arrived, request); code != mpi::success) return code;
+    process.requests().add(*request, route.shared_operation());
+    return mpi::success;
+  });
+}
+
+// What has been matched is no longer to be cancelled.
+int manual::cancel(const Site& site, MPI_Request* request) {
+  const auto& next = site.next();
+  if (!site.looking() || request == nullptr) return next.Cancel(request);
+  const auto operation = site.process().requests().find(*request);
+  const bool matched = operation && operation->active && operation->look &&
+                       (operation->look->own || operation->look->state != Look::State::posted);
+  return matched ? mpi::success : next.Cancel(request);
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,394 @@
+// See receive.h.
+#include "interpose/receive.h"
+
+#include "base/error.h"
+#include "interpose/manual.h"
+#include "mpi/status.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace crosslane::interpose {
+namespace {
+
+using message::header_bytes;
+
+void deliver_bytes(Process& process, Operation& operation, const message::HeaderMessage& bytes) {
+  const auto& buffer = operation.look->buffer;
+  const std::size_t fits = std::min(buffer.bytes, header_bytes);
+  if (fits == 0) return;
+  if (!buffer.on_gpu) {
+    buffer.layout->unpack(buffer.address, bytes.data(), buffer.count, 0, fits);
+    return;
+  }
+  lane::Batch batch(process.copier(), operation.watch());
+  batch.to_gpu(buffer.place, buffer.address, bytes.data(), *buffer.layout, buffer.count, 0, fits, lane::Form::packed);
+  batch.wait();
+}
+
+std::exception_ptr truncated(const char* call, std::size_t bytes, std::size_t room) {
+  return std::make_exception_ptr(base::Error(base::ErrorClass::truncate,
+                                             "{}: the message has {} bytes, and the buffer has room for {}; receive it "
+                                             "into a larger one",
+                                             call, bytes, room));
+}
+
+// A message that MPI no longer has: its bytes, or a header.
+void take_over(Process& process, Operation& operation, const message::Arrived& arrived) {
+  Look& look = *operation.look;
+  look.own = true;
+  if (arrived.header) {
+    fetch(process, operation, *arrived.header, arrived.status);
+    return;
+  }
+  look.status = arrived.status;
+  deliver_bytes(process, operation, arrived.bytes);
+  if (look.buffer.bytes < header_bytes) {
+    mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(look.buffer.bytes));
+    look.error = truncated(operation.call, header_bytes, look.buffer.bytes);
+  }
+  look.state = Look::State::fetched;
+}
+
+// A message that MPI held for a persistent receive; it is no header.
+void look_at_inner(Process& process, Operation& operation) {
+  Look& look = *operation.look;
+  const auto& below = process.library().below();
+  int flag = 0;
+  const int code = below.Test(&look.inner, &flag, &look.status);
+  if (code == mpi::success && flag == 0) return;
+  if (code == mpi::success || mpi::is_truncation(below, code)) operation.deliver(process.copier(), &look.status, below);
+  if (code != mpi::success) {
+    look.error = std::make_exception_ptr(
+        base::Error(mpi::is_truncation(below, code) ? base::ErrorClass::truncate : base::ErrorClass::other,
+                    "{}: the message does not fit into the buffer", operation.call));
+  }
+  look.has_inner = false;
+  look.state = Look::State::fetched;
+}
+
+void finish_fetch(Process& process, Operation& operation) {
+  Look& look = *operation.look;
+  const auto& received = *look.received;
+  mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(received.bytes));
+  try {
+    look.pull.rethrow();
+    if (received.failed) {
+      look.error = std::make_exception_ptr(
+          base::Error(base::ErrorClass::other,
+                      "{}: rank {} of MPI_COMM_WORLD could not read the GPU buffer that it sends; its own "
+                      "error says why",
+                      operation.call, look.sender));
+    } else if (received.truncated) {
+      look.error = truncated(operation.call, look.payload, look.buffer.bytes);
+    }
+  } catch (...) {
+    look.error = std::current_exception();
+  }
+  look.state = Look::State::fetched;
+  look.received.reset();
+  look.pull = {};
+}
+
+}  // namespace
+
+Room room_of(Process& process, const Receive& receive) noexcept {
+  Room room;
+  if (receive.count < 0 || receive.source == mpi::proc_null) return room;
+  try {
+    const auto layout = process.layouts().of(receive.type);
+    room.known = true;
+    room.small = layout->size() * static_cast<std::size_t>(receive.count) < header_bytes;
+    room.dense = layout->dense();
+    room.first = lane::byte_at(receive.buffer, static_cast<std::ptrdiff_t>(layout->true_lb()));
+    room.type = room.small || !room.dense ? receive.type : process.layouts().packed_twin(receive.type);
+  } catch (const std::exception&) {
+    room.known = false;  // the MPI has its own words for such a type
+  }
+  return room;
+}
+
+std::optional<message::Header> header_in(Process& process, const std::byte* landing, const MPI_Status& status) {
+  if (mpi::received_bytes(process.library().below(), status) != static_cast<MPI_Count>(header_bytes))
+    return std::nullopt;
+  return message::decode({landing, header_bytes}, process.world()->cookie());
+}
+
+void describe(Route& route, const Receive& receive) {
+  auto& process = route.process();
+  const auto& argument = route.single(receive.buffer_name, receive.buffer, receive.count_name, receive.count, 1,
+                                      receive.type, Direction::out, lane::Form::packed, true);
+  auto& operation = route.operation();
+  operation.look = std::make_unique<Look>();
+  Look& look = *operation.look;
+  look.comm = receive.comm;
+  look.source = receive.source;
+  look.tag = receive.tag;
+  look.buffer.on_gpu = argument.on_gpu();
+  look.buffer.place = argument.place();
+  look.buffer.address = static_cast<std::byte*>(receive.buffer);
+  look.buffer.layout = process.layouts().of(receive.type);
+  look.buffer.count = receive.count;
+  look.buffer.bytes = look.buffer.layout->packed_size(receive.count);
+  look.address = argument.address();
+  look.count = receive.count;
+  look.type = argument.type();
+  // MPI is given bytes without holes: what arrives may be a header, which ends inside an element, and MPICH takes that
+  // for no other type.
+  const bool dense = look.buffer.layout->dense();
+  if (argument.on_gpu()) {
+    operation.stage(process.copier());
+    look.address = argument.address();
+  } else if (!dense && look.buffer.bytes != 0) {
+    look.temp.reset(static_cast<std::byte*>(std::malloc(look.buffer.bytes)));
+    if (!look.temp) throw std::bad_alloc();
+    look.address = look.temp.get();
+  }
+  if (dense && look.buffer.bytes != 0)
+    look.address = lane::byte_at(look.address, static_cast<std::ptrdiff_t>(look.buffer.layout->true_lb()));
+  if (look.buffer.bytes != 0) look.type = process.layouts().packed_twin(receive.type);
+  look.landing = static_cast<const std::byte*>(look.address);
+}
+
+int post(Route& route, MPI_Request* request) {
+  auto& process = route.process();
+  auto& operation = route.operation();
+  Look& look = *operation.look;
+  operation.active = true;
+  look.forget_landing();
+  std::unique_lock lock(process.unexpected().gate());
+  if (!process.unexpected().empty()) {
+    if (const auto arrived = process.unexpected().take(look.comm, look.source, look.tag)) {
+      lock.unlock();
+      return match(process, route.next(), operation, arrived, request);
+    }
+  }
+  return mpi::calls::Irecv(route.next(), look.address, look.count, look.type, look.source, look.tag, look.comm,
+                           request);
+}
+
+int match(Process& process, const mpi::Functions& next, Operation& operation, const message::ArrivedPointer& arrived,
+          MPI_Request* request) {
+  const Look& look = *operation.look;
+  operation.active = true;
+  if (arrived->held) return mpi::calls::Imrecv(next, look.address, look.count, look.type, &arrived->message, request);
+  // A request that MPI never completes by itself, and that is no other's: what it stands for is ended by finish().
+  const auto& handles = process.library().handles();
+  const int code =
+      process.library().below().Recv_init(nullptr, 0, handles.byte, mpi::proc_null, 0, handles.comm_self, request);
+  if (code == mpi::success) take_over(process, operation, *arrived);
+  return code;
+}
+
+bool match_started(Process& process, Operation& operation) {
+  Look& look = *operation.look;
+  look.restart();
+  look.forget_landing();
+  operation.delivered = false;
+  if (process.unexpected().empty()) return false;
+  const auto arrived = process.unexpected().take(look.comm, look.source, look.tag);
+  if (!arrived) return false;
+  operation.active = true;
+  if (!arrived->held) {
+    take_over(process, operation, *arrived);
+    return true;
+  }
+  // The persistent request stays inactive in MPI; the message is received by a request of its own.
+  look.own = true;
+  look.has_inner = true;
+  const auto& below = process.library().below();
+  team::check(below, mpi::calls::Imrecv(below, look.address, look.count, look.type, &arrived->message, &look.inner),
+              "MPI_Imrecv");
+  return true;
+}
+
+void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status) {
+  Look& look = *operation.look;
+  process.log_route(operation.call, "chunked");
+  look.status = status;
+  look.sender = header.sender;
+  look.payload = header.bytes;
+  look.received = std::make_shared<message::Received>();
+  look.pull = process.engine().spawn(
+      process.transfers().pull(header, look.buffer, look.received, engine::Watch{.call = operation.call}));
+  look.state = Look::State::pulling;
+}
+
+void advance(Process& process, Operation& operation, MPI_Request request) {
+  Look& look = *operation.look;
+  const auto& below = process.library().below();
+  if (look.sends) {
+    int flag = 0;
+    below.Test(&look.send, &flag, mpi::status_ignore());
+    look.sends = flag == 0;
+  }
+  if (look.state == Look::State::posted && !look.own) {
+    int flag = 0;
+    MPI_Status status{};
+    const int code = below.Request_get_status(request, &flag, &status);
+    if (code == mpi::success && flag == 0) return;
+    // An error is the completion call's to report. What is cut is none of ours: Open MPI then tells the message's length.
+    // Of a cancelled receive MPICH tells any length.
+    const bool could = code == mpi::success && look.buffer.bytes >= header_bytes && !mpi::cancelled(below, status);
+    const auto header = could ? header_in(process, look.landing, status) : std::nullopt;
+    if (header) {
+      fetch(process, operation, *header, status);
+    } else {
+      look.state = Look::State::plain;
+    }
+  }
+  if (look.has_inner) look_at_inner(process, operation);
+  if (look.state == Look::State::pulling) {
+    if (!look.pull.done()) process.engine().progress();
+    if (look.pull.done()) finish_fetch(process, operation);
+  }
+}
+
+void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch) {
+  constexpr unsigned seldom = 32;
+  unsigned turn = 0;
+  process.engine().until(
+      [&] {
+        if (done()) return true;
+        // With several threads a request is the affair of the one that completes it.
+        if (++turn % seldom == 0 && process.looks() && !process.multiple() && !process.requests().empty())
+          for (const auto& [request, operation] : process.requests().looks()) advance(process, *operation, request);
+        return false;
+      },
+      watch);
+}
+
+int finish(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request,
+           MPI_Status* status) {
+  Look& look = *operation.look;
+  int result = mpi::success;
+  MPI_Status own{};
+  if (look.own) {
+    if (!operation.persistent) process.library().below().Request_free(request);
+  } else {
+    result = next.Wait(request, &own);
+  }
+  operation.active = false;
+  if (look.state == Look::State::plain) {
+    mpi::copy_but_error(own, status);
+    if (result == mpi::success || mpi::is_truncation(process.library().below(), result))
+      operation.deliver(process.copier(), &own, process.library().below());
+    operation.delivered = false;
+    return result;
+  }
+  mpi::copy_but_error(look.status, status);
+  if (look.error) std::rethrow_exception(std::exchange(look.error, nullptr));
+  return result;
+}
+
+int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status) {
+  auto& process = route.process();
+  auto& operation = route.operation();
+  wait_until(
+      process,
+      [&] {
+        advance(process, operation, *request);
+        return operation.look->ready();
+      },
+      operation.watch());
+  return finish(process, route.next(), operation, request, status);
+}
+
+int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                 int tag, MPI_Comm comm, MPI_Status* status) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"buf", "count", buf, count, datatype, source, tag, comm};
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const Room room = room_of(process, receive);
+  if (!on_gpu && !room.known) return mpi::calls::Recv(next, buf, count, datatype, source, tag, comm, status);
+  if (!on_gpu && (room.small || room.dense) && process.unexpected().empty() && !process.multiple()) {
+    if (room.small) return mpi::calls::Recv(next, buf, count, datatype, source, tag, comm, status);
+    MPI_Status own{};
+    MPI_Status* const told = mpi::wanted(status) ? status : &own;
+    const int result = mpi::calls::Recv(next, room.first, count, room.type, source, tag, comm, told);
+    if (result != mpi::success) return result;
+    const auto header = header_in(process, room.first, *told);
+    if (!header) return result;
+    return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+      describe(route, receive);
+      MPI_Request none = process.library().handles().request_null;
+      route.operation().look->own = true;
+      route.operation().persistent = true;  // there is no request to free
+      fetch(process, route.operation(), *header, *told);
+      return wait_and_finish(route, &none, told);
+    });
+  }
+  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+    if (!room.known) {
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
+        return mpi::calls::Recv(functions, argument.address(), argument.count(), argument.type(), source, tag, comm,
+                                told);
+      });
+    }
+    process.settle(false);
+    describe(route, receive);
+    MPI_Request request{};
+    if (const int code = post(route, &request); code != mpi::success) return code;
+    return wait_and_finish(route, &request, status);
+  });
+}
+
+int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                  int tag, MPI_Comm comm, MPI_Request* request) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"buf", "count", buf, count, datatype, source, tag, comm};
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const Room room = room_of(process, receive);
+  const bool simple = room.small && process.unexpected().empty() && !process.multiple();
+  if (!on_gpu && (!room.known || simple))
+    return mpi::calls::Irecv(next, buf, count, datatype, source, tag, comm, request);
+  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+    if (!room.known) {
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
+        return mpi::calls::Irecv(functions, argument.address(), argument.count(), argument.type(), source, tag, comm,
+                                 request);
+      });
+    }
+    process.settle(false);
+    describe(route, receive);
+    if (const int code = post(route, request); code != mpi::success) return code;
+    process.requests().add(*request, route.shared_operation());
+    return mpi::success;
+  });
+}
+
+int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                      int tag, MPI_Comm comm, MPI_Request* request) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"buf", "count", buf, count, datatype, source, tag, comm};
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const Room room = room_of(process, receive);
+  if (!on_gpu && !room.known) return mpi::calls::Recv_init(next, buf, count, datatype, source, tag, comm, request);
+  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+    if (!room.known) {
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      return route.persistent(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
+        return mpi::calls::Recv_init(functions, argument.address(), argument.count(), argument.type(), source, tag,
+                                     comm, request);
+      });
+    }
+    describe(route, receive);
+    const Look& look = *route.operation().look;
+    const int code = mpi::calls::Recv_init(next, look.address, look.count, look.type, source, tag, comm, request);
+    if (code != mpi::success) return code;
+    route.operation().persistent = true;
+    process.requests().add(*request, route.shared_operation());
+    return mpi::success;
+  });
+}
+
+}  // namespace crosslane::interpose

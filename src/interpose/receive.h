@@ -1,0 +1,71 @@
+// Receives on a rank that looks at what it receives: described, posted, looked at, finished. The calls that do so are in
+// receive.cpp, sendrecv.cpp, start.cpp and completion.cpp. It must not know how a payload travels (message/).
+#pragma once
+
+#include "interpose/route.h"
+
+#include <memory>
+#include <optional>
+
+namespace crosslane::interpose {
+
+/// A receive's arguments as the application gave them.
+struct Receive {
+  const char* buffer_name;  // of the argument, for messages
+  const char* count_name;
+  void* buffer;
+  MPI_Count count;
+  MPI_Datatype type;
+  int source;
+  int tag;
+  MPI_Comm comm;
+};
+
+/// How much the application's arguments have room for, and whether that is memory without holes: what decides whether a
+/// receive of host memory can be the MPI's own, looked at afterwards.
+struct Room {
+  bool known = false;  ///< False for arguments that the MPI shall refuse itself.
+  bool small = false;  ///< Too small for a header.
+  bool dense = false;
+  std::byte* first = nullptr;  ///< Of dense memory: where it begins.
+  MPI_Datatype type{};  ///< Of dense memory: bytes. A header may end inside an element, which MPICH does not take.
+};
+[[nodiscard]] Room room_of(Process& process, const Receive& receive) noexcept;
+
+/// The header that a completed receive without holes got.
+[[nodiscard]] std::optional<message::Header> header_in(Process& process, const std::byte* landing,
+                                                       const MPI_Status& status);
+
+/// Gives the route's operation a Look: where the message lands, and where it goes.
+void describe(Route& route, const Receive& receive);
+
+/// Posts the described receive, or matches it from the unexpected queue. Returns an MPI error code.
+int post(Route& route, MPI_Request* request);
+
+/// The same for a start of a persistent receive whose request is `request`: true if it was matched from the queue, else
+/// MPI has to start it, with the gate of the queue still held by the caller.
+bool match_started(Process& process, Operation& operation);
+
+/// Matches a described receive with a message that was taken from MPI.
+int match(Process& process, const mpi::Functions& next, Operation& operation, const message::ArrivedPointer& arrived,
+          MPI_Request* request);
+
+/// The described receive got this header; its payload is fetched from now on.
+void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status);
+
+/// Waits as the engine does, and meanwhile looks at the application's other receives now and then: their senders may
+/// wait for this rank as it waits for them.
+void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch);
+
+/// Looks at where a receive is now. Cheap where nothing has changed; makes MPI progress.
+void advance(Process& process, Operation& operation, MPI_Request request);
+
+/// Ends a receive that is ready, as MPI_Wait: the request, the status (may be ignored) and the data. Returns MPI's code;
+/// throws what went wrong with a payload.
+int finish(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request,
+           MPI_Status* status);
+
+/// Waits until it is ready, then finish().
+int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status);
+
+}  // namespace crosslane::interpose

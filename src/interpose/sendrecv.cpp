@@ -1,0 +1,298 @@
+// The calls that send and receive at once (MPI 5.0, section 3.11) on a rank that looks at what it receives. The receive
+// is posted first, then the send starts by its own protocol, and one wait drives both.
+#include "interpose/manual.h"
+#include "interpose/receive.h"
+#include "interpose/sending.h"
+#include "message/protocols.h"
+#include "mpi/status.h"
+
+#include <utility>
+
+namespace crosslane::interpose {
+namespace {
+
+// What an exchange sends, as the application gave it.
+struct Send {
+  const char* buffer_name;
+  const char* count_name;
+  const void* buffer;
+  MPI_Count count;
+  MPI_Datatype type;
+  int dest;
+  int tag;
+};
+
+// A packed copy of a buffer on the host: the receive may write to the original.
+struct PackedCopy {
+  lane::HostBlock pinned;
+  std::unique_ptr<std::byte, Freed> plain;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+
+  PackedCopy(Route& route, const message::Buffer& buffer) : bytes(buffer.bytes) {
+    if (bytes == 0) return;
+    auto& process = route.process();
+    if (buffer.on_gpu) {
+      lane::Batch batch(process.copier(), route.operation().watch());
+      pinned = batch.lend(buffer.place, bytes);
+      data = pinned.data();
+      batch.to_host(buffer.place, data, buffer.address, *buffer.layout, buffer.count, 0, bytes, lane::Form::packed);
+      batch.wait();
+      return;
+    }
+    plain.reset(static_cast<std::byte*>(std::malloc(bytes)));
+    if (!plain) throw std::bad_alloc();
+    data = plain.get();
+    buffer.layout->pack(data, buffer.address, buffer.count, 0, bytes);
+  }
+};
+
+message::Buffer host_copy(const std::shared_ptr<PackedCopy>& copy) {
+  message::Buffer buffer;
+  buffer.address = copy->data;
+  buffer.bytes = copy->bytes;
+  buffer.owner = copy;
+  return buffer;
+}
+
+// Gives up a receive whose send could not be started.
+void withdraw(Route& route, MPI_Request& request) {
+  if (route.operation().look->own) return;
+  const auto& below = route.process().library().below();
+  below.Cancel(&request);
+  below.Request_free(&request);
+}
+
+int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm) {
+  const auto& argument = route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type,
+                                      Direction::in, lane::Form::packed, false);
+  auto& process = route.process();
+  if (sending.choose(argument.on_gpu(), argument.bytes(), send.dest, comm) == message::Protocol::chunked) {
+    const message::Buffer buffer{true,
+                                 argument.place(),
+                                 static_cast<std::byte*>(const_cast<void*>(send.buffer)),
+                                 process.layouts().of(send.type),
+                                 send.count,
+                                 argument.bytes(),
+                                 nullptr};
+    return sending.start_chunked(buffer, send.dest, send.tag, comm, nullptr);
+  }
+  if (argument.on_gpu()) process.log_route(route.operation().call, "staged");
+  route.stage_and_fetch();
+  return sending.start_plain(argument.address(), argument.count(), argument.type(), send.dest, send.tag, comm);
+}
+
+// Waits for both halves; an error of one does not keep the other from its end.
+int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_Status* status) {
+  auto& process = receiving.process();
+  bool sent = false;
+  std::exception_ptr failure;
+  wait_until(
+      process,
+      [&] {
+        if (!sent) {
+          try {
+            sent = sending.done();
+          } catch (...) {
+            failure = std::current_exception();
+            sent = true;
+          }
+        }
+        advance(process, receiving.operation(), *request);
+        return sent && receiving.operation().look->ready();
+      },
+      receiving.operation().watch());
+  const int result = finish(process, receiving.next(), receiving.operation(), request, status);
+  if (failure) std::rethrow_exception(failure);
+  return result;
+}
+
+bool is_simple(Process& process, const Room& room) {
+  return (room.small || room.dense) && process.unexpected().empty() && !process.multiple();
+}
+
+// The MPI's own call on host memory has returned: looks at what it received.
+int look_after(const Site& site, const char* call, const Receive& receive, const Room& room, MPI_Status* told,
+               int result) {
+  auto& process = site.process();
+  if (result != mpi::success || room.small) return result;
+  const auto header = header_in(process, room.first, *told);
+  if (!header) return result;
+  return run_route(process, site.next(), call, Target::of_comm(receive.comm), [&](Route& route) {
+    describe(route, receive);
+    MPI_Request none = process.library().handles().request_null;
+    route.operation().look->own = true;
+    route.operation().persistent = true;  // there is no request to free
+    fetch(process, route.operation(), *header, *told);
+    return wait_and_finish(route, &none, told);
+  });
+}
+
+}  // namespace
+
+int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MPI_Count sendcount,
+                     MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf, MPI_Count recvcount,
+                     MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status* status) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
+  const bool on_gpu = site.watching() && (site.on_gpu(sendbuf, sendcount != 0) || site.on_gpu(recvbuf, recvcount != 0));
+  const Room room = room_of(process, receive);
+  if (!on_gpu && (!room.known || is_simple(process, room))) {
+    MPI_Status own{};
+    MPI_Status* const told = mpi::wanted(status) ? status : &own;
+    const bool bytes = room.known && !room.small;
+    const int result =
+        mpi::calls::Sendrecv(next, sendbuf, sendcount, sendtype, dest, sendtag, bytes ? room.first : recvbuf, recvcount,
+                             bytes ? room.type : recvtype, source, recvtag, comm, told);
+    return room.known ? look_after(site, call, receive, room, told, result) : result;
+  }
+  const Target target = Target::of_comm(comm);
+  return run_route(process, next, call, target, [&](Route& route) {
+    const auto sent_bytes = packed_bytes(process, sendcount, sendtype);
+    if (!room.known || !sent_bytes) {
+      const auto& out = route.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in,
+                                     lane::Form::packed, false);
+      const auto& in = route.single("recvbuf", recvbuf, "recvcount", recvcount, 1, recvtype, Direction::out,
+                                    lane::Form::packed, true);
+      return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
+        return mpi::calls::Sendrecv(functions, out.address(), out.count(), out.type(), dest, sendtag, in.address(),
+                                    in.count(), in.type(), source, recvtag, comm, told);
+      });
+    }
+    Route other(process, next, call, target);
+    Sending sending(other);
+    describe(route, receive);
+    MPI_Request request{};
+    if (const int code = post(route, &request); code != mpi::success) return code;
+    try {
+      const Send send{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
+      if (const int code = start_send(other, sending, send, comm); code != mpi::success) {
+        withdraw(route, request);
+        return code;
+      }
+    } catch (...) {
+      withdraw(route, request);
+      throw;
+    }
+    return wait_for_both(route, sending, &request, status);
+  });
+}
+
+int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
+                             int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status* status) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const Room room = room_of(process, receive);
+  if (!on_gpu && (!room.known || is_simple(process, room))) {
+    MPI_Status own{};
+    MPI_Status* const told = mpi::wanted(status) ? status : &own;
+    const bool bytes = room.known && !room.small;
+    const int result = mpi::calls::Sendrecv_replace(next, bytes ? room.first : buf, count, bytes ? room.type : datatype,
+                                                    dest, sendtag, source, recvtag, comm, told);
+    return room.known ? look_after(site, call, receive, room, told, result) : result;
+  }
+  const Target target = Target::of_comm(comm);
+  return run_route(process, next, call, target, [&](Route& route) {
+    if (!room.known) {
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::inout, lane::Form::packed, true);
+      return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
+        return mpi::calls::Sendrecv_replace(functions, argument.address(), argument.count(), argument.type(), dest,
+                                            sendtag, source, recvtag, comm, told);
+      });
+    }
+    Route other(process, next, call, target);
+    Sending sending(other);
+    describe(route, receive);
+    const auto& buffer = route.operation().look->buffer;
+    const auto copy = std::make_shared<PackedCopy>(route, buffer);
+    MPI_Request request{};
+    if (const int code = post(route, &request); code != mpi::success) return code;
+    const bool chunked = sending.choose(buffer.on_gpu, buffer.bytes, dest, comm) == message::Protocol::chunked;
+    if (buffer.on_gpu && !chunked) process.log_route(call, "staged");
+    const int code = chunked ? sending.start_chunked(host_copy(copy), dest, sendtag, comm, nullptr)
+                             : sending.start_plain(copy->data, static_cast<MPI_Count>(copy->bytes),
+                                                   process.library().handles().byte, dest, sendtag, comm);
+    if (code != mpi::success) {
+      withdraw(route, request);
+      return code;
+    }
+    return wait_for_both(route, sending, &request, status);
+  });
+}
+
+// The receive's request is the application's; the send goes along with it (Look::send).
+int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, MPI_Count sendcount,
+                      MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf, MPI_Count recvcount,
+                      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request* request) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
+  const Room room = room_of(process, receive);
+  const Target target = Target::of_comm(comm);
+  return run_route(process, next, call, target, [&](Route& route) {
+    if (!room.known) {
+      const auto& out = route.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in,
+                                     lane::Form::packed, false);
+      const auto& in = route.single("recvbuf", recvbuf, "recvcount", recvcount, 1, recvtype, Direction::inout,
+                                    lane::Form::packed, false);
+      return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
+        return mpi::calls::Isendrecv(functions, out.address(), out.count(), out.type(), dest, sendtag, in.address(),
+                                     in.count(), in.type(), source, recvtag, comm, request);
+      });
+    }
+    Route other(process, next, call, target);
+    const auto& out =
+        other.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in, lane::Form::packed, false);
+    other.stage_and_fetch();
+    describe(route, receive);
+    if (const int code = post(route, request); code != mpi::success) return code;
+    Look& look = *route.operation().look;
+    const int code = mpi::calls::Isend(next, out.address(), out.count(), out.type(), dest, sendtag, comm, &look.send);
+    if (code != mpi::success) {
+      withdraw(route, *request);
+      return code;
+    }
+    look.sends = true;
+    look.companion = other.shared_operation();
+    process.requests().add(*request, route.shared_operation());
+    return mpi::success;
+  });
+}
+
+int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
+                              int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request* request) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
+  const Room room = room_of(process, receive);
+  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+    if (!room.known) {
+      const auto& argument =
+          route.single("buf", buf, "count", count, 1, datatype, Direction::inout, lane::Form::packed, false);
+      return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
+        return mpi::calls::Isendrecv_replace(functions, argument.address(), argument.count(), argument.type(), dest,
+                                             sendtag, source, recvtag, comm, request);
+      });
+    }
+    describe(route, receive);
+    Look& look = *route.operation().look;
+    auto copy = std::make_shared<PackedCopy>(route, look.buffer);
+    if (const int code = post(route, request); code != mpi::success) return code;
+    const int code = mpi::calls::Isend(next, copy->data, static_cast<MPI_Count>(copy->bytes),
+                                       process.library().handles().byte, dest, sendtag, comm, &look.send);
+    if (code != mpi::success) {
+      withdraw(route, *request);
+      return code;
+    }
+    look.sends = true;
+    look.companion = std::move(copy);
+    process.requests().add(*request, route.shared_operation());
+    return mpi::success;
+  });
+}
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,57 @@
+// What is left to Crosslane after the application's call: operations whose requests it freed, and payloads kept for slow
+// receivers. Later calls give them a turn, MPI_Finalize ends them.
+#include "base/log.h"
+#include "interpose/process.h"
+#include "interpose/receive.h"
+
+#include <utility>
+
+namespace crosslane::interpose {
+namespace {
+
+// Nobody is left to be told of an error but who reads the log.
+void end_look(Process& process, Operation& operation, MPI_Request request) {
+  try {
+    finish(process, process.library().below(), operation, &request, mpi::status_ignore());
+  } catch (const base::Error& error) {
+    base::log(base::Topic::error, "{}, whose request was freed: {}", operation.call, error.what());
+  }
+  if (operation.persistent) process.library().below().Request_free(&request);
+}
+
+// False: it is still under way.
+bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, MPI_Request request, bool wait) {
+  const auto& below = process.library().below();
+  if (operation->look) {
+    const auto ready = [&] {
+      advance(process, *operation, request);
+      return operation->look->ready();
+    };
+    if (wait) process.engine().until(ready, operation->watch());
+    if (!ready()) return false;
+    end_look(process, *operation, request);
+    return true;
+  }
+  int flag = 1;
+  MPI_Status status;
+  MPI_Request held = request;
+  if (wait) {
+    below.Wait(&held, &status);
+  } else {
+    below.Test(&held, &flag, &status);
+  }
+  if (flag == 0) return false;
+  operation->deliver(process.copier(), &status, below);
+  if (operation->persistent) below.Request_free(&request);
+  return true;
+}
+
+}  // namespace
+
+void Process::settle(bool all) {
+  if (transfers_) transfers_->progress();
+  for (auto& [request, operation] : requests_.take_adopted())
+    if (!settle_one(*this, operation, request, all)) requests_.adopt(request, std::move(operation));
+}
+
+}  // namespace crosslane::interpose

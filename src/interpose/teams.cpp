@@ -1,0 +1,91 @@
+// See teams.h.
+#include "interpose/teams.h"
+
+#include "base/log.h"
+
+#include <utility>
+#include <vector>
+
+namespace crosslane::interpose {
+
+Teams::Teams(Process& process, team::World& world, team::Communicators& communicators, const collective::Choice& choice)
+    : process_(process),
+      world_(world),
+      communicators_(communicators),
+      choice_(choice),
+      blocking_(choice, process.engine(), process.settings().watchdog_s),
+      calls_(collective::catalogue().size()) {}
+
+Teams::~Teams() {
+  for (const auto& each : living_)
+    if (const auto team = each.lock()) team->leave();
+}
+
+team::Team* Teams::of(MPI_Comm communicator) {
+  team::CommunicatorFacts& facts = communicators_.of(communicator);
+  if (facts.team_known.load(std::memory_order_acquire)) return facts.team.get();
+  const std::lock_guard lock(mutex_);
+  if (facts.team_known.load(std::memory_order_relaxed)) return facts.team.get();
+  bool together = !facts.inter && facts.key && facts.world_ranks.size() > 1;
+  std::vector<int> local_ranks;
+  int me = -1;
+  for (std::size_t rank = 0; together && rank < facts.world_ranks.size(); ++rank) {
+    const int world_rank = facts.world_ranks[rank];
+    together = world_.on_my_node(world_rank);
+    if (!together) break;
+    if (world_rank == world_.rank()) me = static_cast<int>(rank);
+    local_ranks.push_back(world_.nodes().local_rank(world_rank));
+  }
+  if (together && me >= 0) {
+    facts.team = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), *facts.key,
+                                              std::move(local_ranks), me);
+    std::erase_if(living_, [](const auto& each) { return each.expired(); });
+    living_.push_back(facts.team);
+  }
+  facts.team_known.store(true, std::memory_order_release);
+  return facts.team.get();
+}
+
+void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {
+  try {
+    team::CommunicatorFacts& facts = communicators_.of(parent);
+    const std::uint64_t number = ++facts.created;
+    if (child == process_.library().handles().comm_null) return;
+    communicators_.of(child).key = team::child_key(facts, number, communicators_.of(child));
+  } catch (const std::exception& error) {
+    // Its collectives go to MPI then, on every rank: the failure is one of MPI's queries, which do not fail on some ranks only.
+    base::log(base::Topic::debug, "a communicator is not known: {}", error.what());
+  }
+}
+
+void Teams::count(const collective::Algorithm& row) noexcept {
+  const auto index = static_cast<std::size_t>(&row - collective::catalogue().data());
+  calls_[index].fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t Teams::calls(std::string_view collective, std::string_view algorithm) const noexcept {
+  std::uint64_t sum = 0;
+  for (std::size_t index = 0; index < calls_.size(); ++index) {
+    const collective::Algorithm& row = collective::catalogue()[index];
+    if (collective::name_of(row.collective) == collective && (algorithm.empty() || row.name == algorithm))
+      sum += calls_[index].load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+team::Home* Teams::home_at(const lane::Place& place) noexcept {
+  if (home_ != nullptr || homeless_) return home_.get();
+  const std::lock_guard lock(mutex_);
+  if (home_ != nullptr || homeless_) return home_.get();
+  try {
+    const auto& driver = process_.gpu().driver();
+    home_ = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
+    process_.see_device(place.device);
+  } catch (const std::exception& error) {
+    homeless_ = true;
+    base::log(base::Topic::warning, "collectives on GPU memory go through the host: {}", error.what());
+  }
+  return home_.get();
+}
+
+}  // namespace crosslane::interpose

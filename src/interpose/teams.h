@@ -1,0 +1,67 @@
+// The teams of a process: which communicators' ranks share this node, the GPU that this rank takes part with, and the
+// machinery that runs their collectives directly between GPUs. It must not know any one collective.
+#pragma once
+
+#include "collective/blocking.h"
+#include "interpose/process.h"
+#include "team/communicators.h"
+#include "team/home.h"
+#include "team/team.h"
+#include "team/world.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::interpose {
+
+class Teams {
+ public:
+  /// After the world was formed.
+  Teams(Process& process, team::World& world, team::Communicators& communicators, const collective::Choice& choice);
+  /// Before the world goes: ends the teams of communicators that still live.
+  ~Teams();
+  Teams(const Teams&) = delete;
+  Teams& operator=(const Teams&) = delete;
+
+  /// The team of a communicator: nothing (null) where its ranks do not all share this node, or its making was not seen.
+  [[nodiscard]] team::Team* of(MPI_Comm communicator);
+
+  /// MPI made `child` (null where this rank is not in it) from `parent`, in a call that is collective over the parent: counted, so
+  /// that all its members know the child by the same name.
+  void created(MPI_Comm parent, MPI_Comm child) noexcept;
+
+  /// The GPU that this rank takes part with: that of the first GPU memory which it passes. Null where it has none yet, or cannot
+  /// take part (which is said once).
+  [[nodiscard]] team::Home* home() noexcept { return home_.get(); }
+  team::Home* home_at(const lane::Place& place) noexcept;
+
+  /// The layout of a byte, for buffers that are nothing but bytes.
+  [[nodiscard]] const std::shared_ptr<const layout::Layout>& byte() const noexcept { return byte_; }
+  /// Any thread: a direct call ran by this row of the catalogue.
+  void count(const collective::Algorithm& row) noexcept;
+  /// How many did by those of that name, or by any if it is empty, in this collective.
+  [[nodiscard]] std::uint64_t calls(std::string_view collective, std::string_view algorithm) const noexcept;
+
+  [[nodiscard]] const collective::Choice& choice() const noexcept { return choice_; }
+  [[nodiscard]] const collective::Blocking& blocking() const noexcept { return blocking_; }
+
+ private:
+  Process& process_;
+  team::World& world_;
+  team::Communicators& communicators_;
+  std::shared_ptr<const layout::Layout> byte_ = std::make_shared<const layout::Layout>(layout::block(0, 1), 0, 1);
+  const collective::Choice& choice_;
+  collective::Blocking blocking_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<team::Team>> living_;
+  std::unique_ptr<team::Home> home_;
+  bool homeless_ = false;
+  std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue
+};
+
+}  // namespace crosslane::interpose

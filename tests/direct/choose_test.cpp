@@ -1,0 +1,112 @@
+// Preferences of algorithms: what is understood, what is refused and how, and what a call that a preference does not support
+// falls through to. It must not know how algorithms run.
+#include "collective/choose.h"
+
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+namespace {
+
+using namespace crosslane;
+using namespace crosslane::collective;
+
+std::string refusal(Collective collective, const std::string& text) {
+  try {
+    (void)parse_preferences("CROSSLANE_TEST", collective, text);
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.error_class(), base::ErrorClass::argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Preferences, AreRangesOfBytesAndNames) {
+  const auto found = parse_preferences("s", Collective::allreduce, "0-4k:ll,4k-1m:one_shot,1m-:two_shot,-2:mpi,ll");
+  ASSERT_EQ(found.size(), 5U);
+  EXPECT_EQ(found[0].begin, 0U);
+  EXPECT_EQ(found[0].end, 4096U);
+  EXPECT_EQ(found[0].algorithm, "ll");
+  EXPECT_EQ(found[1].begin, 4096U);
+  EXPECT_EQ(found[1].end, std::size_t{1} << 20);
+  EXPECT_EQ(found[2].end, std::numeric_limits<std::size_t>::max());
+  EXPECT_EQ(found[3].begin, 0U);
+  EXPECT_EQ(found[3].end, 2U);
+  EXPECT_EQ(found[3].algorithm, "mpi");
+  EXPECT_EQ(found[4].begin, 0U);  // a name alone is for all sizes
+  EXPECT_EQ(found[4].end, std::numeric_limits<std::size_t>::max());
+}
+
+TEST(Preferences, OfWhatIsNotThereNameSettingAndChoices) {
+  for (const std::string text : {"nonsense", "0-:nonsense", "0-4k:", "0-4k:ll,,4k-:ll"}) {
+    const std::string told = refusal(Collective::allreduce, text);
+    for (const std::string word : {"CROSSLANE_TEST", "allreduce", "ll", "one_shot", "two_shot", "mpi"})
+      EXPECT_NE(told.find(word), std::string::npos) << text << ": " << told;
+  }
+  // An algorithm of another collective.
+  EXPECT_NE(refusal(Collective::broadcast, "0-:two_shot").find("broadcast"), std::string::npos);
+}
+
+TEST(Preferences, WithBadRangesAreRefused) {
+  for (const std::string text : {"4k-4k:ll", "8k-4k:ll", "4k:ll", "x-4k:ll", "0-y:ll", "0-4q:ll", "0--1:ll"})
+    EXPECT_NE(refusal(Collective::allreduce, text).find("CROSSLANE_TEST"), std::string::npos) << text;
+}
+
+base::Settings with(const std::string& collective, const std::string& text) {
+  base::Settings settings;
+  settings.algorithms[collective] = text;
+  return settings;
+}
+
+TEST(Choice, TakesTheFirstThatSupports) {
+  const Choice choice(with("allreduce", "0-:two_shot,0-8k:ll,0-:two_shot_window"));
+  Shape shape{.collective = Collective::allreduce, .bytes = 4096, .element = kernel::Element::f32};
+  TeamFacts facts{.members = 4};
+  EXPECT_EQ(choice.choose(shape, facts)->name, "ll");  // nothing is exposed
+  facts.exposed = true;
+  EXPECT_EQ(choice.choose(shape, facts)->name, "two_shot");
+  facts.exposed = false;
+  shape.bytes = 8192;  // the end is not in the range
+  EXPECT_EQ(choice.choose(shape, facts)->name, "two_shot_window");
+}
+
+TEST(Choice, FallsThroughToShippedPreferences) {
+  const Choice choice(with("allgather", "0-:zero_copy"));
+  const Shape small{.collective = Collective::allgather, .bytes = 100};
+  const Shape large{.collective = Collective::allgather, .bytes = std::size_t{1} << 20};
+  EXPECT_EQ(choice.choose(small, {.members = 3})->name, "ll");
+  EXPECT_EQ(choice.choose(large, {.members = 3})->name, "window");
+  EXPECT_TRUE(choice.overridden(Collective::allgather));
+  EXPECT_FALSE(choice.overridden(Collective::alltoall));
+}
+
+TEST(Choice, HasAnAlgorithmForEverything) {
+  const Choice choice(base::Settings{});
+  for (std::size_t index = 0; index < collective_count; ++index) {
+    for (std::size_t bytes = 1; bytes <= std::size_t{1} << 32; bytes *= 4) {
+      for (const bool exposed : {false, true}) {
+        Shape shape{.collective = static_cast<Collective>(index), .bytes = bytes};
+        const Algorithm* const row = choice.choose(shape, {.members = 32, .exposed = exposed});
+        ASSERT_NE(row, nullptr) << name_of(shape.collective) << ' ' << bytes;
+        EXPECT_EQ(row->collective, shape.collective);
+        EXPECT_TRUE(row->supports(shape, {.members = 32, .exposed = exposed}));
+        EXPECT_FALSE(choice.left_to_mpi(shape));
+      }
+    }
+  }
+}
+
+TEST(Choice, CanLeaveSizesToMpi) {
+  const Choice choice(with("allreduce", "0-4k:mpi"));
+  Shape shape{.collective = Collective::allreduce, .bytes = 4095};
+  EXPECT_TRUE(choice.left_to_mpi(shape));
+  shape.bytes = 4096;
+  EXPECT_FALSE(choice.left_to_mpi(shape));
+  shape = {.collective = Collective::reduce, .bytes = 10};
+  EXPECT_FALSE(choice.left_to_mpi(shape));
+}
+
+}  // namespace

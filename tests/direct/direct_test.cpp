@@ -1,0 +1,302 @@
+// Direct collectives between GPUs: collective x element and operation x size x in place x root, pairwise, on communicators of all
+// kinds, under the preferences that the environment gives (CROSSLANE_ALLREDUCE ...).
+//   --memory device       every rank passes memory of its GPU: each call must go direct, by --algorithm where that takes the call
+//   --memory mixed|random some ranks pass host, managed or pinned memory, derived types, or memory of another GPU: any way is right
+//   --node <n>            what CROSSLANE_NODE_SIZE says: communicators of ranks of several nodes must not go direct
+//   --direct 0            nothing may go direct (no kernels, no mappings), and all must be right
+//   --most <bytes>        the largest block
+#include "direct/job.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t mib = 1024 * kib;
+
+// Sizes of a block at which something changes: vectors of 16 bytes, low latency's slots, blocks, exposure, parts of the window.
+std::vector<std::size_t> sizes(std::size_t most) {
+  std::vector<std::size_t> all{0,         1,        17,       100,     1000,           4 * kib,
+                               16 * kib,  32 * kib, 64 * kib, 66000,   128 * kib,      256 * kib,
+                               300 * kib, 1 * mib,  1500000,  2 * mib, 5 * mib + 12345};
+  std::erase_if(all, [&](std::size_t bytes) { return bytes > most; });
+  return all;
+}
+
+bool has_gaps(const Element& element) {
+  return std::ranges::find(element.base.padding, std::uint8_t{1}) != element.base.padding.end();
+}
+
+// Draws tuples so that all pairs of values of two fields come soon: of several random ones, that with most new pairs.
+class Pairs {
+ public:
+  explicit Pairs(std::vector<std::size_t> values) : values_(std::move(values)) {}
+
+  std::vector<std::size_t> draw(Random& random) {
+    std::vector<std::size_t> best;
+    std::size_t most = 0;
+    for (int tries = 0; tries < 12; ++tries) {
+      std::vector<std::size_t> tuple;
+      for (const std::size_t end : values_) tuple.push_back(random.below(end));
+      const std::size_t fresh = visit(tuple, false);
+      if (best.empty() || fresh > most) {
+        most = fresh;
+        best = tuple;
+      }
+    }
+    visit(best, true);
+    return best;
+  }
+
+ private:
+  std::size_t visit(const std::vector<std::size_t>& tuple, bool remember) {
+    std::size_t fresh = 0;
+    for (std::size_t i = 0; i < tuple.size(); ++i) {
+      for (std::size_t j = i + 1; j < tuple.size(); ++j) {
+        const std::array<std::size_t, 4> pair{i, tuple[i], j, tuple[j]};
+        if (seen_.contains(pair)) continue;
+        ++fresh;
+        if (remember) seen_.insert(pair);
+      }
+    }
+    return fresh;
+  }
+
+  std::vector<std::size_t> values_;
+  std::set<std::array<std::size_t, 4>> seen_;
+};
+
+// The world and communicators made from it in every way; a rank is in some of them.
+class Jobs {
+ public:
+  explicit Jobs(const Program& program) : program_(program) {
+    add(MPI_COMM_WORLD, "the world");
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    add(made, "a duplicate");
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -program.rank, &made);
+    add(made, "all ranks in reversed order");
+    MPI_Comm_split(MPI_COMM_WORLD, program.rank / 2, 0, &made);
+    add(made, "pairs");
+    MPI_Comm_split(MPI_COMM_WORLD, program.rank % 2 == 0 ? 1 : MPI_UNDEFINED, -program.rank, &made);
+    add(made, "even ranks in reversed order");
+    create();
+    const std::array<int, 1> dimensions{program.size}, periodic{1};
+    MPI_Cart_create(MPI_COMM_WORLD, 1, dimensions.data(), periodic.data(), 1, &made);
+    add(made, "a ring");
+  }
+  ~Jobs() {
+    for (auto& job : jobs_) {
+      MPI_Comm communicator = job ? job->communicator() : MPI_COMM_NULL;
+      if (communicator != MPI_COMM_NULL && communicator != MPI_COMM_WORLD) MPI_Comm_free(&communicator);
+    }
+  }
+  Jobs(const Jobs&) = delete;
+  Jobs& operator=(const Jobs&) = delete;
+
+  [[nodiscard]] std::size_t size() const { return jobs_.size(); }
+  /// Null where this rank is not in it.
+  [[nodiscard]] const Job* at(std::size_t which) const { return jobs_[which].get(); }
+
+ private:
+  void add(MPI_Comm communicator, const char* name) {
+    jobs_.push_back(communicator == MPI_COMM_NULL ? nullptr : std::make_unique<Job>(program_, communicator, name));
+  }
+
+  // All but the first, backwards.
+  void create() {
+    std::vector<int> ranks(static_cast<std::size_t>(std::max(program_.size - 1, 1)));
+    std::iota(ranks.rbegin(), ranks.rend(), program_.size > 1 ? 1 : 0);
+    MPI_Group all = MPI_GROUP_NULL, chosen = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &chosen);
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_create(MPI_COMM_WORLD, chosen, &made);
+    MPI_Group_free(&chosen);
+    MPI_Group_free(&all);
+    add(made, "all but the first");
+  }
+
+  const Program& program_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+};
+
+class Test {
+ public:
+  explicit Test(Program& program)
+      : program_(program),
+        algorithm_(program.text_option("algorithm", "")),
+        most_(static_cast<std::size_t>(program.option("most", 600000))),
+        strict_(program.memory() == "device"),
+        direct_(program.option("direct", 1) != 0) {
+    int gpus = 0;
+    CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
+    if (!strict_ && gpus > 1) {
+      other_ = std::make_unique<Device>(program.device()->ordinal() + 1);
+      program.device()->make_current();
+    }
+    manners_ = {.kind = [this](Random& random) { return program_.kind(random); },
+                .derived = strict_ ? 0U : 40U,
+                .other = other_.get()};
+  }
+
+  void run() {
+    const Jobs jobs(program_);
+    for (std::size_t each = 0; each < jobs.size(); ++each)
+      if (jobs.at(each) != nullptr) jobs.at(each)->warm_up();
+    const auto steps = sizes(most_);
+    std::size_t rows = 0;  // element and operation
+    for (const Element& element : elements()) rows += element.ops.size();
+    Pairs pairs({kind_names.size(), rows, steps.size(), 2, 2, jobs.size()});
+    const auto cases = program_.option("cases", 100);
+    for (std::int64_t number = 0; number < cases; ++number) {
+      Random random(mix(program_.seed, number));  // the same on all ranks
+      const auto tuple = pairs.draw(random);
+      Case what = make(tuple, steps[tuple[2]], random);
+      const Job* const job = jobs.at(tuple[5]);
+      if (job == nullptr) continue;
+      shrink(what, *job);
+      what.root = static_cast<int>(random.below(static_cast<std::uint64_t>(job->size())));
+      run(what, *job);
+    }
+    for (std::size_t kind = 0; kind < kind_names.size(); ++kind) run_once(static_cast<Kind>(kind), *jobs.at(0));
+  }
+
+ private:
+  static Case make(const std::vector<std::size_t>& tuple, std::size_t bytes, Random& random) {
+    Case what;
+    what.kind = static_cast<Kind>(tuple[0]);
+    std::size_t row = tuple[1];
+    for (const Element& element : elements()) {
+      if (row >= element.ops.size()) {
+        row -= element.ops.size();
+        continue;
+      }
+      what.element = &element;
+      std::tie(what.op_name, what.op) = element.ops[row];
+      break;
+    }
+    what.units = (bytes + what.element->base.extent - 1) / what.element->base.extent;
+    // At the step, below it, above it.
+    if (what.units > 1) what.units += random.below(3) - 1;
+    what.in_place = tuple[3] == 1 && what.kind != Kind::broadcast;
+    what.repeats = static_cast<int>(tuple[4]) + 2;
+    what.seed = random.next();
+    return what;
+  }
+
+  // All that a rank holds stays within twice the largest block.
+  void shrink(Case& what, const Job& job) const {
+    const std::size_t ranks = in_blocks(what.kind) ? static_cast<std::size_t>(job.size()) : 1;
+    while (what.bytes() * ranks > 2 * most_) what.units /= 2;
+  }
+
+  // Whether the ranks of a communicator share a node, as far as Crosslane is told.
+  [[nodiscard]] bool may_go_direct(const Job& job) const {
+    if (!direct_ || job.size() < 2) return false;
+    const auto node = static_cast<int>(program_.option("node", 0));
+    if (node == 0) return true;
+    MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Comm_group(job.communicator(), &group);
+    std::vector<int> ranks(static_cast<std::size_t>(job.size())), there(ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    MPI_Group_translate_ranks(group, job.size(), ranks.data(), world, there.data());
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    return std::ranges::all_of(there, [&](int rank) { return rank / node == there.front() / node; });
+  }
+
+  // Whatever the dice said: each collective by its algorithm once.
+  void run_once(Kind kind, const Job& world) {
+    const Element& element = elements().front();
+    Case what{.kind = kind, .element = &element, .op = element.ops[0].second, .op_name = element.ops[0].first};
+    what.units = algorithm_ == "ll" ? 1000 : 300 * kib;
+    what.repeats = 3;
+    what.seed = mix(program_.seed, 77);
+    run(what, world);
+    if (algorithm_.empty() || !exists(kind) || !strict_ || !direct_) return;
+    CROSSLANE_CHECK(by_name(kind) > 0, "{} never ran by {} in all cases", kind_names.at(static_cast<std::size_t>(kind)),
+                    name_of(kind));
+  }
+
+  void run(Case what, const Job& job) {
+    const bool may = may_go_direct(job) && what.units > 0;
+    // MPI itself may combine in another order.
+    what.whole = !strict_ || !may;
+#if CROSSLANE_TEST_MPI_MPICH
+    // MPICH 4.0.2 crashes by itself in longer ones whose root is not 0, and cannot scatter what has gaps.
+    if (what.whole && what.kind == Kind::reduce) what.in_place = false;
+    if (what.whole && !combining(what.kind) && has_gaps(*what.element)) what.element = &elements().front();
+#endif
+    if (what.whole && !what.element->exact && what.op == MPI_PROD)
+      std::tie(what.op_name, what.op) = what.element->ops[0];
+    std::int64_t before = direct_calls(what.kind), named = by_name(what.kind);
+    job.run(what, manners_, program_.local(), [&](int repeat) {
+      const std::int64_t direct = direct_calls(what.kind) - before, by = by_name(what.kind) - named;
+      before += direct;
+      named += by;
+      if (!may) {
+        CROSSLANE_CHECK(direct == 0, "a call that should go through the host went direct");
+      } else if (strict_) {
+        CROSSLANE_CHECK(direct == 1, "{} calls went direct instead of one", direct);
+        if (!algorithm_.empty())
+          CROSSLANE_CHECK(by == (takes(what, job, repeat) ? 1 : 0), "repetition {} of it: {} by {}", repeat, by,
+                          name_of(what.kind));
+      }
+    });
+    what.whole = true;
+    if (what.seed % 7 == 0 && what.bytes() < 100000) job.compare_with_mpi(what);
+  }
+
+  // The algorithm that --algorithm means for this collective.
+  [[nodiscard]] std::string name_of(Kind kind) const {
+    const bool all = kind == Kind::allreduce || kind == Kind::reduce;
+    if (algorithm_ == "zero_copy" && all) return "two_shot";
+    if (algorithm_ == "window" && all) return "one_shot";
+    return algorithm_;
+  }
+  [[nodiscard]] bool exists(Kind kind) const {
+    if (algorithm_ == "two_shot_window") return kind == Kind::allreduce || kind == Kind::reduce;
+    return algorithm_ != "zero_copy" || (kind != Kind::scan && kind != Kind::exscan);
+  }
+  [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
+
+  // Whether the algorithm takes this call, by docs/collectives.md.
+  [[nodiscard]] bool takes(const Case& what, const Job& job, int repeat) const {
+    if (!exists(what.kind)) return false;
+    if (algorithm_ == "ll") return what.sent_bytes() <= 64 * kib;
+    if (algorithm_ != "zero_copy") return true;
+    // Shown from the second use on, and then mapped; saved first, or not shown, in place.
+    const bool copied = what.in_place && (what.kind == Kind::reduce_scatter_block || what.kind == Kind::scatter);
+    // What has gaps is packed first, where it is moved.
+    const bool gaps = !combining(what.kind) && has_gaps(*what.element);
+    const std::size_t blocks = in_blocks(what.kind) ? static_cast<std::size_t>(job.size()) : 1;
+    return repeat > 1 && !copied && !gaps && what.sent_bytes() * blocks >= 256 * kib;
+  }
+
+  Program& program_;
+  std::string algorithm_;
+  std::size_t most_;
+  bool strict_, direct_;
+  std::unique_ptr<Device> other_;
+  Manners manners_;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "direct");
+  CROSSLANE_CHECK(direct_calls(Kind::allreduce) >= 0, "Crosslane is not there, or too old");
+  Test(program).run();
+  return program.finish();
+}

@@ -1,0 +1,278 @@
+// See job.h.
+#include "direct/job.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <optional>
+#include <utility>
+
+namespace crosslane::tests {
+
+/// This rank's; nothing where the collective does not look at one.
+struct Job::Buffers {
+  std::optional<Buffer> send, receive;
+};
+
+namespace {
+
+// Whether a rank sends something else to each other one.
+bool personal(Kind kind) {
+  return kind == Kind::alltoall || kind == Kind::scatter || kind == Kind::reduce_scatter_block;
+}
+
+bool gathers(Kind kind) { return kind == Kind::allgather || kind == Kind::alltoall || kind == Kind::gather; }
+
+bool sends(const Case& what, int rank) {
+  if (what.kind == Kind::broadcast) return false;
+  if (what.kind == Kind::scatter) return rank == what.root;
+  const bool in_place =
+      what.in_place && (rank == what.root || (what.kind != Kind::reduce && what.kind != Kind::gather));
+  return !in_place;
+}
+
+bool receives(const Case& what, int rank) {
+  if (what.kind == Kind::reduce || what.kind == Kind::gather) return rank == what.root;
+  if (what.kind == Kind::scatter) return !(what.in_place && rank == what.root);
+  if (what.kind == Kind::exscan) return rank > 0 || what.in_place;
+  return true;
+}
+
+std::vector<std::byte> part_of(const std::vector<std::byte>& whole, std::size_t block, std::size_t bytes) {
+  const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(block * bytes);
+  return {begin, begin + static_cast<std::ptrdiff_t>(bytes)};
+}
+
+Buffer buffer(const Program& program, const Case& what, const Manners& manners, Random& local, std::size_t units,
+              std::size_t block_units) {
+  const Base& base = what.element->base;
+  const bool combines = combining(what.kind);
+  const bool derived = local.chance(manners.derived) && !combines && block_units > 0;
+  constexpr int most_in_type = 48;
+  Type type = derived ? random_type(local, base, random_divisor(local, static_cast<int>(block_units), most_in_type))
+                      : base_type_of(base);
+  if (static_cast<std::int64_t>(units) / type.elements() > type.most) type = base_type_of(base);
+  // Elements are aligned as the language wants it; bytes that are only moved may lie anywhere.
+  const std::size_t offset = combines ? what.element->alignment * local.below(5) : local.below(33);
+  const MemoryKind kind = manners.kind(local);
+  const bool elsewhere = manners.other != nullptr && local.chance(30);
+  if (elsewhere) manners.other->make_current();
+  Buffer made(kind, base, std::move(type), units, offset, local.next());
+  if (elsewhere) program.device()->make_current();
+  return made;
+}
+
+}  // namespace
+
+std::string Case::text() const {
+  return fmt::format("{} of {} {} ({} bytes){}{}, root {}", kind_names.at(static_cast<std::size_t>(kind)), units,
+                     element->base.name, bytes(), combining(kind) ? ", " + op_name : std::string{},
+                     in_place ? ", in place" : "", root);
+}
+
+std::size_t Case::sent_bytes() const {
+  if (combining(kind)) return bytes();
+  int size = 0;
+  MPI_Type_size(element->base.type, &size);
+  return units * static_cast<std::size_t>(size);
+}
+
+std::int64_t direct_calls(Kind kind, const char* algorithm) {
+  using Query = std::uint64_t (*)(const char*, const char*);
+  static void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_direct_calls");
+  if (symbol == nullptr) return -1;
+  const std::string name(kind_names.at(static_cast<std::size_t>(kind)));
+  return static_cast<std::int64_t>(reinterpret_cast<Query>(symbol)(name.c_str(), algorithm));
+}
+
+Job::Job(const Program& program, MPI_Comm communicator, std::string name)
+    : program_(program), communicator_(communicator), name_(std::move(name)) {
+  MPI_Comm_size(communicator_, &size_);
+  MPI_Comm_rank(communicator_, &me_);
+}
+
+void Job::warm_up() const {
+  // One shows the window, the next maps those of others; a barrier after each: all ranks are past it.
+  for (int step = 0; step < 2; ++step) {
+    CROSSLANE_STEP("{}: preparing, call {}", name_, step);
+    Memory one(MemoryKind::device, sizeof(int));
+    one.fill(std::vector<int>{me_});
+    CROSSLANE_MPI(MPI_Allreduce(MPI_IN_PLACE, one.data(), 1, MPI_INT, MPI_SUM, communicator_));
+    CROSSLANE_CHECK_EQUAL(one.values<int>().front(), size_ * (size_ - 1) / 2);
+    polite_barrier(communicator_);
+  }
+}
+
+std::vector<std::byte> Job::contribution(const Case& what, int rank) const {
+  std::vector<std::byte> data(what.bytes() * (personal(what.kind) ? static_cast<std::size_t>(size_) : 1));
+  Random random(mix(what.seed, rank, 5));
+  what.element->fill(random, data, what.whole);
+  return data;
+}
+
+std::vector<std::byte> Job::combined(const Case& what, int ranks, int block) const {
+  std::vector<std::byte> result;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto theirs = part_of(contribution(what, rank), static_cast<std::size_t>(block), what.bytes());
+    if (rank == 0) {
+      result = theirs;
+      continue;
+    }
+    for (std::size_t at = 0; at < theirs.size(); at += what.element->base.extent)
+      what.element->combine(what.op, &result[at], &theirs[at]);
+  }
+  return result;
+}
+
+std::vector<std::byte> Job::expected(const Case& what) const {
+  std::vector<std::byte> result;
+  switch (what.kind) {
+    case Kind::allreduce:
+    case Kind::reduce:
+      return combined(what, size_, 0);
+    case Kind::reduce_scatter_block:
+      return combined(what, size_, me_);
+    case Kind::scan:
+      return combined(what, me_ + 1, 0);
+    case Kind::exscan:
+      return me_ == 0 ? contribution(what, 0) : combined(what, me_, 0);  // in place rank 0 keeps what it has
+    case Kind::broadcast:
+      return contribution(what, what.root);
+    case Kind::scatter:
+      return part_of(contribution(what, what.root), static_cast<std::size_t>(me_), what.bytes());
+    default:
+      for (int rank = 0; rank < size_; ++rank) {
+        const auto block = static_cast<std::size_t>(what.kind == Kind::alltoall ? me_ : 0);
+        const auto theirs = part_of(contribution(what, rank), block, what.bytes());
+        result.insert(result.end(), theirs.begin(), theirs.end());
+      }
+      return result;
+  }
+}
+
+void Job::call(const Case& what, const Buffers& buffers) const {
+  constexpr int unlike = 0x5a5a5a5a;
+  const MPI_Comm comm = communicator_;
+  const int root = what.root;
+  const void* const send = buffers.send ? buffers.send->address() : nullptr;
+  // Not significant where there is none, but MPICH refuses a null pointer on rank 0 of an exclusive scan.
+  int nothing = unlike;
+  void* const insignificant = what.kind == Kind::exscan ? &nothing : nullptr;
+  void* const receive = buffers.receive ? buffers.receive->address() : insignificant;
+  const MPI_Datatype send_type = buffers.send ? buffers.send->type() : what.element->base.type;
+  const MPI_Datatype receive_type = buffers.receive ? buffers.receive->type() : what.element->base.type;
+  const int send_count = buffers.send ? buffers.send->count_of(what.units) : static_cast<int>(what.units);
+  const int receive_count = buffers.receive ? buffers.receive->count_of(what.units) : static_cast<int>(what.units);
+  const int count = static_cast<int>(what.units);
+  const MPI_Datatype type = what.element->base.type;
+  const bool at_root = me_ == root;
+  const void* const from = what.in_place ? MPI_IN_PLACE : send;
+  const void* const from_at_root = what.in_place && at_root ? MPI_IN_PLACE : send;
+  switch (what.kind) {
+    case Kind::allreduce:
+      CROSSLANE_MPI(MPI_Allreduce(from, receive, count, type, what.op, comm));
+      break;
+    case Kind::reduce:
+      CROSSLANE_MPI(MPI_Reduce(from_at_root, receive, count, type, what.op, root, comm));
+      break;
+    case Kind::scan:
+      CROSSLANE_MPI(MPI_Scan(from, receive, count, type, what.op, comm));
+      break;
+    case Kind::exscan:
+      CROSSLANE_MPI(MPI_Exscan(from, receive, count, type, what.op, comm));
+      break;
+    case Kind::reduce_scatter_block:
+      CROSSLANE_MPI(MPI_Reduce_scatter_block(from, receive, count, type, what.op, comm));
+      break;
+    case Kind::broadcast:
+      CROSSLANE_MPI(MPI_Bcast(receive, receive_count, receive_type, root, comm));
+      break;
+    case Kind::allgather:
+      CROSSLANE_MPI(MPI_Allgather(from, send_count, send_type, receive, receive_count, receive_type, comm));
+      break;
+    case Kind::alltoall:
+      CROSSLANE_MPI(MPI_Alltoall(from, send_count, send_type, receive, receive_count, receive_type, comm));
+      break;
+    case Kind::gather:
+      CROSSLANE_MPI(MPI_Gather(from_at_root, send_count, send_type, receive, receive_count, receive_type, root, comm));
+      break;
+    case Kind::scatter:
+      CROSSLANE_MPI(MPI_Scatter(send, send_count, send_type, what.in_place && at_root ? MPI_IN_PLACE : receive,
+                                receive_count, receive_type, root, comm));
+      break;
+  }
+  CROSSLANE_CHECK(nothing == unlike, "a receive buffer that is not significant was written to");
+}
+
+void Job::run(const Case& what, const Manners& manners, Random& local, const std::function<void(int)>& after) const {
+  CROSSLANE_STEP("{}: {}, seed {}", name_, what.text(), what.seed);
+  const auto n = static_cast<std::size_t>(size_);
+  const auto mine = what.kind == Kind::scatter && me_ != what.root ? std::vector<std::byte>{} : contribution(what, me_);
+  const bool whole_in_place = what.in_place && what.kind == Kind::reduce_scatter_block;
+  Buffers buffers;
+  if (sends(what, me_)) {
+    buffers.send.emplace(
+        buffer(program_, what, manners, local, what.units * (personal(what.kind) ? n : 1), what.units));
+  }
+  if (receives(what, me_)) {
+    buffers.receive.emplace(buffer(program_, what, manners, local,
+                                   what.units * (gathers(what.kind) || whole_in_place ? n : 1), what.units));
+  }
+  const auto result = buffers.receive ? expected(what) : std::vector<std::byte>{};
+  for (int repeat = 0; repeat < what.repeats; ++repeat) {
+    if (buffers.send) buffers.send->load(mine, 0, local.next());
+    if (buffers.receive) {
+      const bool loaded = what.kind == Kind::broadcast ? me_ == what.root : what.in_place && what.kind != Kind::scatter;
+      const bool own_block = what.kind == Kind::allgather || what.kind == Kind::gather;
+      const std::size_t at = own_block ? static_cast<std::size_t>(me_) * what.units : 0;
+      buffers.receive->load(loaded ? mine : std::vector<std::byte>{}, at, local.next());
+    }
+    // Ranks arrive in any order.
+    for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
+    call(what, buffers);
+    if (buffers.receive) {
+      buffers.receive->expect(result);
+      if (whole_in_place) buffers.receive->forget(what.units, what.units * (n - 1));
+      buffers.receive->check("what was received");
+    }
+    if (buffers.send) buffers.send->check("what was sent");
+    if (after) after(repeat);
+  }
+}
+
+void Job::compare_with_mpi(const Case& what) const {
+  if (!combining(what.kind) || !what.element->exact || what.units == 0) return;
+  CROSSLANE_STEP("{}: {} by MPI itself", name_, what.text());
+  const auto mine = contribution(what, me_);
+  std::vector<std::byte> result(what.bytes());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int count = static_cast<int>(what.units);
+  const MPI_Datatype type = what.element->base.type;
+  const MPI_Comm comm = communicator_;
+  switch (what.kind) {
+    case Kind::allreduce:
+      CROSSLANE_MPI(MPI_Iallreduce(mine.data(), result.data(), count, type, what.op, comm, &request));
+      break;
+    case Kind::reduce:
+      CROSSLANE_MPI(MPI_Ireduce(mine.data(), result.data(), count, type, what.op, what.root, comm, &request));
+      break;
+    case Kind::scan:
+      CROSSLANE_MPI(MPI_Iscan(mine.data(), result.data(), count, type, what.op, comm, &request));
+      break;
+    case Kind::exscan:
+      CROSSLANE_MPI(MPI_Iexscan(mine.data(), result.data(), count, type, what.op, comm, &request));
+      break;
+    default:
+      CROSSLANE_MPI(MPI_Ireduce_scatter_block(mine.data(), result.data(), count, type, what.op, comm, &request));
+      break;
+  }
+  polite_wait(request);
+  const bool has_result = what.kind == Kind::reduce ? me_ == what.root : what.kind != Kind::exscan || me_ > 0;
+  if (!has_result) return;
+  Buffer host(MemoryKind::host, what.element->base, base_type_of(what.element->base), what.units, 0, 1);
+  host.load(result, 0, 1);
+  host.expect(expected(what));
+  host.check("MPI's own result");
+}
+
+}  // namespace crosslane::tests

@@ -1,0 +1,228 @@
+// What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
+// cannot take part says so. --what buffers|communicators|strangers|refused|missing|threads
+#include "direct/job.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+Manners on_the_gpu() {
+  return {.kind = [](Random&) { return MemoryKind::device; }};
+}
+
+Case sum_of_ints(std::size_t units, std::uint64_t seed, int repeats = 1) {
+  const Element* ints = nullptr;
+  for (const Element& element : elements())
+    if (element.base.type == MPI_INT) ints = &element;
+  Case what{.kind = Kind::allreduce, .element = ints, .op = MPI_SUM, .op_name = "sum", .units = units};
+  what.repeats = repeats;
+  what.seed = seed;
+  return what;
+}
+
+// New buffers each round, large enough to be mapped by the others: results follow, and what was freed does not pile up.
+void buffers(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  constexpr std::size_t bytes = std::size_t{320} << 10;
+  const auto rounds = program.option("rounds", 200);
+  std::size_t free_before = 0, free_after = 0, total = 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    // The first rounds make what is made once.
+    if (round == 20) CROSSLANE_CUDA(cuMemGetInfo(&free_before, &total));
+    const std::int64_t mapped = direct_calls(Kind::allreduce, "two_shot");
+    world.run(sum_of_ints(bytes / sizeof(int), mix(program.seed, round), 3), on_the_gpu(), program.local());
+    CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "two_shot") - mapped, std::int64_t{1});
+  }
+  polite_barrier();
+  CROSSLANE_CUDA(cuMemGetInfo(&free_after, &total));
+  // Some of the last rounds may still be mapped by others.
+  constexpr std::size_t few = 96 * bytes;
+  CROSSLANE_CHECK(free_after + few >= free_before, "{} bytes of GPU memory were free, {} rounds later {}", free_before,
+                  rounds - 20, free_after);
+}
+
+// More than the board has places, and than the window has room for at once.
+void communicators(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  const auto rounds = program.option("rounds", 300);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    MPI_Comm made = MPI_COMM_NULL;
+    if (round % 2 == 0)
+      MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    else
+      MPI_Comm_split(MPI_COMM_WORLD, 0, -program.rank, &made);
+    {
+      const Job job(program, made, fmt::format("communicator {}", round));
+      job.warm_up();
+      const std::int64_t before = direct_calls(Kind::allgather);
+      // The last call ends in reads from the others' windows: freed at once, these must stay until all are through.
+      Case what = sum_of_ints(20000, mix(program.seed, round));
+      what.kind = Kind::allgather;
+      job.run(what, on_the_gpu(), program.local());
+      CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allgather) - before, std::int64_t{1});
+    }
+    MPI_Comm_free(&made);
+  }
+}
+
+// Communicators whose making is not counted: they stay with MPI, and are right.
+void strangers(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  std::vector<MPI_Comm> made(2, MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Comm_idup(MPI_COMM_WORLD, made.data(), &request);
+  polite_wait(request);
+  if (program.size > 1) {
+    MPI_Comm half = MPI_COMM_NULL, across = MPI_COMM_NULL;
+    const int upper = program.rank >= program.size / 2 ? 1 : 0;
+    MPI_Comm_split(MPI_COMM_WORLD, upper, 0, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, upper != 0 ? 0 : program.size / 2, 7, &across);
+    MPI_Intercomm_merge(across, upper, &made[1]);
+    MPI_Comm_free(&across);
+    MPI_Comm_free(&half);
+  }
+  for (MPI_Comm& each : made) {
+    if (each == MPI_COMM_NULL) continue;
+    {
+      const Job job(program, each, "a communicator whose making is not counted");
+      job.warm_up();
+      const std::int64_t before = direct_calls(Kind::allreduce);
+      job.run(sum_of_ints(3000, program.seed, 3), on_the_gpu(), program.local());
+      CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce), before);
+    }
+    MPI_Comm_free(&each);
+  }
+}
+
+// CROSSLANE_EMULATED_FAULTS makes preparing fail: all goes through the host, whatever the others could do.
+void refused(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  for (const std::size_t units : {std::size_t{1}, std::size_t{5000}, std::size_t{300000}})
+    world.run(sum_of_ints(units, mix(program.seed, units), 3), on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce), std::int64_t{0});
+}
+
+// Passes what this process prints on, and makes `path` once a line names the call, the communicator and the rank that is missing.
+class Listener {
+ public:
+  explicit Listener(std::string path) : path_(std::move(path)), real_(dup(STDERR_FILENO)) {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0) std::abort();
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    from_ = ends[0];
+    reader_ = std::thread([this] { read_all(); });
+  }
+  ~Listener() {
+    dup2(real_, STDERR_FILENO);  // the last writer of the pipe: its reader ends
+    reader_.join();
+    close(from_);
+    close(real_);
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+ private:
+  void read_all() {
+    std::string text;
+    std::array<char, 512> some{};
+    for (ssize_t got = 0; (got = read(from_, some.data(), some.size())) > 0;) {
+      if (write(real_, some.data(), static_cast<std::size_t>(got)) < 0) continue;
+      text.append(some.data(), static_cast<std::size_t>(got));
+      const auto line = text.find("MPI_Allreduce on MPI_COMM_WORLD, call ");
+      if (line != std::string::npos && text.find(", peer 1", line) != std::string::npos)
+        close(open(path_.c_str(), O_CREAT | O_WRONLY, 0600));
+    }
+  }
+
+  std::string path_;
+  int real_, from_ = -1;
+  std::thread reader_;
+};
+
+// Rank 1 comes only once rank 0's watchdog has named it.
+void missing(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  std::array<char, 64> folder{"/tmp/crosslane_direct_XXXXXX"};
+  if (program.rank == 0 && mkdtemp(folder.data()) == nullptr) std::abort();
+  CROSSLANE_MPI(MPI_Bcast(folder.data(), static_cast<int>(folder.size()), MPI_CHAR, 0, MPI_COMM_WORLD));
+  const std::string path = std::string(folder.data()) + "/told";
+  CROSSLANE_STEP("until the watchdog has told who is missing");
+  if (program.rank == 1) {
+    while (access(path.c_str(), F_OK) != 0) sched_yield();
+  }
+  const Case what = sum_of_ints(100, program.seed);
+  if (program.rank == 0) {
+    const Listener listener(path);
+    world.run(what, on_the_gpu(), program.local());
+  } else {
+    world.run(what, on_the_gpu(), program.local());
+  }
+  if (program.rank == 0) std::filesystem::remove_all(folder.data());
+}
+
+// Threads, each with a communicator of its own, all at once.
+void threads(Program& program) {
+  constexpr int most = 3;
+  std::vector<Job> jobs;
+  for (int thread = 0; thread < most; ++thread) {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, thread % 2 == 0 ? program.rank : -program.rank, &made);
+    jobs.emplace_back(program, made, fmt::format("thread {}", thread));
+    jobs.back().warm_up();
+  }
+  const std::int64_t before = direct_calls(Kind::allreduce);
+  const auto cases = program.option("cases", 30);
+  std::vector<std::thread> running;
+  running.reserve(most);
+  for (int thread = 0; thread < most; ++thread) {
+    running.emplace_back([&program, &jobs, thread, cases] {
+      program.device()->make_current();
+      Random local(mix(program.seed, thread, program.rank));
+      for (std::int64_t number = 0; number < cases; ++number) {
+        Random random(mix(program.seed, thread, number, 9));
+        const auto units = random.pick(std::array<std::size_t, 5>{1, 1000, 20000, 70000, 200000});
+        jobs[static_cast<std::size_t>(thread)].run(sum_of_ints(units, random.next(), 3), on_the_gpu(), local);
+      }
+      CROSSLANE_STEP("thread {} is done", thread);
+    });
+  }
+  for (auto& thread : running) thread.join();
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, 3 * most * cases);
+  for (const Job& job : jobs) {
+    MPI_Comm communicator = job.communicator();
+    MPI_Comm_free(&communicator);
+  }
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  // --what threads first, for MPI_Init_thread.
+  const std::string what = argc > 2 && std::string(argv[1]) == "--what" ? argv[2] : "";
+  Program program(argc, argv, "direct_upkeep", what == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+  if (what == "buffers") buffers(program);
+  if (what == "communicators") communicators(program);
+  if (what == "strangers") strangers(program);
+  if (what == "refused") refused(program);
+  if (what == "missing") missing(program);
+  if (what == "threads") threads(program);
+  return program.finish();
+}
