@@ -79,6 +79,10 @@ case "$family" in
   openmpi)
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    # Open MPI 4 wants a remote shell even where it starts nothing elsewhere.
+    if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+      export OMPI_MCA_plm_rsh_agent="${OMPI_MCA_plm_rsh_agent-}"
+    fi
     launch+=(--oversubscribe --bind-to none)
     ;;
   mpich) ;;

@@ -1,5 +1,6 @@
 // Wrong arguments among GPU buffers: every call returns the error class that MPI names for them, says which call and
 // which argument it was, calls the right error handler once, and leaves MPI usable. It must not know Crosslane.
+#include "support/plain_mpi.h"
 #include "support/program.h"
 
 #include <unistd.h>
@@ -189,11 +190,29 @@ class Errors {
     MPI_Win window = MPI_WIN_NULL;
     expect(MPI_Win_create(data, 64, 1, MPI_INFO_NULL, world, &window), MPI_ERR_BUFFER, {"MPI_Win_create", "base"});
     expect(MPI_Buffer_attach(data, 1 << 20), MPI_ERR_BUFFER, {"MPI_Buffer_attach", "buffer"});
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+    expect(MPI_Comm_attach_buffer(world, data, 1 << 20), MPI_ERR_BUFFER, {"MPI_Comm_attach_buffer", "buffer"});
+    MPI_Session session = MPI_SESSION_NULL;
+    CROSSLANE_MPI(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
+    expect(MPI_Session_attach_buffer(session, data, 1 << 20), MPI_ERR_BUFFER, {"MPI_Session_attach_buffer", "buffer"});
+    CROSSLANE_MPI(MPI_Session_finalize(&session));
+#endif
 
+    windows(data, plain_mpi_has_windows(world));
+    split_files(data);
+  }
+
+  // GPU memory is refused before the window is looked at, so that it may be null where the MPI makes none.
+  void windows(void* data, bool works) {
+    CROSSLANE_STEP("one-sided communication");
+    const MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Win window = MPI_WIN_NULL;
     std::array<int, 16> exposed{};
-    CROSSLANE_MPI(MPI_Win_create(exposed.data(), sizeof(exposed), sizeof(int), MPI_INFO_NULL, world, &window));
-    MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
-    CROSSLANE_MPI(MPI_Win_fence(0, window));
+    if (works) {
+      CROSSLANE_MPI(MPI_Win_create(exposed.data(), sizeof(exposed), sizeof(int), MPI_INFO_NULL, world, &window));
+      MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+      CROSSLANE_MPI(MPI_Win_fence(0, window));
+    }
     expect(MPI_Put(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window), MPI_ERR_BUFFER, {"MPI_Put", "origin_addr"});
     expect(MPI_Get(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, window), MPI_ERR_BUFFER, {"MPI_Get", "origin_addr"});
     expect(MPI_Accumulate(data, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window), MPI_ERR_BUFFER,
@@ -216,11 +235,13 @@ class Errors {
     expect(MPI_Rget_accumulate(data, 1, MPI_INT, &two, 1, MPI_INT, rank_, 0, 1, MPI_INT, MPI_SUM, window, &request),
            MPI_ERR_BUFFER, {"MPI_Rget_accumulate", "origin_addr"});
     MPI_Win dynamic = MPI_WIN_NULL;
-    CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, world, &dynamic));
-    MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+    if (works) {
+      CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, world, &dynamic));
+      MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+    }
     expect(MPI_Win_attach(dynamic, data, 64), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
+    if (!works) return;
     CROSSLANE_MPI(MPI_Win_free(&dynamic));
-    split_files(data);
     // Host memory goes on as before.
     CROSSLANE_MPI(MPI_Put(&one, 1, MPI_INT, (rank_ + 1) % size_, 3, 1, MPI_INT, window));
     CROSSLANE_MPI(MPI_Win_fence(0, window));
@@ -231,27 +252,9 @@ class Errors {
   // The communicator's own handler hears of it, once, with this communicator.
   void handlers() {
     CROSSLANE_STEP("a handler of the program");
-    struct Heard {
-      static void handler(MPI_Comm* comm, int* code, ...) { last() = {calls() += 1, *comm, *code}; }
-      static int& calls() {
-        static int value = 0;
-        return value;
-      }
-      static Heard& last() {
-        static Heard value{0, MPI_COMM_NULL, MPI_SUCCESS};
-        return value;
-      }
-      int call;
-      MPI_Comm comm;
-      int code;
-    };
     const Allocation memory(megabytes);
-    MPI_Comm own = MPI_COMM_NULL;
-    CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own));
-    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-    CROSSLANE_MPI(MPI_Comm_create_errhandler(Heard::handler, &handler));
-    CROSSLANE_MPI(MPI_Comm_set_errhandler(own, handler));
-    CROSSLANE_MPI(MPI_Errhandler_free(&handler));
+    MPI_Comm own = heard_communicator();
+    Heard::calls() = 0;
     const int result = MPI_Send(memory.data(), -1, MPI_INT, rank_, 1, own);
     CROSSLANE_CHECK_EQUAL(Heard::calls(), 1);
     CROSSLANE_CHECK(Heard::last().comm == own, "the handler was called for another communicator");
@@ -260,6 +263,34 @@ class Errors {
     expect(MPI_Send(memory.data(), -1, MPI_INT, rank_, 1, MPI_COMM_WORLD), MPI_ERR_COUNT, {"MPI_Send", "count"});
     CROSSLANE_CHECK_EQUAL(Heard::calls(), 1);
     CROSSLANE_MPI(MPI_Comm_free(&own));
+  }
+
+  // What goes wrong at completion is told to the communicator of the request, or to MPI_COMM_WORLD once that is freed.
+  void handlers_of_requests(bool freed) {
+    CROSSLANE_STEP("a handler of the program, for a request{}", freed ? " whose communicator is freed" : "");
+    constexpr int bytes = 1000;
+    Allocation memory(megabytes);
+    const std::vector<std::byte> sent(bytes);
+    std::vector<std::byte> received(bytes);
+    MPI_Comm own = heard_communicator();
+    Heard::calls() = 0;
+    std::array<MPI_Request, 2> requests{};
+    CROSSLANE_MPI(MPI_Irecv(memory.data(), bytes, MPI_BYTE, rank_, 1, own, &requests[0]));
+    CROSSLANE_MPI(MPI_Irecv(received.data(), bytes, MPI_BYTE, rank_, 2, own, &requests[1]));
+    memory.free();
+    CROSSLANE_MPI(MPI_Send(sent.data(), bytes, MPI_BYTE, rank_, 1, own));
+    CROSSLANE_MPI(MPI_Send(sent.data(), bytes, MPI_BYTE, rank_, 2, own));
+    const MPI_Comm before = own;
+    if (freed) CROSSLANE_MPI(MPI_Comm_free(&own));
+    CROSSLANE_MPI(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+    const int result = MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    expect(result, MPI_ERR_BUFFER, {"MPI_Wait", "freed"});
+    CROSSLANE_CHECK_EQUAL(Heard::calls(), freed ? 0 : 1);
+    if (!freed) {
+      CROSSLANE_CHECK(Heard::last().comm == before, "the handler was called for another communicator");
+      CROSSLANE_CHECK_EQUAL(Heard::last().code, result);
+      CROSSLANE_MPI(MPI_Comm_free(&own));
+    }
   }
 
   void still_usable(MemoryKind kind) {
@@ -273,6 +304,32 @@ class Errors {
   }
 
  private:
+  // An error handler of the program, and what it was called with.
+  struct Heard {
+    static void handler(MPI_Comm* comm, int* code, ...) { last() = {calls() += 1, *comm, *code}; }
+    static int& calls() {
+      static int value = 0;
+      return value;
+    }
+    static Heard& last() {
+      static Heard value{0, MPI_COMM_NULL, MPI_SUCCESS};
+      return value;
+    }
+    int call;
+    MPI_Comm comm;
+    int code;
+  };
+
+  static MPI_Comm heard_communicator() {
+    MPI_Comm own = MPI_COMM_NULL;
+    CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    CROSSLANE_MPI(MPI_Comm_create_errhandler(Heard::handler, &handler));
+    CROSSLANE_MPI(MPI_Comm_set_errhandler(own, handler));
+    CROSSLANE_MPI(MPI_Errhandler_free(&handler));
+    return own;
+  }
+
   int rank_, size_;
 };
 
@@ -289,6 +346,8 @@ int main(int argc, char** argv) {
   errors.counts_and_types();
   errors.refused();
   errors.handlers();
+  errors.handlers_of_requests(false);
+  errors.handlers_of_requests(true);
   errors.still_usable(MemoryKind::device);
   return program.finish();
 }

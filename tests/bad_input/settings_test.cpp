@@ -62,7 +62,9 @@ void untouched() {
 
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
-  Program program(argc, argv, "bad_input_settings");
+  // --threaded 1, before other options: by MPI_Init_thread instead of MPI_Init.
+  const bool threaded = argc > 1 && std::string_view(argv[1]) == "--threaded";
+  Program program(argc, argv, "bad_input_settings", threaded ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE);
   if (program.rank == 0) fmt::print(stderr, "after MPI_Init\n");
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{5000}, std::size_t{1} << 20})
     exchange(program, bytes);

@@ -204,8 +204,9 @@ std::string Argument::text() const {
   std::string types_text;
   for (const auto& each : owned_) types_text += (types_text.empty() ? "" : ", ") + each.text;
   if (reduction_ != nullptr) types_text = reduction_->text;
-  return fmt::format("{} memory, {} x {}", name(memory_->kind()),
-                     counts.empty() ? fmt::format("{}", count) : fmt::format("{}", fmt::join(counts, " ")), types_text);
+  std::string counts_text = counts.empty() ? fmt::format("{}", count) : "";
+  for (const auto each : counts) counts_text += fmt::format("{}{}", counts_text.empty() ? "" : " ", each);
+  return fmt::format("{} memory, {} x {}", name(memory_->kind()), counts_text, types_text);
 }
 
 }  // namespace crosslane::tests

@@ -356,14 +356,6 @@ Defects defects_of(const std::string& collective) {
   return {};
 }
 
-bool persistent_reads_too_early() {
-#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000
-  return true;
-#else
-  return false;
-#endif
-}
-
 Traffic::Traffic(Random& common, const Base& base, int peers, bool same_granule)
     : seed_(common.next()),
       unit_(common.pick(std::array{1, 1, 2, 3, 4, 6, 12})),

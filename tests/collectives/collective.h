@@ -61,9 +61,6 @@ struct Defects {
 };
 Defects defects_of(const std::string& collective);
 
-/// Persistent operations copy a rank's own block when they are made instead of when they start (MPICH 4.0).
-bool persistent_reads_too_early();
-
 struct Collective {
   std::string name;  ///< without MPI_
   std::vector<Group::Kind> kinds;

@@ -1,7 +1,9 @@
 // Every collective in every form, with random arguments in random memory, against plain MPI on host copies.
-// Options beside Program's: --only <MPI procedure>, --cases <number a procedure>, --seconds <limit>.
+// Options beside Program's: --only <MPI procedure>, --form <blocking|nonblocking|persistent>, --cases <number a
+// procedure>, --first <case>, --rounds <starts of each persistent operation>, --seconds <limit>.
 #include "collectives/collective.h"
 #include "collectives/completion.h"
+#include "support/plain_mpi.h"
 #include "support/program.h"
 
 #include <sched.h>
@@ -18,12 +20,15 @@ struct Procedure {
   EntryPoint plain, large;
 };
 
-std::vector<Procedure> procedures(const std::string& only, Form form_of_all[], int forms) {
+std::vector<Procedure> procedures(const std::string& only, const std::string& form_name) {
+  constexpr std::array<std::pair<const char*, Form>, 3> forms{
+      {{"blocking", Form::blocking}, {"nonblocking", Form::nonblocking}, {"persistent", Form::persistent}}};
   std::vector<Procedure> result;
   for (const auto& collective : collectives()) {
-    for (int i = 0; i < forms; ++i) {
-      Procedure procedure{&collective, EntryPoint::find(collective.name, form_of_all[i], false),
-                          EntryPoint::find(collective.name, form_of_all[i], true)};
+    for (const auto& [form_text, form] : forms) {
+      if (!form_name.empty() && form_name != form_text) continue;
+      Procedure procedure{&collective, EntryPoint::find(collective.name, form, false),
+                          EntryPoint::find(collective.name, form, true)};
       auto standard_name = procedure.plain.name;
       if (standard_name.starts_with("MPIX_")) standard_name.erase(3, 1);
       if (only.empty() || only == standard_name) result.push_back(std::move(procedure));
@@ -86,7 +91,7 @@ class Test {
         nonblocking(running, mine);
         break;
       case Form::persistent:
-        persistent(running, persistent_reads_too_early() ? 1 : common.between(1, 3), mine);
+        persistent(running, rounds(common.between(1, 3)), mine);
         break;
     }
   }
@@ -126,6 +131,11 @@ class Test {
     else
       call.text += fmt::format(", {} to {}", call.send.text(), call.receive.text());
     return running;
+  }
+
+  [[nodiscard]] int rounds(int drawn) const {
+    if (plain_mpi().persistent_collectives_read_too_early) return 1;
+    return static_cast<int>(program_.option("rounds", drawn));
   }
 
   static std::string describe(const std::vector<Running>& running) {
@@ -234,13 +244,12 @@ bool time_is_up(const Program& program, std::chrono::steady_clock::time_point en
 
 int main(int argc, char** argv) {
   Program program(argc, argv, "collectives");
-  std::array forms{Form::blocking, Form::nonblocking, Form::persistent};
-  const auto only = program.text_option("only", "");
-  const auto all = procedures(only, forms.data(), static_cast<int>(forms.size()));
+  const auto only = program.text_option("only", ""), form = program.text_option("form", "");
+  const auto all = procedures(only, form);
   const auto cases = program.option("cases", 6), seconds = program.option("seconds", 0);
   const auto first_case = program.option("first", 0);
   if (all.empty()) {
-    fmt::print(stderr, "collectives: no collective is called {}\n", only);
+    fmt::print(stderr, "collectives: no collective is called {} or has a form {}\n", only, form);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);

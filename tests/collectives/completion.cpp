@@ -2,6 +2,7 @@
 #include "collectives/completion.h"
 
 #include "support/check.h"
+#include "support/plain_mpi.h"
 
 #include <sched.h>
 
@@ -12,13 +13,6 @@ namespace crosslane::tests {
 namespace {
 
 constexpr unsigned percent_waiting = 8;
-
-// MPICH 4.0: testing or waiting for arrays of persistent collectives fails with an error of no request.
-#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000
-constexpr bool avoids_arrays_of_persistent = true;
-#else
-constexpr bool avoids_arrays_of_persistent = false;
-#endif
 
 class Completion {
  public:
@@ -63,7 +57,7 @@ class Completion {
   Array array() const {
     Array result;
     for (std::size_t i = 0; i < done_.size(); ++i) {
-      if (persistent_ && done_[i]) continue;
+      if (persistent_ && done_[i] && plain_mpi().arrays_report_persistent_collectives_again) continue;
       result.places.push_back(static_cast<int>(i));
       result.requests.push_back(requests_[i]);
     }
@@ -79,8 +73,12 @@ class Completion {
   void step() {
     const bool waits = random_.chance(percent_waiting);
     const bool ignore = random_.chance(50);
-    if (persistent_ && avoids_arrays_of_persistent) return one(random_.pick(pending()), waits, ignore);
-    switch (random_.below(5)) {
+    const auto way = random_.below(5);
+    if (persistent_ && ((way == 1 && !waits && plain_mpi().testall_fails_on_persistent_collectives) ||
+                        (way >= 1 && way <= 3 && plain_mpi().arrays_report_persistent_collectives_again) ||
+                        (way == 4 && plain_mpi().query_ends_persistent)))
+      return one(random_.pick(pending()), waits, ignore);
+    switch (way) {
       case 0:
         return one(random_.pick(pending()), waits, ignore);
       case 1:

@@ -10,7 +10,7 @@
 namespace crosslane::tests {
 
 /// Completes all of `requests`, nonblocking or started persistent ones. Mostly tests and yields, since waiting MPIs spin.
-/// Arrays hold completed requests too, but no inactive persistent ones: MPICH 4.0 reports those of collectives again.
+/// Arrays hold completed requests too; of persistent ones, inactive ones only where the MPI takes them for such.
 void complete_in_random_order(std::vector<MPI_Request>& requests, Random& random, bool persistent);
 
 }  // namespace crosslane::tests

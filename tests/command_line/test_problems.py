@@ -123,7 +123,7 @@ def test_mpi_of_an_unknown_abi(crosslane: CommandLine, tmp_path: Path, soname: s
 def test_mpi_that_the_loader_does_not_find(crosslane: CommandLine, tmp_path: Path) -> None:
     program = fake_mpi(tmp_path, "libmpi.so.12")
     shutil.move(tmp_path / "lib" / "libmpi.so.12", tmp_path / "libmpi.so.12")
-    refused(crosslane.refuse("run", program), 2, "libmpi.so.12", "LD_LIBRARY_PATH")
+    refused(crosslane.refuse("run", program, LD_LIBRARY_PATH=""), 2, "libmpi.so.12", "LD_LIBRARY_PATH")
     found = crosslane.refuse("preload", program, LD_LIBRARY_PATH=str(tmp_path))
     assert found.out.strip().endswith("libcrosslane_mpich.so"), found.err
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TIMEOUT_S, CommandLine
+from conftest import HERE, ROOT, TIMEOUT_S, CommandLine, compile_c, wrapper
 
 
 def names(preload: str) -> list[str]:
@@ -96,14 +96,29 @@ def test_arguments_reach_the_program_as_they_are(crosslane: CommandLine, program
 def test_inside_a_launcher_it_only_preloads(crosslane: CommandLine, family: str, program: Path) -> None:
     launcher = shutil.which(f"mpirun.{family}") or "mpirun"
     words = [launcher, *(["--oversubscribe"] if family == "openmpi" else []), "-n", "2"]
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # A launcher that is not ours gets what tools/run-tests or the user would tell it.
+    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm_rsh_agent": ""}
     done = subprocess.run(
-        words + crosslane.words("run", "-n", 5, program), env=crosslane.environment | root, stdin=subprocess.DEVNULL,
+        words + crosslane.words("run", "-n", 5, program), env=crosslane.environment | told, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('"size": 2') == 2
     assert done.stdout.count(f"libcrosslane_{family}.so") == 2
+
+
+def test_open_mpi_starts_where_there_is_no_remote_shell(crosslane: CommandLine, folder: Path, tmp_path: Path) -> None:
+    """Open MPI 4 does not, unless it is told that none is wanted."""
+    program = compile_c(HERE / "programs" / "ranks.c", folder / "ranks_alone", compiler=wrapper("openmpi"))
+    for folder_of_path in os.environ["PATH"].split(os.pathsep):
+        for tool in Path(folder_of_path).glob("*"):
+            link = tmp_path / tool.name
+            if tool.name not in {"ssh", "rsh"} and not link.is_symlink():
+                link.symlink_to(tool)
+    for ranks in (1, 0):
+        done = crosslane("run", "-n", ranks, program, PATH=str(tmp_path))
+        assert done.status == 0, done.err
+        assert len(done.ranks()) == 1
 
 
 def test_launcher_of_the_user_keeps_its_options(crosslane: CommandLine, family: str, program: Path) -> None:

@@ -1,7 +1,7 @@
 // See random_type.h.
 #include "layout/random_type.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <cstdio>

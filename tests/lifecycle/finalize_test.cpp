@@ -40,7 +40,9 @@ Pending leave_pending(Program& program) {
         CROSSLANE_MPI(MPI_Irecv(in.data(), bytes, MPI_BYTE, left, tag, world, requests.data()));
         CROSSLANE_MPI(MPI_Isend(out.data(), bytes, MPI_BYTE, right, tag, world, &requests[1]));
       }
-      for (auto& request : requests) {
+      // The receive last, so that no later call but MPI_Finalize can bring its data.
+      for (const auto which : {1, 0}) {
+        auto& request = requests.at(static_cast<std::size_t>(which));
         CROSSLANE_MPI(MPI_Request_free(&request));
         CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "a freed request is still there");
       }
@@ -64,10 +66,10 @@ int main(int argc, char** argv) {
   std::unique_ptr<Device> device;  // so that the memory outlives the frame's hold on the GPU
   if (program.device() != nullptr) device = std::make_unique<Device>(program.device()->ordinal());
   if (program.option("support", 0) != 0) check_support();
-  const auto pending = leave_pending(program);
+  Pending pending;
   const int left = (program.rank + program.size - 1) % program.size;
   const auto seed = program.seed;
-  const int status = program.finish();
+  const int status = program.finish([&] { pending = leave_pending(program); });
   const Watchdog watchdog(60);
   CROSSLANE_STEP("after MPI_Finalize");
   for (std::size_t i = 0; i < pending.in.size(); ++i)

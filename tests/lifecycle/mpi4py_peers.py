@@ -1,8 +1,9 @@
 """MPI from Python with GPU memory, on the MPIs that pip installs: mpi4py over PyPI's Open MPI and MPICH.
 
 Without arguments it starts itself under `crosslane run` for each MPI that tools/setup unpacked under build/peers, and
-exits with 77 (skipped) where there is none, or no mpi4py. The ranks get GPU memory by cu* calls from ctypes and pass it
-to mpi4py by __cuda_array_interface__, as CuPy, PyTorch and Numba do. It must not know how Crosslane works.
+exits with 77 (skipped) where there is none, or no mpi4py; --family names one of them, and --program another program to
+start so. The ranks get GPU memory by cu* calls from ctypes and pass it to mpi4py by __cuda_array_interface__, as CuPy,
+PyTorch and Numba do. It must not know how Crosslane works.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def rank_main(family: str) -> int:
     return world.allreduce(wrong)
 
 
-def start(family: str, build: Path, ranks: int, gpus: str) -> int:
-    """Runs the ranks on one peer; returns their exit status."""
+def start(family: str, build: Path, ranks: int, gpus: str, program: Path | None) -> int:
+    """Runs the ranks, of this program or of another, on one peer; returns their exit status."""
     peer = ROOT / "build" / "peers" / family
     environment = {
         **os.environ,
@@ -132,7 +133,7 @@ def start(family: str, build: Path, ranks: int, gpus: str) -> int:
         environment["OPAL_PREFIX"] = str(peer)
         environment["OMPI_MCA_accelerator"] = "null"  # what it can do with CUDA itself must not hide what we cannot
     command = [sys.executable, "-m", "crosslane", "run", "-n", str(ranks), "--gpus", gpus, "--"]
-    command += [sys.executable, str(Path(__file__).resolve()), "--rank-of", family]
+    command += [sys.executable, *([str(program)] if program else [str(Path(__file__).resolve()), "--rank-of", family])]
     return subprocess.run(command, env=environment, timeout=TIMEOUT_S, check=False).returncode
 
 
@@ -143,6 +144,8 @@ def main() -> int:
         "--build", type=Path, default=ROOT / "build" / "dev", help="the build folder whose lib/ is used"
     )
     parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("--family", choices=LIBRARIES, help="only this MPI; default: all that are there")
+    parser.add_argument("--program", type=Path, help="a Python program that the ranks run instead of this one")
     parser.add_argument("--rank-of", choices=LIBRARIES, help="used by this program itself")
     options = parser.parse_args()
     if options.rank_of:
@@ -151,13 +154,14 @@ def main() -> int:
         print(f"mpi4py_peers: skipped, {sys.executable} has no mpi4py or no typer; run tools/setup")
         return SKIPPED
     gpus = "real" if os.environ.pop("CROSSLANE_TEST_GPU", "emulated") == "real" else "emulated:2"
-    peers = [family for family in LIBRARIES if (ROOT / "build" / "peers" / family / "bin" / "mpirun").exists()]
+    wanted = [options.family] if options.family else LIBRARIES
+    peers = [family for family in wanted if (ROOT / "build" / "peers" / family / "bin" / "mpirun").exists()]
     if not peers:
         print("mpi4py_peers: skipped, no MPI under build/peers; run tools/setup")
         return SKIPPED
     failed = 0
     for family in peers:
-        status = start(family, options.build.absolute(), options.ranks, gpus)
+        status = start(family, options.build.absolute(), options.ranks, gpus, options.program)
         print(f"mpi4py_peers: {family}: {'passed' if status == 0 else f'FAILED with status {status}'}", flush=True)
         failed += status != 0
     return 1 if failed else 0

@@ -1,12 +1,15 @@
 // Every way to complete arrays that mix null, inactive persistent, active persistent, send, receive, collective and
 // generalized requests over every kind of memory (MPI 5.0, section 3.7). Statuses, indices and counts are checked, and
 // each received buffer as soon as its request is reported complete. It must not know Crosslane.
+// --only <MPI procedure>: every case completes by it.
 #include "support/communicators.h"
+#include "support/plain_mpi.h"
 #include "support/program.h"
 
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -28,6 +31,28 @@ enum class Kind {
   broadcast,
   barrier,
   generalized
+};
+
+// MPI 4.1 has queries of arrays.
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+#define CROSSLANE_TEST_ARRAY_QUERIES 1
+#else
+#define CROSSLANE_TEST_ARRAY_QUERIES 0
+#endif
+
+constexpr std::array ways{"MPI_Waitall",
+                          "MPI_Waitany",
+                          "MPI_Waitsome",
+                          "MPI_Testall",
+                          "MPI_Testany",
+                          "MPI_Testsome",
+                          "MPI_Wait",
+                          "MPI_Test",
+#if CROSSLANE_TEST_ARRAY_QUERIES
+                          "MPI_Request_get_status_all",
+                          "MPI_Request_get_status_any",
+                          "MPI_Request_get_status_some"
+#endif
 };
 
 constexpr int generalized_source = 41, generalized_tag = 42, generalized_bytes = 43;
@@ -63,10 +88,12 @@ class Rank {
  public:
   explicit Rank(Program& program) : program_(program) {}
 
-  void run(int cases) {
+  void run(int cases, const std::string& only) {
+    const auto chosen = static_cast<std::size_t>(std::find(ways.begin(), ways.end(), only) - ways.begin());
     for (number_ = 0; number_ < cases; ++number_) {
       build();
-      const auto way = program_.local().below(8);
+      const auto drawn = program_.local().below(ways.size());
+      const auto way = chosen < ways.size() ? chosen : drawn;
       CROSSLANE_STEP("case {}: way {}, {} requests", number_, way, entries_.size());
       complete(static_cast<int>(way));
       finish();
@@ -327,12 +354,59 @@ class Rank {
           report_some(count, indices, with_statuses ? statuses.data() : nullptr);
         }
         break;
-      default:
+      case 6:
+      case 7:
         one_by_one(way == 6);
+        break;
+      default:
+        queried(way);
         break;
     }
     CROSSLANE_CHECK_EQUAL(left(), 0);
     nothing_left();
+  }
+
+  // Queries complete nothing, but what they report is there; then everything is completed by MPI_Waitall.
+  void queried([[maybe_unused]] int way) {
+#if CROSSLANE_TEST_ARRAY_QUERIES
+    std::vector<MPI_Status> statuses(entries_.size() + 1);
+    std::vector<int> indices(entries_.size() + 1);
+    const bool inactive_by_query =
+        plain_mpi().query_ends_persistent &&
+        std::any_of(entries_.begin(), entries_.end(), [](const auto& e) { return e->active() && e->persistent(); });
+    int flag = 0, index = 0, count = 0;
+    while (flag == 0 && left() > 0 && !inactive_by_query) {
+      if (way == 8) {
+        CROSSLANE_MPI(MPI_Request_get_status_all(size(), requests_.data(), &flag, statuses.data()));
+        for (int i = 0; flag != 0 && i < size(); ++i) seen(i, statuses[static_cast<std::size_t>(i)]);
+      } else if (way == 9) {
+        CROSSLANE_MPI(MPI_Request_get_status_any(size(), requests_.data(), &index, &flag, statuses.data()));
+        if (flag != 0 && index != MPI_UNDEFINED) seen(index, statuses.front());
+      } else {
+        CROSSLANE_MPI(MPI_Request_get_status_some(size(), requests_.data(), &count, indices.data(), statuses.data()));
+        flag = count;
+        for (int i = 0; i < count; ++i)
+          seen(indices[static_cast<std::size_t>(i)], statuses[static_cast<std::size_t>(i)]);
+      }
+      sched_yield();
+    }
+    CROSSLANE_MPI(MPI_Waitall(size(), requests_.data(), statuses.data()));
+    reported_all(statuses.data());
+#endif
+  }
+
+  // What a query says of a request: it stays, but its data is there, and its status is the one that completion gives.
+  void seen(int index, const MPI_Status& status) {
+    const auto at = static_cast<std::size_t>(index);
+    const auto& entry = *entries_.at(at);
+    if (!entry.active()) return;
+    CROSSLANE_CHECK(requests_[at] != MPI_REQUEST_NULL, "a query freed the request of {}", entry.text);
+    if (!entry.memory.empty())
+      CROSSLANE_CHECK(entry.memory.back().read() == entry.expected, "contents when a query reports {} in {} memory",
+                      entry.text, name(entry.memory.back().kind()));
+    if (entry.receives())
+      CROSSLANE_CHECK(status.MPI_SOURCE == entry.source && status.MPI_TAG == entry.tag,
+                      "a query of {}: source {}, tag {}", entry.text, status.MPI_SOURCE, status.MPI_TAG);
   }
 
   void report_some(int count, const std::vector<int>& indices, const MPI_Status* statuses) {
@@ -403,6 +477,6 @@ class Rank {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "point_to_point_completion");
-  Rank(program).run(static_cast<int>(program.option("cases", 200)));
+  Rank(program).run(static_cast<int>(program.option("cases", 200)), program.text_option("only", ""));
   return program.finish();
 }

@@ -1,6 +1,8 @@
 // See message.h.
 #include "point_to_point/message.h"
 
+#include "support/plain_mpi.h"
+
 #include <sched.h>
 
 #include <algorithm>
@@ -72,9 +74,12 @@ void Message::check_status(const MPI_Status& status, const TypedBuffer& buffer, 
                   "{}: {} bytes were received, expected {}", what, bytes, unit_count * sent.unit().size);
 }
 
-void complete(Random& random, MPI_Request& request, MPI_Status* status) {
+void complete(Random& random, MPI_Request& request, MPI_Status* status, bool persistent) {
   int flag = 0, index = 0;
-  switch (random.below(7)) {
+  constexpr unsigned ways = 7, by_query = 3;
+  auto way = random.below(ways);
+  if (way == by_query && persistent && plain_mpi().query_ends_persistent) way = ways - 1;
+  switch (way) {
     case 0:
       CROSSLANE_MPI(MPI_Wait(&request, status));
       break;
@@ -84,7 +89,7 @@ void complete(Random& random, MPI_Request& request, MPI_Status* status) {
     case 2:
       CROSSLANE_MPI(MPI_Waitany(1, &request, &index, status));
       break;
-    case 3:
+    case by_query:
       while (flag == 0) {
         CROSSLANE_MPI(MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE));
         sched_yield();

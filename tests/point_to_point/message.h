@@ -38,7 +38,7 @@ struct Message {
 };
 
 /// Completes a request by a way drawn from `random`: Wait, Test, Waitall, Testany, Request_get_status ...
-void complete(Random& random, MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE);
+void complete(Random& random, MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE, bool persistent = false);
 
 /// Zero-byte messages between host buffers, for order where MPI asks for it ("the receive is posted").
 void tell(const Communicators& communicators, int to, int tag);

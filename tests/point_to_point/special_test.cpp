@@ -251,7 +251,7 @@ class Rank {
       CROSSLANE_MPI(MPI_Cancel(&request));
       CROSSLANE_CHECK(request != MPI_REQUEST_NULL, "MPI_Cancel freed the request");
       MPI_Status status;
-      complete(program_.local(), request, &status);
+      complete(program_.local(), request, &status, &request == &requests[1]);
       int flag = 0;
       CROSSLANE_MPI(MPI_Test_cancelled(&status, &flag));
       CROSSLANE_CHECK(flag != 0, "a receive that nothing matched was not cancelled");
@@ -288,7 +288,7 @@ class Rank {
     CROSSLANE_MPI(MPI_Sendrecv_replace(memory.data(), count(), MPI_BYTE, right_, 4, left_, 4, communicator_, &status));
     CROSSLANE_CHECK_EQUAL(status.MPI_SOURCE, left_);
     check_received(memory, "MPI_Sendrecv_replace");
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)  // Open MPI 5 calls itself 3.1
     step("MPI_Isendrecv and MPI_Isendrecv_replace around all ranks");
     const auto out = outgoing(), in = blank(bytes_);
     memory.write(data(program_.rank, 1));
