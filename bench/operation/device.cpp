@@ -1,7 +1,7 @@
 // See device.h. Frees nothing after the driver failed: the process ends then.
 #include "device.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <stdexcept>

@@ -3,7 +3,7 @@
 #include "measure.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
