@@ -8,7 +8,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
-.PHONY: help setup build demo check test test-asan test-asan-mpi test-tsan test-python lint tidy format bench clean
+.PHONY: help setup build demo check test test-asan test-asan-mpi test-tsan lint tidy tidy-recent format bench clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,33 +34,45 @@ check: setup  ## Everything that CI holds: linters, tests, sanitizers (runs all,
 	@echo "check: all passed"
 
 .PHONY: check-parts
-check-parts: lint test test-asan test-tsan
+check-parts: lint test tidy-recent test-asan test-tsan
 
 test: build  ## Every test, release build, both MPIs
 	@tools/run-tests build/release
 
-# The folders whose tests are whole programs of ours; with MPI underneath the sanitizers also see the MPI's own mistakes.
+# First the programs that are ours alone, where a leak is a leak; then programs over both MPIs, of which every kind of
+# call is one. Leaks are not judged there: MPIs keep memory until the process ends, in allocations of ours too.
 asan_folders := base engine gpu kernel
-test-asan: setup  ## The tests without an MPI underneath, under AddressSanitizer and UndefinedBehaviorSanitizer
+asan_alone := $(foreach folder,$(asan_folders),tests/$(folder)/all) layout_node_test share_test
+asan_programs := demo point_to_point_special bad_input_errors local_test
+asan_families := openmpi mpich
+asan_targets := $(foreach family,$(asan_families),$(addsuffix _$(family),crosslane $(asan_programs)))
+asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test)[.]
+test-asan: setup  ## What is ours alone, and each kind of MPI call, under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -e build/asan/build.ninja ] || cmake --preset asan --log-level=WARNING
-	@cmake --build build/asan -j $(JOBS) --target $(foreach folder,$(asan_folders),tests/$(folder)/all)
-	@failed=0; for folder in $(asan_folders); do tools/run-tests build/asan/tests/$$folder || failed=1; done; exit $$failed
+	@cmake --build build/asan -j $(JOBS) --target $(asan_alone) $(asan_targets)
+	@failed=0; \
+	for folder in $(asan_folders); do ASAN_OPTIONS=detect_leaks=1 tools/run-tests build/asan/tests/$$folder || failed=1; done; \
+	for folder in layout share; do \
+	  ASAN_OPTIONS=detect_leaks=1 tools/run-tests build/asan/tests/$$folder -LE mpi -E NOT_BUILT || failed=1; done; \
+	tools/run-tests build/asan -R '$(asan_mpi_tests)' || failed=1; exit $$failed
 
-test-asan-mpi: setup  ## The same for every test that is not labelled slow, the MPI-level ones included
+test-asan-mpi: setup  ## The same for every test that is not labelled slow (takes long)
 	$(call build_preset,asan)
 	@tools/run-tests build/asan -LE slow
 
-test-tsan: setup  ## The engine's tests under ThreadSanitizer
-	@if [ -d tests/engine ]; then \
-	  [ -e build/tsan/build.ninja ] || cmake --preset tsan --log-level=WARNING; \
-	  cmake --build build/tsan -j $(JOBS) --target tests/engine/all && tools/run-tests build/tsan/tests/engine; \
-	else echo "no tests/engine yet: nothing for ThreadSanitizer"; fi
+test-tsan: setup  ## The engine's tests and those of the GPUs' flag protocols under ThreadSanitizer
+	@[ -e build/tsan/build.ninja ] || cmake --preset tsan --log-level=WARNING
+	@cmake --build build/tsan -j $(JOBS) --target tests/engine/all tests/kernel/all
+	@tools/run-tests build/tsan/tests/engine && tools/run-tests build/tsan/tests/kernel -R '^(Team|Flags)'
 
 lint: setup  ## The quick linters, as errors
 	@tools/lint
 
-tidy: setup build  ## clang-tidy over all sources, as errors (takes long)
+tidy: setup build  ## clang-tidy over all sources, as errors (takes some ten minutes)
 	@tools/tidy build/release --all
+
+tidy-recent: build  ## clang-tidy, last changed sources first, for two minutes
+	@tools/tidy build/release --seconds 120
 
 format: setup  ## Rewrite the sources with clang-format and ruff
 	@tools/lint --fix

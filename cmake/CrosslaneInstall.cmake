@@ -28,4 +28,6 @@ if(TARGET crosslane_emulated_driver)
   install(TARGETS crosslane_emulated_driver
     LIBRARY DESTINATION "${crosslane_libraries_to}/emulated" COMPONENT libraries NAMELINK_SKIP)
 endif()
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${crosslane_headers_to}" COMPONENT headers)
+if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/include")
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${crosslane_headers_to}" COMPONENT headers)
+endif()

@@ -40,18 +40,27 @@ if(CROSSLANE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # Header-only libraries, wherever they are installed (CMAKE_PREFIX_PATH); Debian: libfmt-dev, libspdlog-dev, nlohmann-json3-dev.
-find_path(CROSSLANE_FMT_INCLUDE_DIR fmt/format.h REQUIRED)
-find_path(CROSSLANE_SPDLOG_INCLUDE_DIR spdlog/spdlog.h REQUIRED)
-find_path(CROSSLANE_JSON_INCLUDE_DIR nlohmann/json.hpp REQUIRED)
+find_path(CROSSLANE_FMT_INCLUDE_DIR fmt/format.h)
+find_path(CROSSLANE_SPDLOG_INCLUDE_DIR spdlog/spdlog.h)
+find_path(CROSSLANE_JSON_INCLUDE_DIR nlohmann/json.hpp)
+if(NOT (CROSSLANE_FMT_INCLUDE_DIR AND CROSSLANE_SPDLOG_INCLUDE_DIR AND CROSSLANE_JSON_INCLUDE_DIR))
+  message(FATAL_ERROR "Crosslane is built with the headers of fmt (${CROSSLANE_FMT_INCLUDE_DIR}), spdlog "
+    "(${CROSSLANE_SPDLOG_INCLUDE_DIR}) and nlohmann-json (${CROSSLANE_JSON_INCLUDE_DIR}), which pip does not bring. Do one of:\n"
+    "  Debian, Ubuntu: apt-get install libfmt-dev libspdlog-dev nlohmann-json3-dev\n"
+    "  Fedora, RHEL with EPEL: dnf install fmt-devel spdlog-devel json-devel\n"
+    "  conda: conda install -c conda-forge fmt spdlog nlohmann_json\n"
+    "  or unpack them anywhere and set the environment variable CMAKE_PREFIX_PATH to the folder above their include/")
+endif()
 
-# Linked by every target of ours: warnings are errors, fmt is header-only so that nothing is needed at run time.
+# Linked by every target of ours: warnings are errors, and fmt comes from one object of ours (src/base/formatting.cpp).
 add_library(crosslane_settings INTERFACE)
 target_compile_options(crosslane_settings INTERFACE
-  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual
+  -Wall -Wextra -Wpedantic -Werror -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wold-style-cast> -Wcast-align $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>
   # What the optimiser believes about bounds differs by GCC version, with false alarms in the standard library: shown only.
   -Wno-error=array-bounds -Wno-error=stringop-overflow $<$<CXX_COMPILER_ID:GNU>:-Wno-error=stringop-overread>
   $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
-set_target_properties(crosslane_settings PROPERTIES INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
+target_link_libraries(crosslane_settings INTERFACE crosslane_formatting)
 target_include_directories(crosslane_settings SYSTEM INTERFACE
   "${CROSSLANE_FMT_INCLUDE_DIR}" "${CROSSLANE_SPDLOG_INCLUDE_DIR}" "${CROSSLANE_JSON_INCLUDE_DIR}")
 if(CROSSLANE_SANITIZE)

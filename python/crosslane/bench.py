@@ -175,7 +175,7 @@ def _command(request: Request) -> tuple[list[str], dict[str, str]]:
     if nccl := _nccl():
         arguments += ["--nccl", nccl]
     words = launcher.command_line(chosen, request.ranks, variables, arguments, own=bool(request.launcher))
-    return words, launcher.launcher_environment(chosen)
+    return words, launcher.own_environment(chosen.family)
 
 
 def _first_built() -> str:

@@ -83,10 +83,10 @@ def run(  # noqa: PLR0917 - options of a command line
     found = program.find_mpi(command[0], _family(mpi))
     variables = environment.for_ranks(found.family, gpus or None, log or None)
     if launcher.inside_a_launcher() or (ranks == 0 and not launcher_command):
-        _become(command, variables)
+        _become(command, variables | launcher.own_environment(found.family))
     chosen = launcher.find(found, launcher_command or None)
     words = launcher.command_line(chosen, ranks, variables, command, own=bool(launcher_command))
-    _become(words, launcher.launcher_environment(chosen))
+    _become(words, launcher.own_environment(found.family))
 
 
 def _become(words: list[str], variables: dict[str, str]) -> None:

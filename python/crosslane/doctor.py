@@ -140,7 +140,7 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
 def _try_mpi(report: dict[str, Any], library: str, mpis: list[str], variables: dict[str, str]) -> None:
     """Initializes MPI, in a child of its own: some end the process when they do not like where they are."""
     try:
-        with _child(library, mpis, {**variables, **launcher.root_environment()}) as child:
+        with _child(library, mpis, {**variables, **launcher.own_environment("openmpi")}) as child:
             tried = child.ask("crosslane_doctor_mpi_json")
     except _DiedError as death:
         report["problems"].append(

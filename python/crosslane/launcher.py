@@ -128,16 +128,18 @@ def command_line(
     return words + program
 
 
-def launcher_environment(launcher: Launcher) -> dict[str, str]:
-    """What the launcher itself must be told: Open MPI refuses to run as root unless it is told twice."""
-    return root_environment() if launcher.family == "openmpi" else {}
-
-
-def root_environment() -> dict[str, str]:
-    """Open MPI's consent to being run by root, where this process is root's."""
-    if os.geteuid() != 0:
+def own_environment(family: str | None) -> dict[str, str]:
+    """What the launcher, or a program that starts by itself, must be told on this machine: Open MPI refuses to run as
+    root unless it is told twice, and Open MPI 4 to start even on this node alone where there is no remote shell.
+    """
+    if family != "openmpi":
         return {}
-    return {f"{who}_ALLOW_RUN_AS_ROOT{what}": "1" for who in ("OMPI", "PRTE") for what in ("", "_CONFIRM")}
+    told = {}
+    if os.geteuid() == 0:
+        told = {f"{who}_ALLOW_RUN_AS_ROOT{what}": "1" for who in ("OMPI", "PRTE") for what in ("", "_CONFIRM")}
+    if "OMPI_MCA_plm_rsh_agent" not in os.environ and not any(map(shutil.which, ("ssh", "rsh"))):
+        told["OMPI_MCA_plm_rsh_agent"] = ""
+    return told
 
 
 def _cores() -> int:

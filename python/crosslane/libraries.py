@@ -19,9 +19,8 @@ def folders() -> list[Path]:
         path = Path(named).absolute()
         found.append(path if path.is_dir() else path.parent)
     found.append(HERE / "lib")
-    checkout = HERE.parent.parent
-    if (checkout / "CMakePresets.json").is_file():
-        found.append(checkout / "build" / "release" / "lib")
+    if _is_checkout():
+        found.append(HERE.parent.parent / "build" / "release" / "lib")
     return found
 
 
@@ -59,10 +58,18 @@ def benchmark(family: str) -> Path:
     for path in candidates:
         if path.is_file():
             return path
+    package = {"openmpi": "libopenmpi-dev", "mpich": "libmpich-dev"}[family]
+    again = "pip install --force-reinstall --no-deps, from Crosslane's sources"
+    if _is_checkout():
+        again = f"cmake --preset release && cmake --build build/release --target {name}"
     raise Problem(
-        f"the benchmark program {name} is not built",
-        f"build it where a compiler wrapper of that MPI is installed: cmake --build build/release --target {name}",
+        f"the benchmark program {name} is not built: that needs the compiler wrapper (mpicc) of its MPI",
+        f"install the wrapper (Debian: {package}; conda, PyPI: with the MPI), have it on the PATH, then: {again}",
     )
+
+
+def _is_checkout() -> bool:
+    return (HERE.parent.parent / "CMakePresets.json").is_file()
 
 
 def available() -> list[str]:

@@ -44,6 +44,8 @@ class Staged:
     kind: str  # blocking, nonblocking or persistent
     setup: str = ""  # C++ that the directions and lengths use
     lengths: tuple[tuple[str, str], ...] = ()  # lengths of array arguments, by name
+    looked: str = ""  # the hand-written function that takes the call on a rank that looks at what it receives
+    sent: str = ""  # a send that waits: the mode (manual::Mode) in which it may go by another protocol
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ class Manual:
 
     route: str
     reason: str = "manual"
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes a communicator: forwarded, and the new one is then known to the teams."""
+
+    parent: str
+    child: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ NEIGHBOURS = "const Neighbours neighbours = route.neighbours(comm);"
 AT_ROOT_IN = f"(peers.is_root(root) ? {IN} : Direction::none)"
 AT_ROOT_OUT = f"(peers.is_root(root) ? {in_place('sendbuf')} : Direction::none)"
 TO_ROOT = f"(peers.contributes(root) ? {IN} : Direction::none)"
+EXSCAN_OUT = f"(peers.rank > 0 || sendbuf == mpi::in_place() ? {INOUT} : Direction::none)"
 FROM_ROOT = f"(peers.contributes(root) ? {OUT} : Direction::none)"
 
 
@@ -146,7 +157,8 @@ COLLECTIVES: dict[str, Collective] = {
     "Allreduce": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", in_place("sendbuf"), "mirror")), setup=""),
     # Rank 0 of an inclusive or exclusive scan may leave its result untouched: the receive buffer keeps what it held.
     "Scan": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", in_place("sendbuf"), "mirror")), setup=""),
-    "Exscan": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", INOUT, "mirror")), setup=""),
+    # On rank 0 of an exclusive scan it is not even looked at, but in place.
+    "Exscan": Collective((MIRROR_SEND, Single("recvbuf", "count", "datatype", EXSCAN_OUT, "mirror"))),
     "Reduce_scatter_block": Collective(
         (
             Single("sendbuf", "recvcount", "datatype", IN, "mirror", blocks="peers.local"),
@@ -204,6 +216,54 @@ COLLECTIVES: dict[str, Collective] = {
     ),
 }
 
+
+def direct(send: str | None, receive: str | None, *, root: bool = False, op: bool = False) -> dict[str, str]:
+    """What a blocking collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions."""
+    call = {}
+    for side, prefix in ((send, "send"), (receive, "receive")):
+        if side is not None:
+            buffer, count, datatype = side.split()
+            call |= {prefix: buffer, f"{prefix}_count": count, f"{prefix}_type": datatype}
+    if op:
+        call["op"] = "op"
+    if root:
+        call["root"] = "root"
+    return call
+
+
+SENT, GOT, REDUCED = "sendbuf sendcount sendtype", "recvbuf recvcount recvtype", "recvbuf count datatype"
+
+# The collectives that teams can run directly between GPUs: the collective's name there, and its arguments.
+DIRECT: dict[str, tuple[str, dict[str, str]]] = {
+    "Allreduce": ("allreduce", direct("sendbuf count datatype", REDUCED, op=True)),
+    "Reduce": ("reduce", direct("sendbuf count datatype", REDUCED, op=True, root=True)),
+    "Scan": ("scan", direct("sendbuf count datatype", REDUCED, op=True)),
+    "Exscan": ("exscan", direct("sendbuf count datatype", REDUCED, op=True)),
+    "Reduce_scatter_block": (
+        "reduce_scatter_block",
+        direct("sendbuf recvcount datatype", "recvbuf recvcount datatype", op=True),
+    ),
+    "Bcast": ("broadcast", direct(None, "buffer count datatype", root=True)),
+    "Gather": ("gather", direct(SENT, GOT, root=True)),
+    "Scatter": ("scatter", direct(SENT, GOT, root=True)),
+    "Allgather": ("allgather", direct(SENT, GOT)),
+    "Alltoall": ("alltoall", direct(SENT, GOT)),
+}
+
+# Makers of communicators that all ranks of the parent call in the same order: the parent and the new one.
+MAKERS: dict[str, tuple[str, str]] = {
+    "Comm_dup": ("comm", "newcomm"),
+    "Comm_dup_with_info": ("comm", "newcomm"),
+    "Comm_create": ("comm", "newcomm"),
+    "Comm_split": ("comm", "newcomm"),
+    "Comm_split_type": ("comm", "newcomm"),
+    "Cart_create": ("comm_old", "comm_cart"),
+    "Cart_sub": ("comm", "newcomm"),
+    "Graph_create": ("comm_old", "comm_graph"),
+    "Dist_graph_create": ("comm_old", "comm_dist_graph"),
+    "Dist_graph_create_adjacent": ("comm_old", "comm_dist_graph"),
+}
+
 BUF = Single("buf", "count", "datatype", IN)
 RECEIVED = Single("buf", "count", "datatype", OUT, received=True)
 
@@ -211,9 +271,10 @@ WINDOW_REMEDY = "windows and one-sided communication take host memory only; copy
 ATTACH_REMEDY = "the MPI writes to an attached buffer from the CPU; attach host memory"
 
 
-def table() -> dict[str, Staged | Manual | Refused]:
+def table() -> dict[str, Staged | Manual | Maker | Refused]:
     """The whole table, by procedure name without MPI_."""
-    rows: dict[str, Staged | Manual | Refused] = {}
+    rows: dict[str, Staged | Manual | Maker | Refused] = {}
+    rows |= {name: Maker(*pair) for name, pair in MAKERS.items()}
 
     for name, collective in COLLECTIVES.items():
         if collective.buffers:
@@ -222,23 +283,26 @@ def table() -> dict[str, Staged | Manual | Refused]:
             rows[name + "_init"] = Staged(collective.buffers, "persistent", collective.setup, collective.lengths)
 
     for name in ("Send", "Bsend", "Ssend", "Rsend"):
-        rows[name] = Staged((BUF,), "blocking")
+        modes = {"Send": "standard", "Ssend": "synchronous", "Rsend": "ready"}
+        rows[name] = Staged((BUF,), "blocking", sent=modes.get(name, ""))
         rows["I" + name.lower()] = Staged((BUF,), "nonblocking")
         rows[name + "_init"] = Staged((BUF,), "persistent")
-    rows["Recv"] = Staged((RECEIVED,), "blocking")
-    rows["Irecv"] = Staged((RECEIVED,), "nonblocking")
-    rows["Recv_init"] = Staged((RECEIVED,), "persistent")
-    rows["Mrecv"] = Staged((RECEIVED,), "blocking")
-    rows["Imrecv"] = Staged((RECEIVED,), "nonblocking")
+    rows["Recv"] = Staged((RECEIVED,), "blocking", looked="recv")
+    rows["Irecv"] = Staged((RECEIVED,), "nonblocking", looked="irecv")
+    rows["Recv_init"] = Staged((RECEIVED,), "persistent", looked="recv_init")
+    rows["Mrecv"] = Staged((RECEIVED,), "blocking", looked="mrecv")
+    rows["Imrecv"] = Staged((RECEIVED,), "nonblocking", looked="imrecv")
+    for name in ("Probe", "Iprobe", "Mprobe", "Improbe", "Cancel"):
+        rows[name] = Manual(name.lower(), "looked")
     exchange = (
         Single("sendbuf", "sendcount", "sendtype", IN),
         Single("recvbuf", "recvcount", "recvtype", OUT, received=True),
     )
-    rows["Sendrecv"] = Staged(exchange, "blocking")
-    rows["Sendrecv_replace"] = Staged((Single("buf", "count", "datatype", INOUT, received=True),), "blocking")
+    rows["Sendrecv"] = Staged(exchange, "blocking", looked="sendrecv")
+    rows["Sendrecv_replace"] = Staged((Single("buf", "count", "datatype", INOUT, received=True),), "blocking", looked="sendrecv_replace")
     # MPICH's requests of these do not say how much arrived: all is copied out, over what was copied in.
-    rows["Isendrecv"] = Staged((exchange[0], Single("recvbuf", "recvcount", "recvtype", INOUT)), "nonblocking")
-    rows["Isendrecv_replace"] = Staged((Single("buf", "count", "datatype", INOUT),), "nonblocking")
+    rows["Isendrecv"] = Staged((exchange[0], Single("recvbuf", "recvcount", "recvtype", INOUT)), "nonblocking", looked="isendrecv")
+    rows["Isendrecv_replace"] = Staged((Single("buf", "count", "datatype", INOUT),), "nonblocking", looked="isendrecv_replace")
     rows["Psend_init"] = Manual("partitioned_send_init", "staged")
     rows["Precv_init"] = Manual("partitioned_receive_init", "staged")
     for name in ("Pready", "Pready_range", "Pready_list", "Parrived"):
