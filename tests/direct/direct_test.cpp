@@ -6,6 +6,7 @@
 //   --direct 0            nothing may go direct (no kernels, no mappings), and all must be right
 //   --most <bytes>        the largest block
 #include "direct/job.h"
+#include "support/plain_mpi.h"
 
 #include <algorithm>
 #include <memory>
@@ -144,6 +145,7 @@ class Test {
     }
     manners_ = {.kind = [this](Random& random) { return program_.kind(random); },
                 .derived = strict_ ? 0U : 40U,
+                .most_derived = plain_mpi_copies_to_itself_end_early() ? 64 * kib : most_,
                 .other = other_.get()};
   }
 

@@ -47,7 +47,8 @@ Buffer buffer(const Program& program, const Case& what, const Manners& manners, 
               std::size_t block_units) {
   const Base& base = what.element->base;
   const bool combines = combining(what.kind);
-  const bool derived = local.chance(manners.derived) && !combines && block_units > 0;
+  const bool may_derive = !combines && block_units > 0 && block_units * base.extent <= manners.most_derived;
+  const bool derived = local.chance(manners.derived) && may_derive;
   constexpr int most_in_type = 48;
   Type type = derived ? random_type(local, base, random_divisor(local, static_cast<int>(block_units), most_in_type))
                       : base_type_of(base);
@@ -233,7 +234,7 @@ void Job::run(const Case& what, const Manners& manners, Random& local, const std
     if (buffers.receive) {
       buffers.receive->expect(result);
       if (whole_in_place) buffers.receive->forget(what.units, what.units * (n - 1));
-      buffers.receive->check("what was received");
+      buffers.receive->check("what was received, sent as " + (buffers.send ? buffers.send->text() : "nothing"));
     }
     if (buffers.send) buffers.send->check("what was sent");
     if (after) after(repeat);

@@ -66,8 +66,9 @@ struct Case {
 /// How a rank makes its buffers.
 struct Manners {
   std::function<MemoryKind(Random&)> kind;
-  unsigned derived = 0;           ///< Percent of moves whose buffers have a derived type.
-  const Device* other = nullptr;  ///< If there is one, some buffers are on it instead of the rank's GPU.
+  unsigned derived = 0;                 ///< Percent of moves whose buffers have a derived type.
+  std::size_t most_derived = SIZE_MAX;  ///< Bytes of the largest block that may have one.
+  const Device* other = nullptr;        ///< If there is one, some buffers are on it instead of the rank's GPU.
 };
 
 /// Direct calls of this process so far (crosslane_direct_calls); -1 if nobody can tell.

@@ -176,6 +176,21 @@ bool buffered_sends_start_once() {
   return wrong;
 }
 
+// Open MPI 4.1 copies in pieces of 64 KiB, which may end inside an element.
+bool copies_to_itself_end_early() {
+  constexpr int elements = 10923, shorts = 3;  // 64 KiB and one short
+  MPI_Datatype row = MPI_DATATYPE_NULL, spread = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(shorts, MPI_SHORT, &row);
+  MPI_Type_create_resized(row, 0, 2 * shorts * sizeof(short), &spread);
+  MPI_Type_commit(&spread);
+  const std::vector<short> out(std::size_t{2} * shorts * elements, 1);
+  std::vector<short> in(std::size_t{shorts} * elements, 0);
+  CROSSLANE_OWN(Alltoall)(out.data(), elements, spread, in.data(), shorts * elements, MPI_SHORT, MPI_COMM_SELF);
+  MPI_Type_free(&spread);
+  MPI_Type_free(&row);
+  return std::find(in.begin(), in.end(), 0) != in.end();
+}
+
 PlainMpi tried_out() {
   PlainMpi result;
   if (own<decltype(MPI_Start)>("MPI_Start") == nullptr) {
@@ -217,6 +232,12 @@ bool plain_mpi_partitions_lose_gaps() {
 bool plain_mpi_buffered_sends_start_once() {
   const bool wrong = buffered_sends_start_once();
   if (wrong) tell("a buffered persistent send that is started again");
+  return wrong;
+}
+
+bool plain_mpi_copies_to_itself_end_early() {
+  const bool wrong = copies_to_itself_end_early();
+  if (wrong) tell("a long copy of elements with gaps to the rank itself");
   return wrong;
 }
 

@@ -28,6 +28,10 @@ bool plain_mpi_partitions_lose_gaps();
 /// buffer is attached. Prints if so.
 bool plain_mpi_buffered_sends_start_once();
 
+/// Whether what a rank sends to itself in a collective ends too soon, where its elements have gaps and take part of the last
+/// of several pieces. Prints if so.
+bool plain_mpi_copies_to_itself_end_early();
+
 /// Whether MPI_Win_create and a fence work on host memory. Collective; rank 0 prints if not.
 bool plain_mpi_has_windows(MPI_Comm communicator);
 
