@@ -132,7 +132,8 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   team.arrive(watch);
   const Finish finish{team};
 
-  TeamFacts facts = facts_of(team);
+  const team::TeamView view = team.view();
+  TeamFacts facts = facts_of(view);
   const bool worth = worth_exposing(shape, team.size());
   facts.exposed = worth && all_exposed(team, shape);
   std::vector<Buffers> all;
@@ -145,7 +146,7 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
                       shape.bytes);
-  const auto plan = algorithm->prepare(Call{shape, mine.buffers, team, all});
+  const auto plan = algorithm->prepare(Call{shape, mine.buffers, view, all});
 
   // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
   auto* const words = reinterpret_cast<std::uint64_t*>(connection.words.data());

@@ -6,13 +6,12 @@
 
 namespace crosslane::collective {
 
-kernel::Frame frame_of(team::Team& team, const Report& report) {
+kernel::Frame frame_of(const team::TeamView& team, const Report& report) {
   kernel::Frame frame{};
   frame.me = static_cast<std::uint32_t>(team.me());
   frame.members = static_cast<std::uint32_t>(team.size());
-  const auto& regions = team.connection().regions;
-  for (std::size_t member = 0; member < regions.size(); ++member)
-    frame.control[member] = reinterpret_cast<kernel::Control*>(regions[member]);
+  for (int member = 0; member < team.size(); ++member)
+    frame.control[member] = reinterpret_cast<kernel::Control*>(team.region(member));
   frame.limit = {report.limit_ns, nullptr};
   frame.done = report.done;
   frame.done_value = report.value;
@@ -20,11 +19,8 @@ kernel::Frame frame_of(team::Team& team, const Report& report) {
   return frame;
 }
 
-TeamFacts facts_of(team::Team& team) {
-  const auto& connection = team.connection();
-  return {.members = team.size(),
-          .most_on_one_gpu = connection.most_on_one_gpu,
-          .emulated = connection.home->driver().emulated};
+TeamFacts facts_of(const team::TeamView& team) {
+  return {.members = team.size(), .most_on_one_gpu = team.most_on_one_gpu(), .emulated = team.emulated()};
 }
 
 unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block, std::size_t most) {

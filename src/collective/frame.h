@@ -9,14 +9,14 @@
 
 namespace crosslane::collective {
 
-[[nodiscard]] kernel::Frame frame_of(team::Team& team, const Report& report);
+[[nodiscard]] kernel::Frame frame_of(const team::TeamView& team, const Report& report);
 
 /// Blocks for kernels that move so many bytes through each member, `bytes_a_block` each, and at most `most`: more only get in
 /// each other's way on the links. Fewer where members share a GPU, for all of them must be resident together. Equal on all members.
 [[nodiscard]] unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block,
                                   std::size_t most);
 
-[[nodiscard]] TeamFacts facts_of(team::Team& team);
+[[nodiscard]] TeamFacts facts_of(const team::TeamView& team);
 
 [[nodiscard]] inline std::uint64_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);

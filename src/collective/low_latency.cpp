@@ -26,18 +26,18 @@ class Movement final : public Plan {
                    shape.bytes};
       // In place, the own block is where it belongs.
       if (peer == team_.me() && send.from == receive.to) send.bytes = receive.bytes = 0;
-      parameters_.low_latency[p] = address_of(team_.connection().regions[p]) + team_.connection().layout.low_latency;
+      parameters_.low_latency[p] = address_of(team_.region(peer)) + team_.layout().low_latency;
     }
-    parameters_.slot_bytes = team_.connection().layout.slot_bytes;
+    parameters_.slot_bytes = team_.layout().slot_bytes;
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.connection().home->kernels().low_latency_move(stream, parameters_, blocks_);
+    team_.kernels().low_latency_move(stream, parameters_, blocks_);
   }
 
  private:
-  team::Team& team_;
+  team::TeamView team_;
   kernel::LowLatencyMoveParameters parameters_{};
   unsigned blocks_;
 };
@@ -75,18 +75,20 @@ class Combination final : public Plan {
     parameters_.from = address_of(call.mine.send);
     parameters_.to = address_of(call.mine.receive);
     parameters_.count = shape_.count();
-    parameters_.slot_bytes = team_.connection().layout.slot_bytes;
-    for (std::size_t p = 0; p < n; ++p)
-      parameters_.low_latency[p] = address_of(team_.connection().regions[p]) + team_.connection().layout.low_latency;
+    parameters_.slot_bytes = team_.layout().slot_bytes;
+    for (int peer = 0; peer < team_.size(); ++peer) {
+      parameters_.low_latency[static_cast<std::size_t>(peer)] =
+          address_of(team_.region(peer)) + team_.layout().low_latency;
+    }
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.connection().home->kernels().low_latency_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
+    team_.kernels().low_latency_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
  private:
-  team::Team& team_;
+  team::TeamView team_;
   Shape shape_;
   kernel::LowLatencyCombineParameters parameters_{};
   unsigned blocks_;

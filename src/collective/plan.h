@@ -4,7 +4,7 @@
 
 #include "collective/shape.h"
 #include "gpu/stream.h"
-#include "team/team.h"
+#include "team/view.h"
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@ struct Buffers {
 struct Call {
   Shape shape;
   Buffers mine;
-  team::Team& team;
+  const team::TeamView& team;
   /// By member, as mapped here; empty unless the buffers are exposed.
   std::span<const Buffers> all;
 };
@@ -43,7 +43,8 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
   virtual ~Plan() = default;
 
-  /// Enqueues the call; its context must be current. All members start their plans of a team in the same order.
+  /// Enqueues the call; its context must be current. All members start their plans of a team in the same order. What the Call
+  /// referred to may be gone by now, but for the connection that its team is a view of.
   virtual void start(gpu::StreamView stream, const Report& report) = 0;
 };
 

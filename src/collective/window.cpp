@@ -16,10 +16,10 @@ constexpr std::size_t most_blocks = 32;  // measured on H200: 64 gain nothing
 class Parted : public Plan {
  public:
   Parted(const Call& call, std::size_t part_bytes)
-      : call_(call), facts_(facts_of(call.team)), part_bytes_(part_bytes) {}
+      : shape_(call.shape), mine_(call.mine), team_(call.team), facts_(facts_of(call.team)), part_bytes_(part_bytes) {}
 
   void start(gpu::StreamView stream, const Report& report) override {
-    const std::size_t bytes = call_.shape.bytes;
+    const std::size_t bytes = shape_.bytes;
     std::size_t done = 0;
     do {
       const std::size_t part = std::min(bytes - done, part_bytes_);
@@ -32,20 +32,20 @@ class Parted : public Plan {
  protected:
   virtual void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) = 0;
 
-  [[nodiscard]] int me() const noexcept { return call_.team.me(); }
-  [[nodiscard]] int members() const noexcept { return call_.team.size(); }
-  [[nodiscard]] const team::RegionLayout& layout() const noexcept { return call_.team.connection().layout; }
-  [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return call_.team.connection().home->kernels(); }
+  [[nodiscard]] int me() const noexcept { return team_.me(); }
+  [[nodiscard]] int members() const noexcept { return team_.size(); }
+  [[nodiscard]] const team::RegionLayout& layout() const noexcept { return team_.layout(); }
+  [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return team_.kernels(); }
   [[nodiscard]] std::uint64_t inbound(int member) const { return region(member) + layout().inbound(); }
   [[nodiscard]] std::uint64_t outbound(int member) const { return region(member) + layout().outbound(); }
 
-  Call call_;
+  Shape shape_;
+  Buffers mine_;
+  team::TeamView team_;
   TeamFacts facts_;
 
  private:
-  [[nodiscard]] std::uint64_t region(int member) const {
-    return address_of(call_.team.connection().regions[static_cast<std::size_t>(member)]);
-  }
+  [[nodiscard]] std::uint64_t region(int member) const { return address_of(team_.region(member)); }
 
   std::size_t part_bytes_;
 };
@@ -53,7 +53,7 @@ class Parted : public Plan {
 // Parts of whole vectors and whole elements, of which so many blocks fit side by side.
 std::size_t part_of(const Call& call, std::size_t blocks) {
   constexpr std::size_t granule = 64;
-  const std::size_t fits = call.team.connection().layout.part_bytes / blocks;
+  const std::size_t fits = call.team.layout().part_bytes / blocks;
   return fits / granule * granule;
 }
 
@@ -67,31 +67,30 @@ class Movement final : public Parted {
 
  private:
   void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
-    const Shape& shape = call_.shape;
-    const bool personal = sends_blocks(shape.collective);
+    const bool personal = sends_blocks(shape_.collective);
     kernel::ExchangeMoveParameters parameters{};
-    parameters.frame = frame_of(call_.team, report);
+    parameters.frame = frame_of(team_, report);
     parameters.parity = layout().parity_bytes();
-    const bool gives = receives_blocks(shape.collective) || me() == shape.root;
+    const bool gives = receives_blocks(shape_.collective) || me() == shape_.root;
     if (gives) {
       for (int to = 0; to < (personal ? members() : 1); ++to) {
         const auto block = static_cast<std::size_t>(to);
-        parameters.in[parameters.ins++] = {address_of(call_.mine.send) + block * shape.bytes + offset,
+        parameters.in[parameters.ins++] = {address_of(mine_.send) + block * shape_.bytes + offset,
                                            inbound(me()) + block * bytes, bytes};
       }
     }
     for (int from = 0; from < members(); ++from) {
-      if (!shape.goes(from, me())) continue;
+      if (!shape_.goes(from, me())) continue;
       // Gathered blocks have their places; what comes from a root alone has one.
-      const bool placed = receives_blocks(shape.collective);
+      const bool placed = receives_blocks(shape_.collective);
       const auto block = static_cast<std::size_t>(from);
-      const std::uint64_t to = address_of(call_.mine.receive) + (placed ? block * shape.bytes : 0) + offset;
+      const std::uint64_t to = address_of(mine_.receive) + (placed ? block * shape_.bytes : 0) + offset;
       const std::size_t place = personal ? static_cast<std::size_t>(me()) * bytes : 0;
       parameters.move[parameters.moves++] = {inbound(from) + place, to, bytes};
     }
     // Equal on all ranks, for all must launch the same number of blocks.
     const std::size_t volume =
-        shape.collective == Collective::broadcast ? bytes : bytes * static_cast<std::size_t>(members());
+        shape_.collective == Collective::broadcast ? bytes : bytes * static_cast<std::size_t>(members());
     kernels().exchange_move(stream, parameters, blocks_for(facts_, volume, bytes_a_block, most_blocks));
   }
 };
@@ -102,30 +101,29 @@ class OneShot final : public Parted {
 
  private:
   void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
-    const Shape& shape = call_.shape;
-    const bool personal = sends_blocks(shape.collective);
+    const bool personal = sends_blocks(shape_.collective);
     kernel::ExchangeCombineParameters parameters{};
-    parameters.frame = frame_of(call_.team, report);
+    parameters.frame = frame_of(team_, report);
     parameters.parity = layout().parity_bytes();
     for (int to = 0; to < (personal ? members() : 1); ++to) {
       const auto block = static_cast<std::size_t>(to);
-      parameters.in[parameters.ins++] = {address_of(call_.mine.send) + block * shape.bytes + offset,
+      parameters.in[parameters.ins++] = {address_of(mine_.send) + block * shape_.bytes + offset,
                                          inbound(me()) + block * bytes, bytes};
     }
     int sources = members();
-    if (shape.collective == Collective::scan) sources = me() + 1;
-    if (shape.collective == Collective::exscan) sources = me();
-    if (shape.collective == Collective::reduce && me() != shape.root) sources = 0;
+    if (shape_.collective == Collective::scan) sources = me() + 1;
+    if (shape_.collective == Collective::exscan) sources = me();
+    if (shape_.collective == Collective::reduce && me() != shape_.root) sources = 0;
     const std::size_t place = personal ? static_cast<std::size_t>(me()) * bytes : 0;
     for (int from = 0; from < sources; ++from) parameters.source[parameters.sources++] = inbound(from) + place;
     if (sources == 0) {
       parameters.sources = 1;  // of nothing
     } else {
-      parameters.destination[parameters.destinations++] = address_of(call_.mine.receive) + offset;
-      parameters.count = bytes / kernel::bytes_of(shape.element);
+      parameters.destination[parameters.destinations++] = address_of(mine_.receive) + offset;
+      parameters.count = bytes / kernel::bytes_of(shape_.element);
     }
     kernels().exchange_combine(
-        stream, shape.op, shape.element, parameters,
+        stream, shape_.op, shape_.element, parameters,
         blocks_for(facts_, bytes * (personal ? static_cast<std::size_t>(members()) : 1), bytes_a_block, most_blocks));
   }
 };
@@ -136,13 +134,13 @@ class TwoShot final : public Parted {
 
  private:
   void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
-    Shape part = call_.shape;
+    Shape part = shape_;
     part.bytes = bytes;
     const Shards shards(part, members());
     const bool to_all = part.collective == Collective::allreduce;
     const bool wants = to_all || me() == part.root;
     kernel::ExchangeCombineParameters parameters{};
-    parameters.frame = frame_of(call_.team, report);
+    parameters.frame = frame_of(team_, report);
     parameters.parity = layout().parity_bytes();
     parameters.second_barrier = true;
     parameters.destination_parity = true;
@@ -150,9 +148,9 @@ class TwoShot final : public Parted {
       const std::size_t at = shards.offset(shard);
       const std::size_t length = shards.bytes(shard);
       if (length == 0) continue;
-      parameters.in[parameters.ins++] = {address_of(call_.mine.send) + offset + at, inbound(me()) + at, length};
+      parameters.in[parameters.ins++] = {address_of(mine_.send) + offset + at, inbound(me()) + at, length};
       if (wants) {
-        parameters.out[parameters.outs++] = {outbound(me()) + at, address_of(call_.mine.receive) + offset + at, length};
+        parameters.out[parameters.outs++] = {outbound(me()) + at, address_of(mine_.receive) + offset + at, length};
       }
     }
     const std::size_t mine = shards.offset(me());

@@ -39,11 +39,11 @@ class Push final : public Plan {
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.connection().home->kernels().exchange_move(stream, parameters_, blocks_);
+    team_.kernels().exchange_move(stream, parameters_, blocks_);
   }
 
  private:
-  team::Team& team_;
+  team::TeamView team_;
   kernel::ExchangeMoveParameters parameters_{};
   unsigned blocks_;
 };
@@ -91,7 +91,7 @@ class Broadcast final : public Plan {
           }
         }
       }
-      team_.connection().home->kernels().exchange_move(stream, parameters, blocks);
+      team_.kernels().exchange_move(stream, parameters, blocks);
     }
   }
 
@@ -110,7 +110,7 @@ class Broadcast final : public Plan {
                                            address_of(all_[static_cast<std::size_t>(team_.me())].receive) + at, bytes};
   }
 
-  team::Team& team_;
+  team::TeamView team_;
   Shape shape_;
   std::vector<Buffers> all_;
 };
@@ -160,7 +160,7 @@ class TwoShot final : public Plan {
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.connection().home->kernels().exchange_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
+    team_.kernels().exchange_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
  private:
@@ -169,7 +169,7 @@ class TwoShot final : public Plan {
     return shape_.collective == Collective::allreduce || member == team_.me();
   }
 
-  team::Team& team_;
+  team::TeamView team_;
   Shape shape_;
   kernel::ExchangeCombineParameters parameters_{};
   unsigned blocks_;

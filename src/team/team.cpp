@@ -6,6 +6,7 @@
 #include "gpu/context.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <map>
@@ -92,6 +93,18 @@ void Team::arrive(const engine::Watch& watch) {
     waiting.peer = member;
     engine_.wait(engine::Completion::of(place_->arrived(member), direct_), waiting);
   }
+}
+
+TeamView Team::view() const noexcept {
+  std::array<std::byte*, share::Board::most_members> regions{};
+  std::ranges::copy(connection_->regions, regions.begin());
+  return {{.me = me_,
+           .size = size(),
+           .most_on_one_gpu = connection_->most_on_one_gpu,
+           .emulated = connection_->home->driver().emulated},
+          connection_->home->kernels(),
+          connection_->layout,
+          regions};
 }
 
 std::optional<std::string> Team::prepare(Home& home) {

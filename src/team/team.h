@@ -15,6 +15,7 @@
 #include "share/directory.h"
 #include "team/home.h"
 #include "team/region.h"
+#include "team/view.h"
 
 #include <array>
 #include <cstdint>
@@ -71,6 +72,8 @@ class Team {
     bool mapped = false;
   };
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
+  /// For plans; only while connected.
+  [[nodiscard]] TeamView view() const noexcept;
 
   /// This rank's record of the direct call under way, to be filled before arrive().
   [[nodiscard]] share::Arrival& own_arrival() noexcept { return place_->own_arrival(direct_ + 1); }

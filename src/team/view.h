@@ -1,0 +1,43 @@
+// TeamView: a connected team as its kernels see it: all that a plan needs, to be copied into it. It must not know the board, nor
+// the application's buffers.
+#pragma once
+
+#include "kernel/launch.h"
+#include "share/board.h"
+#include "team/region.h"
+
+#include <array>
+#include <cstddef>
+
+namespace crosslane::team {
+
+/// Trivially copied; valid while the connection lives that it was taken from.
+class TeamView {
+ public:
+  struct Facts {
+    int me = 0;
+    int size = 1;
+    int most_on_one_gpu = 1;  ///< Members that share a GPU, where most do.
+    bool emulated = false;
+  };
+  TeamView(const Facts& facts, const kernel::Kernels& kernels, const RegionLayout& layout,
+           const std::array<std::byte*, share::Board::most_members>& regions) noexcept
+      : facts_(facts), kernels_(&kernels), layout_(layout), regions_(regions) {}
+
+  [[nodiscard]] int me() const noexcept { return facts_.me; }
+  [[nodiscard]] int size() const noexcept { return facts_.size; }
+  [[nodiscard]] int most_on_one_gpu() const noexcept { return facts_.most_on_one_gpu; }
+  [[nodiscard]] bool emulated() const noexcept { return facts_.emulated; }
+  [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return *kernels_; }
+  [[nodiscard]] const RegionLayout& layout() const noexcept { return layout_; }
+  /// A member's region of its window, as mapped here.
+  [[nodiscard]] std::byte* region(int member) const noexcept { return regions_[static_cast<std::size_t>(member)]; }
+
+ private:
+  Facts facts_;
+  const kernel::Kernels* kernels_;
+  RegionLayout layout_;
+  std::array<std::byte*, share::Board::most_members> regions_;
+};
+
+}  // namespace crosslane::team
