@@ -30,7 +30,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 TITLE = {"crosslane": "Crosslane", "by_hand": "by hand", "nccl": "NCCL"}
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def parse_sizes(text: str) -> list[int]:
 
 def _bytes(text: str) -> int:
     word = text.strip().lower()
-    unit = _UNITS.get(word[-1:], 1)
+    unit = UNITS.get(word[-1:], 1)
     digits = word[:-1] if unit > 1 else word
     if not digits.isdecimal() or int(digits) < 1 or int(digits) * unit % 4:
         raise Problem(
@@ -79,8 +79,8 @@ def _bytes(text: str) -> int:
 def print_bytes(count: int) -> str:
     """65536 as "64k"."""
     for suffix in ("g", "m", "k"):
-        if count and count % _UNITS[suffix] == 0:
-            return f"{count // _UNITS[suffix]}{suffix}"
+        if count and count % UNITS[suffix] == 0:
+            return f"{count // UNITS[suffix]}{suffix}"
     return str(count)
 
 

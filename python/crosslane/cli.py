@@ -1,4 +1,7 @@
-"""The commands: `crosslane run`, `preload`, `doctor`, `bench`. What they find out is in the modules beside this one."""
+"""The commands: `crosslane run`, `preload`, `doctor`, `algorithms`, `choose`, `bench`.
+
+What they find out is in the modules beside this one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crosslane import __version__, bench, doctor, environment, launcher, program
+from crosslane import __version__, algorithms, bench, doctor, environment, launcher, program
 from crosslane.families import FAMILIES
 from crosslane.problem import Problem
 
@@ -131,6 +134,45 @@ def doctor_command(
     else:
         doctor.print_tables(report)
     raise typer.Exit(0 if report["usable"] else 1)
+
+
+@app.command("algorithms")
+@_reports_problems
+def algorithms_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """List the algorithms by which collectives run between GPUs: what each supports, and where it is from."""
+    rows = algorithms.catalogue()
+    if as_json:
+        algorithms.print_json(rows)
+    else:
+        algorithms.print_catalogue(rows)
+
+
+@app.command("choose")
+@_reports_problems
+def choose_command(  # noqa: PLR0917 - options of a command line
+    collective: Annotated[str, typer.Argument(help="A collective as `crosslane algorithms` names it: allreduce.")],
+    count: Annotated[
+        str,
+        typer.Argument(
+            help="Bytes of one rank's contribution, or of one block (see docs/collectives.md): 8, 64k, 1m.",
+            metavar="BYTES",
+        ),
+    ],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks of the communicator, on one node.", min=1)] = 2,
+    gpus: Annotated[int, typer.Option("--gpus", help="GPUs that they share; 0: each has its own.", min=0)] = 0,
+    element: Annotated[str, typer.Option("--element", help="What is combined: f32, i64, c128, f64_i32 ...")] = "f32",
+    op: Annotated[str, typer.Option("--op", help="How: sum, max, band, minloc ...")] = "sum",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Tell which algorithm a call would take under the settings of this environment, and why."""
+    size = algorithms.parse_bytes(count)
+    answer = algorithms.choose(collective, size, ranks=ranks, gpus=gpus, element=element, op=op)
+    if as_json:
+        algorithms.print_json(answer)
+    else:
+        algorithms.print_choice(answer)
 
 
 @app.command("bench")

@@ -7,13 +7,7 @@ one process to another needs two. What is a problem, and its remedy, is said by 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from rich import box
@@ -21,85 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from crosslane import environment, launcher, libraries, program
+from crosslane.child import DiedError, loaded
 from crosslane.families import FAMILIES, TITLES
 from crosslane.problem import Problem
 
-#: A child: loads MPI as plug-ins do, then the library, and answers each line of its input with one function's result.
-_CHILD = """
-import ctypes, sys
-library, mpis = sys.argv[1], sys.argv[2:]
-for mpi in mpis:
-    try:
-        ctypes.CDLL(mpi, mode=ctypes.RTLD_LOCAL)
-        break
-    except OSError:
-        pass
-crosslane = ctypes.CDLL(library)
-for line in sys.stdin:
-    name, _, argument = line.rstrip("\\n").partition(" ")
-    function = getattr(crosslane, name, None)
-    if function is None:
-        print("null", flush=True)
-        continue
-    function.restype = ctypes.c_char_p
-    function.argtypes = [ctypes.c_char_p] if argument else []
-    print(function(*([argument.encode()] if argument else [])).decode().replace("\\n", " "), flush=True)
-"""
-
 _SONAMES = {"openmpi": ["libmpi.so.40"], "mpich": ["libmpi.so.12", "libmpich.so.12"]}
-_TIMEOUT_S = 120.0
-
-
-class _DiedError(Exception):
-    """A child ended instead of answering."""
-
-
-class _Child:
-    """A process that has the library loaded."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def ask(self, function: str, argument: str = "") -> Any:
-        """One function's JSON; None where the library does not export it; _DiedError when the process ended."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(f"{function} {argument}".rstrip() + "\n")
-            self.process.stdin.flush()
-        except OSError:
-            pass  # it is dead; its status says why
-        else:
-            line = self.process.stdout.readline()
-            if line.strip():
-                return json.loads(line)
-        status = self.process.wait(timeout=10)
-        assert self.process.stderr is not None
-        said = self.process.stderr.read().strip()[-2000:]
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        raise _DiedError(f"it ended with {how}" + (f": {said}" if said else ""))
-
-
-@contextmanager
-def _child(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator[_Child]:
-    with subprocess.Popen(
-        [sys.executable, "-c", _CHILD, library, *mpis],
-        env={**os.environ, **variables},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        # A driver that hangs is a finding too.
-        watchdog = threading.Timer(_TIMEOUT_S, process.kill)
-        watchdog.start()
-        try:
-            yield _Child(process)
-        finally:
-            watchdog.cancel()
-            assert process.stdin is not None
-            try:
-                process.stdin.close()
-                process.wait(timeout=30)
-            except (OSError, subprocess.TimeoutExpired):
-                process.kill()
 
 
 def examine(program_name: str | None, family: str | None, gpus: str | None) -> dict[str, Any]:
@@ -110,7 +30,7 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
     mpis = [str(mpi.library)] if mpi.library else _SONAMES[mpi.family]
     report: dict[str, Any] = {"family": mpi.family, "library": str(library), "usable": False, "problems": []}
     try:
-        with _child(str(library), mpis, variables) as exporter:
+        with loaded(str(library), mpis, variables) as exporter:
             found = exporter.ask("crosslane_doctor_json")
             if found is None:
                 raise Problem(
@@ -120,10 +40,10 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
             report["coverage"] = exporter.ask("crosslane_coverage_json")
             exported = exporter.ask("crosslane_doctor_export_json")
             if exported and exported.get("handles"):
-                with _child(str(library), mpis, variables) as importer:
+                with loaded(str(library), mpis, variables) as importer:
                     report["ipc"] = importer.ask("crosslane_doctor_import_json", json.dumps(exported))
                 report["problems"] += report["ipc"].pop("problems", [])
-    except _DiedError as death:
+    except DiedError as death:
         report["problems"].append(
             {
                 "severity": "error",
@@ -140,9 +60,9 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
 def _try_mpi(report: dict[str, Any], library: str, mpis: list[str], variables: dict[str, str]) -> None:
     """Initializes MPI, in a child of its own: some end the process when they do not like where they are."""
     try:
-        with _child(library, mpis, {**variables, **launcher.own_environment("openmpi")}) as child:
+        with loaded(library, mpis, {**variables, **launcher.own_environment("openmpi")}) as child:
             tried = child.ask("crosslane_doctor_mpi_json")
-    except _DiedError as death:
+    except DiedError as death:
         report["problems"].append(
             {
                 "severity": "warning",
@@ -265,7 +185,7 @@ def _print_settings(console: Console, report: dict[str, Any]) -> None:
 
 
 def _print_coverage(console: Console, report: dict[str, Any]) -> None:
-    """How many procedures each route has; --json lists them."""
+    """How many procedures each route has, and which go between GPUs; --json lists them all."""
     coverage = report.get("coverage")
     if not coverage:
         return
@@ -278,3 +198,5 @@ def _print_coverage(console: Console, report: dict[str, Any]) -> None:
     for route, count in sorted(counts.items(), key=lambda item: -item[1]):
         table.add_row(route, str(count))
     console.print(table)
+    if direct := [one["procedure"] for one in coverage if one["route"] == "gpu"]:
+        console.print(f"between GPUs (route gpu): {', '.join(direct)}", highlight=False)

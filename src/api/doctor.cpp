@@ -1,6 +1,7 @@
 // See doctor.h. Whatever fails here is a finding, so that one broken part does not hide the others.
 #include "api/doctor.h"
 
+#include "api/json.h"
 #include "api/surroundings.h"
 #include "base/error.h"
 #include "base/settings.h"
@@ -28,8 +29,6 @@
 #include <utility>
 #include <vector>
 
-#define CROSSLANE_EXPORTED __attribute__((visibility("default")))
-
 namespace crosslane::api {
 namespace {
 
@@ -48,11 +47,6 @@ void finish(const gpu::Driver& driver, gpu::StreamView stream) {
   engine::Watch watch;
   watch.call = "crosslane doctor";
   engine.wait(engine::Completion::of(marker.word(), reached), watch);
-}
-
-const char* line(const Json& json) {
-  // Names of files and devices may be anything: what is not UTF-8 is replaced, not thrown about.
-  return strdup(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
 void add_problem(Json& report, std::string_view severity, std::string text, std::string remedy) {

@@ -60,7 +60,7 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(item.size() + 1, rest.size()));
-    Preference preference{0, without_end, {}, nullptr};
+    Preference preference{0, without_end, {}, nullptr, std::string(item), setting};
     std::string_view name = item;
     if (const auto colon = item.find(':'); colon != std::string_view::npos) {
       const std::string_view range = item.substr(0, colon);
@@ -89,7 +89,7 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
 Choice::Choice(const base::Settings& settings) {
   for (std::size_t index = 0; index < collective_count; ++index) {
     const auto collective = static_cast<Collective>(index);
-    preferences_[index] = parse_preferences("the shipped preferences", collective, shipped(collective));
+    preferences_[index] = parse_preferences("shipped", collective, shipped(collective));
     const auto given = settings.algorithms.find(std::string(name_of(collective)));
     if (given == settings.algorithms.end() || given->second.empty()) continue;
     std::string setting = "CROSSLANE_" + std::string(name_of(collective));
@@ -115,6 +115,24 @@ const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) cons
   for (const Algorithm& row : catalogue())
     if (row.collective == shape.collective && row.supports(shape, facts)) return &row;
   return nullptr;
+}
+
+const Algorithm* Choice::explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const {
+  const bool to_mpi = left_to_mpi(shape);
+  const Algorithm* const chosen = to_mpi ? nullptr : choose(shape, facts);
+  for (const Preference& preference : preferences(shape.collective)) {
+    Fate fate = Fate::taken;
+    if (shape.bytes < preference.begin || shape.bytes >= preference.end) {
+      fate = Fate::other_size;
+    } else if (preference.row == nullptr) {
+      fate = to_mpi ? Fate::taken : Fate::too_late;
+    } else if (!preference.row->supports(shape, facts)) {
+      fate = Fate::unsupported;
+    }
+    steps.push_back({&preference, fate});
+    if (fate == Fate::taken) break;
+  }
+  return chosen;
 }
 
 }  // namespace crosslane::collective

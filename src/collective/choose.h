@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,20 @@ struct Preference {
   std::size_t begin, end;
   std::string algorithm;
   const Algorithm* row = nullptr;  ///< Of that name; null for "mpi".
+  std::string text;                ///< As it was written.
+  std::string origin;              ///< The setting that it is from, or that it was shipped.
+};
+
+/// What became of one preference on the way to a choice.
+enum class Fate : std::uint8_t {
+  other_size,   ///< It is for other sizes.
+  unsupported,  ///< Its algorithm does not support the call.
+  too_late,     ///< MPI is asked only by the first preference of a size.
+  taken,
+};
+struct Step {
+  const Preference* preference;
+  Fate fate;
 };
 
 class Choice {
@@ -31,6 +46,9 @@ class Choice {
 
   /// Nothing (null) where no algorithm supports the call.
   [[nodiscard]] const Algorithm* choose(const Shape& shape, const TeamFacts& facts) const;
+  /// The same with what became of each preference in their order, up to the one that was taken. None is taken where the call
+  /// is left to the first algorithm that supports it; the last one is where that is "mpi", and the result is null.
+  [[nodiscard]] const Algorithm* explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const;
 
   [[nodiscard]] const std::vector<Preference>& preferences(Collective collective) const noexcept {
     return preferences_[static_cast<std::size_t>(collective)];

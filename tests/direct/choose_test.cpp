@@ -1,13 +1,16 @@
 // Preferences of algorithms: what is understood, what is refused and how, and what a call that a preference does not support
 // falls through to. It must not know how algorithms run.
 #include "collective/choose.h"
+#include "collective/describe.h"
 
 #include "base/error.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -107,6 +110,42 @@ TEST(Choice, CanLeaveSizesToMpi) {
   EXPECT_FALSE(choice.left_to_mpi(shape));
   shape = {.collective = Collective::reduce, .bytes = 10};
   EXPECT_FALSE(choice.left_to_mpi(shape));
+}
+
+TEST(Choice, ExplainsWhatBecameOfEachPreference) {
+  const Choice choice(with("allreduce", "8k-:ll,0-:two_shot,0-:mpi,0-:one_shot"));
+  const Shape shape{.collective = Collective::allreduce, .bytes = 4096, .element = kernel::Element::f32};
+  std::vector<Step> steps;
+  EXPECT_EQ(choice.explain(shape, {.members = 2}, steps)->name, "one_shot");
+  ASSERT_EQ(steps.size(), 4U);
+  const std::array fates{Fate::other_size, Fate::unsupported, Fate::too_late, Fate::taken};
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i].fate, fates[i]) << i;
+  EXPECT_EQ(steps[3].preference->text, "0-:one_shot");
+  EXPECT_EQ(steps[3].preference->origin, "CROSSLANE_ALLREDUCE");
+  steps.clear();
+  const Choice mpi(with("allreduce", "0-4k:one_shot,0-:mpi"));
+  EXPECT_EQ(mpi.explain(shape, {.members = 2}, steps), nullptr);
+  EXPECT_EQ(steps.back().fate, Fate::taken);
+}
+
+TEST(Support, SaysWhatTheCatalogueDoes) {
+  for (const Algorithm& row : catalogue()) {
+    const auto support = support_of(row);
+    if (!support) continue;
+    Shape shape{.collective = row.collective, .bytes = support->most_bytes, .element = kernel::Element::f32};
+    const TeamFacts facts{.members = support->least_members, .exposed = true};
+    if (support->most_bytes != 0) {
+      EXPECT_TRUE(row.supports(shape, facts)) << row.name;
+      ++shape.bytes;
+      EXPECT_FALSE(row.supports(shape, facts)) << row.name;
+    }
+    EXPECT_GE(support->least_members, 2);
+    EXPECT_LE(support->least_members, support->most_members);
+  }
+  for (std::size_t op = 0; op < kernel::op_count; ++op)
+    EXPECT_EQ(op_named(name_of(static_cast<kernel::Op>(op))), static_cast<kernel::Op>(op));
+  // The kernels' own names agree.
+  for (const auto& row : kernel::combinations()) EXPECT_EQ(name_of(row.op) + "_" + name_of(row.element), row.name);
 }
 
 }  // namespace

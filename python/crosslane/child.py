@@ -1,0 +1,93 @@
+"""A child process that has an interposed library loaded and answers questions: `crosslane_*` functions that give JSON.
+
+In a process of its own, so that a library which crashes while it loads is a finding and not the end of the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+#: A child: loads MPI as plug-ins do, then the library, and answers each line of its input with one function's result.
+_PROGRAM = """
+import ctypes, sys
+library, mpis = sys.argv[1], sys.argv[2:]
+for mpi in mpis:
+    try:
+        ctypes.CDLL(mpi, mode=ctypes.RTLD_LOCAL)
+        break
+    except OSError:
+        pass
+crosslane = ctypes.CDLL(library)
+for line in sys.stdin:
+    name, _, argument = line.rstrip("\\n").partition(" ")
+    function = getattr(crosslane, name, None)
+    if function is None:
+        print("null", flush=True)
+        continue
+    function.restype = ctypes.c_char_p
+    function.argtypes = [ctypes.c_char_p] if argument else []
+    print(function(*([argument.encode()] if argument else [])).decode().replace("\\n", " "), flush=True)
+"""
+
+_TIMEOUT_S = 120.0
+
+
+class DiedError(Exception):
+    """A child ended instead of answering."""
+
+
+class Child:
+    """A process that has the library loaded."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def ask(self, function: str, argument: str = "") -> Any:
+        """One function's JSON; None where the library does not export it; DiedError when the process ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(f"{function} {argument}".rstrip() + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it is dead; its status says why
+        else:
+            line = self.process.stdout.readline()
+            if line.strip():
+                return json.loads(line)
+        status = self.process.wait(timeout=10)
+        assert self.process.stderr is not None
+        said = self.process.stderr.read().strip()[-2000:]
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        raise DiedError(f"it ended with {how}" + (f": {said}" if said else ""))
+
+
+@contextmanager
+def loaded(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator[Child]:
+    """A child that has loaded the first of `mpis` that there is, as plug-ins do, and then the library."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, library, *mpis],
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        # A driver that hangs is a finding too.
+        watchdog = threading.Timer(_TIMEOUT_S, process.kill)
+        watchdog.start()
+        try:
+            yield Child(process)
+        finally:
+            watchdog.cancel()
+            assert process.stdin is not None
+            try:
+                process.stdin.close()
+                process.wait(timeout=30)
+            except (OSError, subprocess.TimeoutExpired):
+                process.kill()

@@ -1,0 +1,192 @@
+// See algorithms.h.
+#include "api/algorithms.h"
+
+#include "api/json.h"
+#include "base/error.h"
+#include "base/settings.h"
+#include "collective/blocking.h"
+#include "collective/choose.h"
+#include "collective/describe.h"
+#include "kernel/launch.h"
+#include "share/board.h"
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace crosslane::api {
+namespace {
+
+using collective::Fate;
+using Json = nlohmann::json;
+
+constexpr std::string_view staged = "mpi";
+constexpr std::string_view staged_summary = "the application's own MPI on host copies";
+
+Json describe(const collective::Algorithm& row) {
+  Json described = {{"collective", collective::name_of(row.collective)},
+                    {"name", row.name},
+                    {"summary", row.summary},
+                    {"source", row.source},
+                    {"supports", nullptr}};
+  const auto support = collective::support_of(row);
+  if (!support) return described;
+  described["supports"] = {
+      {"most_bytes", support->most_bytes == 0 ? Json(nullptr) : Json(support->most_bytes)},
+      {"least_ranks", support->least_members},
+      {"most_ranks", support->most_members},
+      {"several_ranks_a_gpu", support->several_ranks_a_gpu},
+      {"needs_mapped_buffers", support->needs_mapped_buffers},
+      // Teams form only where every member has mapped the others' windows, whichever algorithm then runs.
+      {"needs_peer_access", true},
+      {"cannot_combine", support->cannot_combine}};
+  return described;
+}
+
+template <class Value, class Find, class All>
+Value named(const Json& request, const char* field, std::size_t count, const Find& find, const All& name_of) {
+  const auto& name = request.at(field).get_ref<const std::string&>();
+  if (const auto value = find(name)) return *value;
+  std::string known;
+  for (std::size_t index = 0; index < count; ++index) {
+    known += index == 0 ? "" : ", ";
+    known += name_of(static_cast<Value>(index));
+  }
+  throw base::Error(base::ErrorClass::argument, "\"{}\" is no {}; there are {}", name, field, known);
+}
+
+int positive(const Json& request, const char* field) {
+  const int value = request.at(field).get<int>();
+  if (value < 1) throw base::Error(base::ErrorClass::argument, "{} is {}; it must be at least 1", field, value);
+  return value;
+}
+
+collective::Shape shape_of(const Json& request) {
+  collective::Shape shape;
+  shape.collective =
+      named<collective::Collective>(request, "collective", collective::collective_count, collective::collective_named,
+                                    [](auto value) { return collective::name_of(value); });
+  shape.bytes = request.at("bytes").get<std::size_t>();
+  if (!combines(shape.collective)) return shape;
+  shape.element = named<kernel::Element>(request, "element", kernel::element_count, collective::element_named,
+                                         [](auto value) { return collective::name_of(value); });
+  shape.op = named<kernel::Op>(request, "op", kernel::op_count, collective::op_named,
+                               [](auto value) { return collective::name_of(value); });
+  const std::size_t each = kernel::bytes_of(shape.element);
+  if (shape.bytes % each != 0)
+    throw base::Error(base::ErrorClass::argument, "{} bytes are no whole number of {} elements, of {} bytes each",
+                      shape.bytes, collective::name_of(shape.element), each);
+  return shape;
+}
+
+/// Why such calls are staged whatever is preferred; empty if they are not.
+std::string staged_anyway(const collective::Shape& shape, int ranks) {
+  if (shape.bytes == 0) return "there is nothing to send";
+  if (ranks < 2) return "a rank alone has nobody to exchange with";
+  if (ranks > share::Board::most_members)
+    return fmt::format("at most {} ranks run collectives between their GPUs", share::Board::most_members);
+  if (combines(shape.collective) && !kernel::Kernels::combines(shape.op, shape.element))
+    return fmt::format("MPI does not define {} for {}", collective::name_of(shape.op),
+                       collective::name_of(shape.element));
+  return {};
+}
+
+std::string_view fate_text(Fate fate) {
+  switch (fate) {
+    case Fate::other_size:
+      return "for other sizes";
+    case Fate::unsupported:
+      return "does not support this call";
+    case Fate::too_late:
+      return "MPI is asked only by the first preference of a size";
+    case Fate::taken:
+      return "taken";
+  }
+  return "";
+}
+
+Json went(const collective::Choice& choice, const collective::Shape& shape, const collective::TeamFacts& facts) {
+  std::vector<collective::Step> steps;
+  const collective::Algorithm* const row = choice.explain(shape, facts, steps);
+  Json preferences = Json::array();
+  for (const auto& step : steps)
+    preferences.push_back(
+        {{"text", step.preference->text}, {"origin", step.preference->origin}, {"fate", fate_text(step.fate)}});
+  std::string why = "no preference supports it: the first of the catalogue that does";
+  if (!steps.empty() && steps.back().fate == Fate::taken) {
+    const auto& taken = *steps.back().preference;
+    why = fmt::format("preference {} ({})", taken.text, taken.origin);
+  } else if (row == nullptr) {
+    why = "no algorithm supports it";
+  }
+  return {{"mapped", facts.exposed},
+          {"algorithm", row == nullptr ? staged : row->name},
+          {"summary", row == nullptr ? staged_summary : row->summary},
+          {"why", why},
+          {"preferences", std::move(preferences)}};
+}
+
+Json choose(const Json& request) {
+  const base::Settings settings = base::Settings::from_environment();
+  const collective::Choice choice(settings);
+  const collective::Shape shape = shape_of(request);
+  const int ranks = positive(request, "ranks");
+  const int gpus = positive(request, "gpus");
+  const int sharing = (ranks + gpus - 1) / gpus;
+  Json answer = {{"collective", collective::name_of(shape.collective)},
+                 {"bytes", shape.bytes},
+                 {"ranks", ranks},
+                 {"ranks_a_gpu", sharing},
+                 {"calls", Json::array()}};
+  if (const std::string why = staged_anyway(shape, ranks); !why.empty()) {
+    answer["calls"].push_back({{"mapped", false},
+                               {"algorithm", staged},
+                               {"summary", staged_summary},
+                               {"why", why},
+                               {"preferences", Json::array()}});
+    answer["algorithm"] = staged;
+    return answer;
+  }
+  collective::TeamFacts facts;
+  facts.members = ranks;
+  facts.most_on_one_gpu = sharing;
+  facts.emulated = settings.gpu.starts_with("emulated");
+  for (const bool mapped : {false, true}) {
+    if (mapped && !collective::worth_exposing(shape, ranks)) continue;
+    facts.exposed = mapped;
+    answer["calls"].push_back(went(choice, shape, facts));
+    answer["algorithm"] = answer["calls"].back()["algorithm"];
+  }
+  return answer;
+}
+
+template <class Work>
+const char* answered(Work&& work) {
+  try {
+    return line(work());
+  } catch (const std::exception& error) {
+    return line({{"error", error.what()}, {"remedy", "correct the argument, or the setting that it names"}});
+  }
+}
+
+}  // namespace
+}  // namespace crosslane::api
+
+using namespace crosslane;
+using namespace crosslane::api;
+
+extern "C" {
+
+CROSSLANE_EXPORTED const char* crosslane_algorithms_json(void) {
+  return answered([] {
+    Json rows = Json::array();
+    for (const auto& row : collective::catalogue()) rows.push_back(describe(row));
+    return Json{{"algorithms", std::move(rows)}};
+  });
+}
+
+CROSSLANE_EXPORTED const char* crosslane_choose_json(const char* request) {
+  return answered([request] { return choose(Json::parse(request)); });
+}
+}

@@ -1,0 +1,127 @@
+"""`crosslane algorithms` and `crosslane choose`: the library's catalogue and choices.
+
+What is wrong is told with its remedy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, CommandLine
+
+COLLECTIVES = re.findall(r'\("(\w+)", direct\(', (ROOT / "tools" / "generate" / "routes.py").read_text())
+
+
+@pytest.fixture(scope="module")
+def built(crosslane: CommandLine, libraries: Path, stand_ins: Path) -> CommandLine:
+    """The command line with the real libraries."""
+    if libraries == stand_ins:
+        pytest.skip("the libraries are not built")
+    return crosslane
+
+
+def choose(command: CommandLine, *words: object, **variables: str) -> dict[str, Any]:
+    done = command("choose", "--json", *words, **variables)
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+def test_catalogue(built: CommandLine) -> None:
+    done = built("algorithms", "--json")
+    assert done.status == 0, done.err
+    rows = json.loads(done.out)
+    assert all({"collective", "name", "summary", "source", "supports"} <= row.keys() for row in rows)
+    assert len({(row["collective"], row["name"]) for row in rows}) == len(rows)
+    # Every collective that has a GPU route has an algorithm that takes it, whatever its size and buffers.
+    for collective in COLLECTIVES:
+        supports = [row["supports"] for row in rows if row["collective"] == collective and row["supports"]]
+        assert any(one["most_bytes"] is None and not one["needs_mapped_buffers"] for one in supports), collective
+    by_name = {(row["collective"], row["name"]): row["supports"] for row in rows}
+    assert by_name["allreduce", "ll"]["most_bytes"] == 64 << 10
+    assert by_name["allreduce", "two_shot"]["needs_mapped_buffers"]
+    assert not by_name["allreduce", "one_shot"]["needs_mapped_buffers"]
+
+
+def test_catalogue_as_a_table(built: CommandLine) -> None:
+    done = built("algorithms")
+    assert done.status == 0, done.err
+    for words in ("two_shot", "needs mapped buffers", "up to 64k", "allreduce"):
+        assert words in done.out
+
+
+def test_choice_by_shipped_preferences(built: CommandLine) -> None:
+    small = choose(built, "allreduce", "1k")
+    assert small["algorithm"] == "ll"
+    assert [call["mapped"] for call in small["calls"]] == [False]
+    assert "shipped" in small["calls"][0]["why"]
+    large = choose(built, "allreduce", "8m", "-n", 8, "--gpus", 4)
+    assert large["ranks_a_gpu"] == 2
+    assert [(call["mapped"], call["algorithm"]) for call in large["calls"]] == [
+        (False, "two_shot_window"),
+        (True, "two_shot"),
+    ]
+    fates = {one["text"]: one["fate"] for one in large["calls"][0]["preferences"]}
+    assert fates["0-32k:ll"] == "for other sizes"
+    assert fates["1m-:two_shot"] == "does not support this call"
+    assert fates["128k-:two_shot_window"] == "taken"
+
+
+def test_choice_by_settings(built: CommandLine) -> None:
+    wanted = {"CROSSLANE_ALLGATHER": "0-:zero_copy,0-4k:window"}
+    call = choose(built, "allgather", "100", **wanted)["calls"][0]
+    assert call["algorithm"] == "window"
+    assert call["why"] == "preference 0-4k:window (CROSSLANE_ALLGATHER)"
+    assert call["preferences"][0]["fate"] == "does not support this call"
+    assert choose(built, "allgather", "100", CROSSLANE_ALLGATHER="0-4k:mpi")["algorithm"] == "mpi"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["allreduce", "0"], "nothing to send"),
+        (["allreduce", "8", "-n", "1"], "alone"),
+        (["allreduce", "8", "-n", "33"], "32 ranks"),
+        (["allreduce", "8", "--op", "band"], "does not define band for f32"),
+    ],
+)
+def test_what_is_staged_whatever_is_preferred(built: CommandLine, words: list[str], why: str) -> None:
+    answer = choose(built, *words)
+    assert answer["algorithm"] == "mpi"
+    assert why in answer["calls"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "told"),
+    [
+        (["all_reduce", "8"], {}, '"all_reduce" is no collective; there are allreduce, reduce'),
+        (["allreduce", "eight"], {}, "'eight' is no number of bytes"),
+        (["allreduce", "7"], {}, "7 bytes are no whole number of f32 elements"),
+        (["allreduce", "8", "--op", "plus"], {}, '"plus" is no op; there are sum'),
+        (["allreduce", "8", "--element", "float"], {}, '"float" is no element; there are i8'),
+        (["allreduce", "8"], {"CROSSLANE_ALLREDUCE": "nonsense"}, 'CROSSLANE_ALLREDUCE: "nonsense" is no algorithm'),
+    ],
+)
+def test_what_is_wrong_is_told(built: CommandLine, words: list[str], variables: dict[str, str], told: str) -> None:
+    done = built("choose", *words, **variables)
+    assert done.status == 2
+    assert told in done.err
+    assert "remedy" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_library_of_another_version(stand_ins: Path) -> None:
+    done = CommandLine(stand_ins)("algorithms")
+    assert done.status == 2
+    assert "crosslane_algorithms_json" in done.err
+    assert "remedy" in done.err
+
+
+def test_doctor_shows_a_gpu_route_for_each(built: CommandLine) -> None:
+    report = json.loads(built("doctor", "--json", "--gpus", "none").out)
+    direct = {one["procedure"] for one in report["coverage"] if one["route"] == "gpu"}
+    names = {re.sub("_|mpi_", "", one.lower().replace("bcast", "broadcast")) for one in direct}
+    assert {collective.replace("_", "") for collective in COLLECTIVES} <= names
