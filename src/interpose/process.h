@@ -159,8 +159,8 @@ class Site {
   [[nodiscard]] bool teams() const noexcept { return outer_ && process_.teams() != nullptr; }
   /// True if what the call receives has to be looked at: it may be a header.
   [[nodiscard]] bool looking() const noexcept { return outer_ && process_.looks(); }
-  /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach. Never while no
-  /// driver library is loaded, which is asked last: stack, data and heap are cheaper to tell.
+  /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach; null and MPI's special
+  /// addresses do not. Never while no driver library is loaded, which is asked last: stack, data and heap are cheaper to tell.
   [[nodiscard]] bool on_gpu(const void* pointer) const noexcept {
     return !absent_ && !process_.host_memory().certain(pointer) && ask(pointer);
   }

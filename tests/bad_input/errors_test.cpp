@@ -198,8 +198,30 @@ class Errors {
     CROSSLANE_MPI(MPI_Session_finalize(&session));
 #endif
 
-    windows(data, plain_mpi_has_windows(world));
+    const bool works = plain_mpi_has_windows(world);
+    windows(data, works);
+    if (works) nothing_of_it(data);
     split_files(data);
+  }
+
+  // Where no byte is touched GPU memory is as good as any, and null and MPI's special addresses are none.
+  void nothing_of_it(void* data) const {
+    CROSSLANE_STEP("no element of GPU memory");
+    MPI_Win window = MPI_WIN_NULL;
+    CROSSLANE_MPI(MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    CROSSLANE_MPI(MPI_Win_fence(0, window));
+    for (void* const origin : {data, static_cast<void*>(nullptr)}) {
+      CROSSLANE_MPI(MPI_Put(origin, 0, MPI_INT, rank_, 0, 0, MPI_INT, window));
+      CROSSLANE_MPI(MPI_Get(origin, 0, MPI_INT, rank_, 0, 0, MPI_INT, window));
+    }
+    CROSSLANE_MPI(MPI_Win_fence(0, window));
+    CROSSLANE_MPI(MPI_Win_free(&window));
+#ifdef MPI_BUFFER_AUTOMATIC
+    CROSSLANE_MPI(MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0));
+    void* attached = nullptr;
+    int bytes = 0;
+    CROSSLANE_MPI(MPI_Buffer_detach(&attached, &bytes));
+#endif
   }
 
   // GPU memory is refused before the window is looked at, so that it may be null where the MPI makes none.

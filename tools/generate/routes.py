@@ -66,9 +66,9 @@ class Maker:
 
 @dataclass(frozen=True)
 class Refused:
-    """GPU memory is refused with a clear error; host memory goes straight on."""
+    """GPU memory is refused with a clear error; host memory, and a buffer of no elements, goes straight on."""
 
-    buffers: tuple[str, ...]
+    buffers: tuple[tuple[str, str], ...]  # buffer, and its count or size ("": always one element)
     remedy: str
 
 
@@ -328,18 +328,19 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
     for suffix in ("_all", "_at_all", "_ordered"):
         for direction in ("read", "write"):
             rows[f"File_{direction}{suffix}_begin"] = Refused(
-                ("buf",), f"split collectives take host memory only; use MPI_File_{direction}{suffix} or its nonblocking form"
+                (("buf", "count"),), f"split collectives take host memory only; use MPI_File_{direction}{suffix} or its nonblocking form"
             )
 
     for name in ("Put", "Get", "Accumulate", "Rput", "Rget", "Raccumulate"):
-        rows[name] = Refused(("origin_addr",), WINDOW_REMEDY)
-    for name in ("Get_accumulate", "Rget_accumulate", "Fetch_and_op"):
-        rows[name] = Refused(("origin_addr", "result_addr"), WINDOW_REMEDY)
-    rows["Compare_and_swap"] = Refused(("origin_addr", "compare_addr", "result_addr"), WINDOW_REMEDY)
-    rows["Win_create"] = Refused(("base",), WINDOW_REMEDY)
-    rows["Win_attach"] = Refused(("base",), WINDOW_REMEDY)
+        rows[name] = Refused((("origin_addr", "origin_count"),), WINDOW_REMEDY)
+    for name in ("Get_accumulate", "Rget_accumulate"):
+        rows[name] = Refused((("origin_addr", "origin_count"), ("result_addr", "result_count")), WINDOW_REMEDY)
+    rows["Fetch_and_op"] = Refused((("origin_addr", ""), ("result_addr", "")), WINDOW_REMEDY)
+    rows["Compare_and_swap"] = Refused((("origin_addr", ""), ("compare_addr", ""), ("result_addr", "")), WINDOW_REMEDY)
+    for name in ("Win_create", "Win_attach"):
+        rows[name] = Refused((("base", "size"),), WINDOW_REMEDY)
     for name in ("Buffer_attach", "Comm_attach_buffer", "Session_attach_buffer"):
-        rows[name] = Refused(("buffer",), ATTACH_REMEDY)
+        rows[name] = Refused((("buffer", "size"),), ATTACH_REMEDY)
 
     for name in (
         "Wait",

@@ -51,11 +51,11 @@ def names(procedure: Procedure, large: bool) -> str:
 
 
 def on_gpu(buffer: Single | Blocks) -> str:
-    """True if this buffer needs a route. A null pointer can be MPI_BOTTOM, unless the buffer may be insignificant here."""
-    if isinstance(buffer, Blocks):
-        return f"site.on_gpu({buffer.buffer}, true)" if buffer.each_type else f"site.on_gpu({buffer.buffer})"
-    if "root" in buffer.direction or not buffer.count.isidentifier() or buffer.count == "total":
-        return f"site.on_gpu({buffer.buffer})"
+    """True if this buffer needs a route. A null pointer can be MPI_BOTTOM."""
+    if isinstance(buffer, Blocks) or not buffer.count.isidentifier() or buffer.count == "total":
+        return f"site.on_gpu({buffer.buffer}, true)"
+    if "root" in buffer.direction:  # counts are insignificant elsewhere
+        return f"site.on_gpu({buffer.buffer}, true)"
     return f"site.on_gpu({buffer.buffer}, {buffer.count} != 0)"
 
 
@@ -145,9 +145,10 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
     absent = f'if (next.{member} == nullptr) return missing(site.process(), {here}, "{call}");'
     if isinstance(row, Refused):
         lines = [absent, "if (site.watching()) {"]
-        for buffer in row.buffers:
+        for buffer, count in row.buffers:
+            some = f"{count} != 0 && " if count else ""
             lines.append(
-                f'  if (site.on_gpu({buffer})) return refused(site.process(), {here}, "{call}", "{buffer}", "{row.remedy}");'
+                f'  if ({some}site.on_gpu({buffer})) return refused(site.process(), {here}, "{call}", "{buffer}", "{row.remedy}");'
             )
         return [*lines, "}", f"return {forward};"]
     if isinstance(row, Staged):
