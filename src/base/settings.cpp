@@ -26,6 +26,7 @@ struct Entry {
   std::string_view help;
   bool (*read)(Settings&, const std::string& text);  // false: the text is not one of the allowed values
   std::string (*print)(const Settings&);
+  bool alike = false;  // must be the same on all ranks
 };
 
 bool read_flag(bool& flag, std::string_view text) {
@@ -148,7 +149,9 @@ constexpr std::array<std::string_view, 10> collectives{
 
 template <std::size_t index>
 constexpr Entry algorithm_entry(std::string_view name) {
-  return {name, algorithm_values, algorithm_help,
+  return {name,
+          algorithm_values,
+          algorithm_help,
           [](Settings& s, const std::string& text) {
             s.algorithms[std::string(collectives[index])] = text;
             return true;
@@ -156,7 +159,8 @@ constexpr Entry algorithm_entry(std::string_view name) {
           [](const Settings& s) {
             const auto given = s.algorithms.find(std::string(collectives[index]));
             return given == s.algorithms.end() ? std::string{} : given->second;
-          }};
+          },
+          true};
 }
 
 constexpr std::array<Entry, 24> entries{{
@@ -189,7 +193,7 @@ constexpr std::array<Entry, 24> entries{{
        s.node_size = ranks;
        return true;
      },
-     [](const Settings& s) { return fmt::format("{}", s.node_size); }},
+     [](const Settings& s) { return fmt::format("{}", s.node_size); }, true},
     {"CROSSLANE_ORDER", "none or legacy", "legacy: every call waits for the legacy default stream first",
      [](Settings& s, const std::string& text) { return read_word(orders, s.order, text); },
      [](const Settings& s) { return print_word(orders, s.order); }},
@@ -202,7 +206,7 @@ constexpr std::array<Entry, 24> entries{{
     {"CROSSLANE_PIPELINE_BYTES", "a number of bytes, with an optional suffix k, m or g; 0 for never",
      "from this size, calls that wait for a send overlap the copy with MPI",
      [](Settings& s, const std::string& text) { return read_bytes(s.pipeline_bytes, text); },
-     [](const Settings& s) { return print_bytes(s.pipeline_bytes); }},
+     [](const Settings& s) { return print_bytes(s.pipeline_bytes); }, true},
     {"CROSSLANE_CHUNK_BYTES", byte_values, "size of one chunk of such a transfer",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.chunk_bytes, text); },
      [](const Settings& s) { return print_bytes(s.chunk_bytes); }},
@@ -314,6 +318,13 @@ std::vector<Settings::Row> Settings::rows() const {
                     fmt::format("{} ({})", entry.help, entry.allowed)});
   }
   return rows;
+}
+
+std::string Settings::alike() const {
+  std::string lines;
+  for (const Entry& entry : entries)
+    if (entry.alike) lines += fmt::format("{}={}\n", entry.name, entry.print(*this));
+  return lines;
 }
 
 std::size_t parse_bytes(const std::string& name, const std::string& text) {

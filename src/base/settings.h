@@ -45,6 +45,9 @@ struct Settings {
   };
   [[nodiscard]] std::vector<Row> rows() const;
 
+  /// Those that must be alike on all ranks of a job, as lines NAME=value; the same text for the same values.
+  [[nodiscard]] std::string alike() const;
+
   std::vector<std::string> given;  ///< The names that the environment set; all others have their default.
 };
 

@@ -2,6 +2,7 @@
 #include "collective/choose.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 
 #include <algorithm>
 #include <limits>
@@ -99,6 +100,16 @@ Choice::Choice(const base::Settings& settings) {
     preferences_[index].insert(preferences_[index].begin(), wanted.begin(), wanted.end());
     overridden_[index] = true;
   }
+}
+
+std::uint64_t catalogue_hash() {
+  std::string text;
+  for (const Algorithm& row : catalogue()) text += fmt::format("{} {};", name_of(row.collective), row.name);
+  for (std::size_t index = 0; index < collective_count; ++index) {
+    text += shipped(static_cast<Collective>(index));
+    text += ';';
+  }
+  return base::hash_of(text);
 }
 
 bool Choice::left_to_mpi(const Shape& shape) const noexcept {

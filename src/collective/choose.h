@@ -63,6 +63,9 @@ class Choice {
   std::array<bool, collective_count> overridden_{};
 };
 
+/// A hash of the algorithms that there are and of the shipped preferences: equal where ranks can choose alike.
+[[nodiscard]] std::uint64_t catalogue_hash();
+
 /// Parses a user's preferences for a collective; `setting` names them in errors.
 [[nodiscard]] std::vector<Preference> parse_preferences(const std::string& setting, Collective collective,
                                                         std::string_view text);

@@ -114,6 +114,9 @@ int Process::initialized() noexcept {
                 "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
                 "CROSSLANE_MODE=passthrough leaves them to it");
     }
+  } catch (const base::Error& error) {
+    active_ = false;
+    return raise(*this, Target::self(), "MPI_Init", error);
   } catch (const std::exception& error) {
     active_ = false;
     return raise(*this, Target::self(), "MPI_Init", base::Error(base::ErrorClass::other, error.what()));
@@ -125,7 +128,9 @@ int Process::initialized() noexcept {
 void Process::form_world() {
   const auto& below = library_.below();
   const auto& handles = library_.handles();
-  world_ = std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear());
+  const std::string alike = fmt::format("Crosslane's table of algorithms={:016x}\n", collective::catalogue_hash());
+  world_ =
+      std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear(), share::all_methods, alike);
   communicators_ = std::make_unique<team::Communicators>(below, handles);
   if (world_->agreed() && world_->node_looks() && world_->directory().ranks() > 1)
     teams_ = std::make_unique<Teams>(*this, *world_, *communicators_, *choice_);

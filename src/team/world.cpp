@@ -3,7 +3,9 @@
 #include "team/world.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "team/alike.h"
 #include "team/share_node.h"
 #include "topology/host.h"
 
@@ -19,7 +21,7 @@ namespace crosslane::team {
 namespace {
 
 // Counts the changes of what ranks exchange or share; ranks with different numbers must not meet.
-constexpr std::uint64_t protocol = 2;
+constexpr std::uint64_t protocol = 3;
 
 Cookie random_cookie() {
   Cookie cookie{};
@@ -50,10 +52,12 @@ struct World::Card {
   Cookie cookie;
   std::uint64_t protocol;
   std::uint64_t looks;  // 1: a GPU may appear in the rank; 2: it looks at what it receives
+  std::uint64_t alike;  // hash of what must be the same on all ranks
 };
 
 World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine,
-             const base::Settings& settings, bool looks, std::span<const share::Method> methods)
+             const base::Settings& settings, bool looks, std::span<const share::Method> methods,
+             const std::string& alike)
     : mpi_(mpi), handles_(handles), engine_(engine), communicator_(handles.comm_null) {
   check(mpi_, mpi_.Comm_rank(handles_.comm_world, &rank_), "MPI_Comm_rank");
   check(mpi_, mpi_.Comm_size(handles_.comm_world, &size_), "MPI_Comm_size");
@@ -76,7 +80,7 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
             "CROSSLANE_WORLD=partial on those that do"};
       }};
   try {
-    engine_.wait(engine_.spawn(form(settings, looks, methods)), watch);
+    engine_.wait(engine_.spawn(form(settings, looks, methods, settings.alike() + alike)), watch);
   } catch (...) {
     messenger_.reset();
     if (communicator_ != handles_.comm_null) mpi_.Comm_free(&communicator_);
@@ -85,7 +89,8 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
   engine_.keep_mpi_progressing(communicator_);
 }
 
-engine::Task<> World::form(const base::Settings& settings, bool looks, std::span<const share::Method> methods) {
+engine::Task<> World::form(const base::Settings& settings, bool looks, std::span<const share::Method> methods,
+                           std::string alike) {
   MPI_Request request{};
   MPI_Comm duplicate{};  // only valid once the request is done
   check(mpi_, mpi_.Comm_idup(handles_.comm_world, &duplicate, &request), "MPI_Comm_idup");
@@ -96,7 +101,7 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   const Messenger messenger{mpi_, handles_, communicator_};
 
   const Card mine{topology::host_identity(processor_name(mpi_)), random_cookie(), protocol,
-                  (looks ? 1U : 0U) | (looks && settings.pipeline_bytes != 0 ? 2U : 0U)};
+                  (looks ? 1U : 0U) | (looks && settings.pipeline_bytes != 0 ? 2U : 0U), base::hash_of(alike)};
   std::vector<Card> cards(static_cast<std::size_t>(size_));
   co_await messenger.all_gather(bytes_of(mine), std::as_writable_bytes(std::span{cards}));
   cookie_ = cards.front().cookie;
@@ -107,6 +112,9 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
     hosts.push_back(cards[rank].host);
     looks_.push_back((cards[rank].looks & 2U) != 0);
   }
+  // The same cards everywhere: all ranks see that some differ, or none does.
+  if (std::ranges::any_of(cards, [&](const Card& card) { return card.alike != cards.front().alike; }))
+    co_await refuse_differences(messenger, size_, alike);
   nodes_ = topology::NodeMap{hosts, settings.node_size};
 
   std::string reason;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace crosslane::team {
@@ -28,8 +29,9 @@ class World {
   /// `mpi` and `handles` are the library's own (not tools'), and outlive the world. Throws Error (other) if MPI fails, or
   /// if ranks run different versions of Crosslane. Where ranks of a node cannot share memory it warns and goes on.
   /// `looks`: a GPU may appear in this rank. It then looks at what it receives, unless CROSSLANE_PIPELINE_BYTES is 0.
+  /// `alike`: lines NAME=value that must be the same on all ranks, besides the settings' own; Error (argument) names what is not.
   World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
-        bool looks, std::span<const share::Method> methods = share::all_methods);
+        bool looks, std::span<const share::Method> methods = share::all_methods, const std::string& alike = {});
   /// In MPI_Finalize, before MPI's own: frees the communicator. Never throws.
   ~World();
   World(const World&) = delete;
@@ -72,7 +74,8 @@ class World {
 
  private:
   struct Card;
-  engine::Task<> form(const base::Settings& settings, bool looks, std::span<const share::Method> methods);
+  engine::Task<> form(const base::Settings& settings, bool looks, std::span<const share::Method> methods,
+                      std::string alike);
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
