@@ -11,12 +11,14 @@ else()
   set(crosslane_headers_to "${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
-# A library of src/interpose is named for its family; src/gpu/emulated has one.
+# A library of src/interpose is named for its family and its level of MPI; src/gpu/emulated has one.
 set(crosslane_interposed_targets)
 foreach(family IN LISTS CROSSLANE_FAMILIES)
-  if(TARGET crosslane_${family})
-    list(APPEND crosslane_interposed_targets crosslane_${family})
-  endif()
+  foreach(level IN ITEMS "" _mpi3 _mpi4_int _mpi4)
+    if(TARGET crosslane_${family}${level})
+      list(APPEND crosslane_interposed_targets crosslane_${family}${level})
+    endif()
+  endforeach()
 endforeach()
 
 if(crosslane_interposed_targets)

@@ -14,9 +14,11 @@ file(CONFIGURE OUTPUT "${crosslane_version_script}" @ONLY CONTENT
 };
 ")
 
+# A library that exports less has a script of its own in its property CROSSLANE_VERSION_SCRIPT.
+set(crosslane_own_script "$<TARGET_PROPERTY:CROSSLANE_VERSION_SCRIPT>")
 add_library(crosslane_interposed INTERFACE)
 target_link_options(crosslane_interposed INTERFACE
-  "-Wl,--version-script=${crosslane_version_script}"
+  "-Wl,--version-script=$<IF:$<BOOL:${crosslane_own_script}>,${crosslane_own_script},${crosslane_version_script}>"
   -Wl,--exclude-libs,ALL   # what static libraries define is ours alone
   -Wl,-z,defs              # an undefined name would be a DT_NEEDED that we forbid
   -Wl,-z,nodelete          # threads and atexit handlers outlive a dlclose

@@ -84,7 +84,7 @@ def run(  # noqa: PLR0917 - options of a command line
     Signals and the exit status are the launcher's own: this process becomes it.
     """
     found = program.find_mpi(command[0], _family(mpi))
-    variables = environment.for_ranks(found.family, gpus or None, log or None)
+    variables = environment.for_ranks(found.family, gpus or None, log or None, found.library)
     if launcher.inside_a_launcher() or (ranks == 0 and not launcher_command):
         _become(command, variables | launcher.own_environment(found.family))
     chosen = launcher.find(found, launcher_command or None)
@@ -110,13 +110,14 @@ def preload(
     gpus: Gpus = "",
 ) -> None:
     """Print LD_PRELOAD's value, for srun and batch scripts: LD_PRELOAD=$(crosslane preload ./prog) srun ./prog."""
-    family = _family(mpi)
+    family, library = _family(mpi), None
     if command:
-        family = program.find_mpi(command[0], family).family
+        found = program.find_mpi(command[0], family)
+        family, library = found.family, found.library
     if family is None:
         raise Problem("which MPI is not known", "name the program, or the family with --mpi openmpi or --mpi mpich")
     setting = environment.gpu_setting(gpus or None) or os.environ.get("CROSSLANE_GPU", "auto")
-    typer.echo(environment.preload(family, setting))
+    typer.echo(environment.preload(family, setting, library))
 
 
 @app.command("doctor", context_settings=_PASS_ON)

@@ -25,8 +25,8 @@ _SONAMES = {"openmpi": ["libmpi.so.40"], "mpich": ["libmpi.so.12", "libmpich.so.
 def examine(program_name: str | None, family: str | None, gpus: str | None) -> dict[str, Any]:
     """The report: what the library found in this environment, with `problems` and `usable`."""
     mpi = _which_mpi(program_name, family)
-    library = libraries.interposed(mpi.family)
-    variables = environment.for_ranks(mpi.family, gpus, None)
+    library = libraries.interposed(mpi.family, mpi.library)
+    variables = environment.for_ranks(mpi.family, gpus, None, mpi.library)
     mpis = [str(mpi.library)] if mpi.library else _SONAMES[mpi.family]
     report: dict[str, Any] = {"family": mpi.family, "library": str(library), "usable": False, "problems": []}
     try:

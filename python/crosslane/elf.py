@@ -49,40 +49,66 @@ def read(path: Path) -> Elf:
     return elf
 
 
+def exported_names(path: Path, prefix: str) -> frozenset[str]:
+    """The names with this prefix that a library exports; ValueError where the file is malformed."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            layout, sections = _sections(data)
+            names: set[str] = set()
+            for kind, offset, length, link in sections:
+                if kind == SHT_DYNSYM:
+                    names |= _defined(layout, (offset, length), sections[link][1], prefix.encode())
+        except (struct.error, IndexError) as error:
+            raise ValueError(f"malformed ELF file: {error}") from error
+    return frozenset(names)
+
+
+def _defined(file: _Layout, table: tuple[int, int], names_at: int, prefix: bytes) -> set[str]:
+    """The names with the prefix that a symbol table (offset, bytes) defines."""
+    found = set()
+    size = 24 if file.wide else 16
+    for start in range(table[0], table[0] + table[1] - size + 1, size):
+        (name,) = file.at("I", start)
+        (section,) = file.at("H", start + (6 if file.wide else 14))
+        at = names_at + name
+        if section != 0 and file.data[at : at + len(prefix)] == prefix:
+            found.add(file.data[at : file.data.find(b"\0", at)].decode())
+    return found
+
+
 def _read_headers(elf: Elf, data: mmap.mmap) -> None:
-    wide = data[4] == 2
-    order = "<" if data[5] == 1 else ">"
-    # e_phoff, e_shoff, then after e_flags and e_ehsize: e_phentsize, e_phnum, e_shentsize, e_shnum.
-    segments_at, sections_at = struct.unpack_from(order + ("QQ" if wide else "II"), data, 32 if wide else 28)
-    segment_size, segment_count, section_size, section_count = struct.unpack_from(
-        order + "HHHH", data, 54 if wide else 42
-    )
+    layout, sections = _sections(data)
+    # e_phoff, then after e_flags and e_ehsize: e_phentsize, e_phnum.
+    (segments_at,) = layout.at("Q" if layout.wide else "I", 32 if layout.wide else 28)
+    segment_size, segment_count = layout.at("HH", 54 if layout.wide else 42)
     for index in range(segment_count):
         start = segments_at + index * segment_size
-        (kind,) = struct.unpack_from(order + "I", data, start)
-        offset, _, _, length = struct.unpack_from(
-            order + ("QQQQ" if wide else "IIII"), data, start + (8 if wide else 4)
-        )
+        (kind,) = layout.at("I", start)
+        offset, _, _, length = layout.at("QQQQ" if layout.wide else "IIII", start + (8 if layout.wide else 4))
         if kind == PT_DYNAMIC:
             elf.dynamic = True
         elif kind == PT_INTERP:
             elf.interpreter = data[offset : offset + length].rstrip(b"\0").decode()
-    sections = []
-    for index in range(section_count):
-        start = sections_at + index * section_size
-        kind = struct.unpack_from(order + "I", data, start + 4)[0]
-        if wide:
-            offset, length, link = struct.unpack_from(order + "QQI", data, start + 24)
-        else:
-            offset, length, link = struct.unpack_from(order + "III", data, start + 16)
-        sections.append((kind, offset, length, link))
     for kind, offset, length, link in sections:
         if kind in {SHT_SYMTAB, SHT_DYNSYM} and link < len(sections):
-            names_at, names_length = sections[link][1:3]
-            elf.defines_mpi |= _defines_mpi(_Layout(data, order, wide), (offset, length), (names_at, names_length))
+            elf.defines_mpi |= _defines_mpi(layout, (offset, length), sections[link][1:3])
     if not elf.dynamic and not elf.defines_mpi:
         # A stripped static program has no symbols left; MPI's own error messages still name the procedure.
         elf.defines_mpi = data.find(b"MPI_Init\0") >= 0
+
+
+def _sections(data: mmap.mmap) -> tuple[_Layout, list[tuple[int, int, int, int]]]:
+    """How the file is laid out, and its sections: kind, offset, bytes, linked section."""
+    layout = _Layout(data, "<" if data[5] == 1 else ">", data[4] == 2)
+    (sections_at,) = layout.at("Q" if layout.wide else "I", 40 if layout.wide else 32)
+    section_size, section_count = layout.at("HH", 58 if layout.wide else 46)
+    sections = []
+    for index in range(section_count):
+        start = sections_at + index * section_size
+        (kind,) = layout.at("I", start + 4)
+        offset, length, link = layout.at("QQI" if layout.wide else "III", start + (24 if layout.wide else 16))
+        sections.append((kind, offset, length, link))
+    return layout, sections
 
 
 @dataclass(frozen=True)
@@ -93,6 +119,10 @@ class _Layout:
     order: str
     wide: bool
 
+    def at(self, kinds: str, offset: int) -> tuple[int, ...]:
+        """Numbers of these kinds, as struct names them, from an offset on."""
+        return struct.unpack_from(self.order + kinds, self.data, offset)
+
 
 def _defines_mpi(file: _Layout, table: tuple[int, int], names: tuple[int, int]) -> bool:
     """True if the symbol table (offset, bytes) with these names has a definition of MPI_Init."""
@@ -102,8 +132,8 @@ def _defines_mpi(file: _Layout, table: tuple[int, int], names: tuple[int, int]) 
     name = found + 1 - names[0]
     size = 24 if file.wide else 16
     for start in range(table[0], table[0] + table[1] - size + 1, size):
-        if struct.unpack_from(file.order + "I", file.data, start)[0] == name:
-            section = struct.unpack_from(file.order + "H", file.data, start + (6 if file.wide else 14))[0]
+        if file.at("I", start)[0] == name:
+            (section,) = file.at("H", start + (6 if file.wide else 14))
             if section != 0:  # SHN_UNDEF: asked for, not defined
                 return True
     return False

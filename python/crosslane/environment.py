@@ -33,8 +33,8 @@ def gpu_setting(gpus: str | None) -> str | None:
     return gpus
 
 
-def for_ranks(family: str, gpus: str | None, log: str | None) -> dict[str, str]:
-    """The variables that the ranks need beyond what they inherit from the launcher. Settings of the caller's
+def for_ranks(family: str, gpus: str | None, log: str | None, mpi: Path | None = None) -> dict[str, str]:
+    """The variables that the ranks need beyond what they inherit from the launcher; `mpi` is their MPI's library. Settings of the caller's
     environment are named too: Open MPI does not hand them to other nodes.
     """
     environment = {name: value for name, value in os.environ.items() if name.startswith("CROSSLANE_")}
@@ -43,13 +43,13 @@ def for_ranks(family: str, gpus: str | None, log: str | None) -> dict[str, str]:
         environment["CROSSLANE_GPU"] = setting
     if log:
         environment["CROSSLANE_LOG"] = log
-    environment["LD_PRELOAD"] = preload(family, environment.get("CROSSLANE_GPU", "auto"))
+    environment["LD_PRELOAD"] = preload(family, environment.get("CROSSLANE_GPU", "auto"), mpi)
     return environment
 
 
-def preload(family: str, gpu: str) -> str:
+def preload(family: str, gpu: str, mpi: Path | None = None) -> str:
     """LD_PRELOAD's value: what the user preloads already stays, and stays first (tools, sanitizers)."""
-    ours = [libraries.interposed(family)]
+    ours = [libraries.interposed(family, mpi)]
     if gpu.startswith("emulated:"):
         ours.insert(0, libraries.emulated_driver())
     for path in ours:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from crosslane import elf
 from crosslane.families import FAMILIES
 from crosslane.problem import Problem
 
 HERE = Path(__file__).resolve().parent
+
+#: Endings of the names of a family's libraries, from the one that exports most (tools/generate/exports.py).
+LEVELS = ("", "_mpi4", "_mpi4_int", "_mpi3")
 
 
 def folders() -> list[Path]:
@@ -24,18 +28,33 @@ def folders() -> list[Path]:
     return found
 
 
-def interposed(family: str) -> Path:
-    """The library to preload for a family."""
+def interposed(family: str, mpi: Path | None = None) -> Path:
+    """The library to preload for a family: the one that exports no procedure that the MPI library `mpi` lacks.
+
+    A program may ask whether its MPI has a procedure, and would find ours.
+    """
     name = f"libcrosslane_{family}.so"
     for folder in folders():
         if (folder / name).is_file():
-            return folder / name
+            return _for_mpi(folder, family, mpi) if mpi else folder / name
     searched = ", ".join(map(str, folders()))
     raise Problem(
         f"{name} is in none of {searched}",
         "install the package (pip install .), build the checkout (make build), "
         "or set CROSSLANE_PRELOAD to the folder that holds it",
     )
+
+
+def _for_mpi(folder: Path, family: str, mpi: Path) -> Path:
+    built = [folder / f"libcrosslane_{family}{level}.so" for level in LEVELS]
+    try:
+        has = elf.exported_names(mpi, "MPI_")
+        for path in built:
+            if path.is_file() and elf.exported_names(path, "MPI_") <= has:
+                return path
+    except (OSError, ValueError):
+        pass  # who starts the program will say what is wrong with it
+    return built[0]  # an MPI that keeps its procedures elsewhere, or lacks some of MPI 3.1
 
 
 def emulated_driver() -> Path:

@@ -48,7 +48,7 @@ def mpi4py(tmp_path: Path, family: str, program: Path, crosslane: CommandLine) -
 def test_interpreter(crosslane: CommandLine, family: str, mpi4py: dict[str, str]) -> None:
     done = crosslane("run", "-n", 2, "--", sys.executable, "-c", PRINT, **mpi4py)
     assert done.status == 0, done.err
-    assert done.out.count(f"libcrosslane_{family}.so") == 2
+    assert done.out.count(f"/libcrosslane_{family}") == 2
 
 
 def test_script(crosslane: CommandLine, family: str, mpi4py: dict[str, str], tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_script(crosslane: CommandLine, family: str, mpi4py: dict[str, str], tmp
     path = f"{Path(sys.executable).parent}:{crosslane.environment['PATH']}"
     done = crosslane("run", script, PATH=path, **mpi4py)
     assert done.status == 0, done.err
-    assert f"libcrosslane_{family}.so" in done.out
+    assert f"/libcrosslane_{family}" in done.out
 
 
 def test_interpreter_behind_a_shim(crosslane: CommandLine, family: str, mpi4py: dict[str, str], tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_interpreter_behind_a_shim(crosslane: CommandLine, family: str, mpi4py: 
     shim.chmod(0o755)
     done = crosslane("run", shim, "-c", PRINT, **mpi4py)
     assert done.status == 0, done.err
-    assert f"libcrosslane_{family}.so" in done.out
+    assert f"/libcrosslane_{family}" in done.out
 
 
 def test_library_that_is_also_preloaded_does_not_mislead(
@@ -84,4 +84,4 @@ def test_library_that_is_also_preloaded_does_not_mislead(
     if foreign is None:
         pytest.skip("the other MPI's library is not in the loader's cache")
     done = crosslane("preload", sys.executable, LD_PRELOAD=foreign, **mpi4py)
-    assert done.out.strip().endswith(f"libcrosslane_{family}.so"), done.err
+    assert f"/libcrosslane_{family}" in done.out, done.err

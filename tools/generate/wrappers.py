@@ -6,7 +6,7 @@ usage: wrappers.py [--mutable] <output directory>
 
 Written: interpose/wrappers_<n>.cpp (the wrappers, in a few files so that they compile side by side),
 interpose/wrappers_extensions.cpp (Open MPI 4's MPIX_ names of the persistent collectives), interpose/coverage.cpp (the
-table that `crosslane doctor` prints). A call whose buffers are in host memory is forwarded after two comparisons.
+table that `crosslane doctor` prints), interpose/exports_<level>.map (what a library for older MPIs exports). A call whose buffers are in host memory is forwarded after two comparisons.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import sys
 from pathlib import Path
 
+import exports
 import routes
 import standard
 from routes import Blocks, Maker, Manual, Refused, Single, Staged
@@ -280,14 +281,13 @@ def main(output: str, mutable: bool) -> None:
     for index, chunk in enumerate(chunks):
         (folder / f"wrappers_{index}.cpp").write_text(HEADER + "".join(chunk))
 
-    persistent = [
-        by_name[name]
-        for name in sorted(table)
-        if name.endswith("_init") and name.removesuffix("_init") in routes.COLLECTIVES
-    ]
+    persistent = [by_name[name] for name in sorted(table) if exports.is_persistent_collective(name)]
     (folder / "wrappers_extensions.cpp").write_text(
         HEADER + "\n".join(extension(procedure) for procedure in persistent)
     )
+
+    for level, hidden in exports.hidden_by_level(table, by_name).items():
+        (folder / f"exports_{level}.map").write_text(exports.version_script(hidden))
 
     coverage = [
         {"procedure": procedure.full_name, "route": coverage_route(procedure.name, table[procedure.name])}
