@@ -34,8 +34,9 @@ def gpu_setting(gpus: str | None) -> str | None:
 
 
 def for_ranks(family: str, gpus: str | None, log: str | None, mpi: Path | None = None) -> dict[str, str]:
-    """The variables that the ranks need beyond what they inherit from the launcher; `mpi` is their MPI's library. Settings of the caller's
-    environment are named too: Open MPI does not hand them to other nodes.
+    """The variables that the ranks need beyond what they inherit from the launcher; `mpi` is their MPI's library.
+
+    Settings of the caller's environment are named too: Open MPI does not hand them to other nodes.
     """
     environment = {name: value for name, value in os.environ.items() if name.startswith("CROSSLANE_")}
     setting = gpu_setting(gpus)

@@ -1,5 +1,6 @@
 """Holds this tree, and what was built from it, to the rules of the house."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def procedures(library: Path) -> set[str]:
 def test_levels_export_less_and_less(build: Path, name: str) -> None:
     """Nothing of what each keeps may be lost: what stays unwrapped reaches the CPU path with a device pointer."""
     names = [procedures(build / "lib" / name.replace(".", f"{level}.")) for level in ("", *LEVELS)]
-    for more, less in zip(names, names[1:], strict=False):
+    for more, less in itertools.pairwise(names):
         assert less < more
     assert "MPI_Isendrecv" in names[0] - names[-1]
     assert {"PMPI_Send", "MPI_Send", "MPI_Ialltoallw", "MPI_Neighbor_alltoallw"} <= names[-1]

@@ -4,10 +4,11 @@
 #include <stdio.h>
 
 extern int MPI_Init(int* argc, char*** argv);
-#define PROCEDURES(DO)                                                                               \
-  DO(MPI_Send)                                                                                       \
-  DO(MPI_Send_c) DO(MPI_Isendrecv) DO(MPI_Psend_init) DO(MPI_Allreduce_init) DO(MPI_Buffer_attach_c) \
-      DO(MPI_Comm_attach_buffer) DO(MPI_Request_get_status_all) DO(MPI_Allgatherv_c) DO(MPI_Neighbor_alltoallw_init)
+#define PROCEDURES(DO)                                                                                           \
+  DO(MPI_Send)                                                                                                   \
+  DO(MPI_Send_c)                                                                                                 \
+  DO(MPI_Isendrecv) DO(MPI_Psend_init) DO(MPI_Allreduce_init) DO(MPI_Buffer_attach_c) DO(MPI_Comm_attach_buffer) \
+      DO(MPI_Request_get_status_all) DO(MPI_Allgatherv_c) DO(MPI_Neighbor_alltoallw_init)
 #define WEAK(name) extern int name(void) __attribute__((weak));
 PROCEDURES(WEAK)
 
