@@ -6,6 +6,9 @@
 #include "interpose/process.h"
 #include "interpose/teams.h"
 
+#define CROSSLANE_WITHOUT_MPI_H
+#include <crosslane/crosslane.h>
+
 #include <cstdint>
 #include <string_view>
 
@@ -31,10 +34,6 @@ using crosslane::interpose::Process;
 
 extern "C" CROSSLANE_EXPORT int MPIX_Query_cuda_support();
 extern "C" CROSSLANE_EXPORT int MPIX_GPU_query_support(int gpu_type, int* is_supported);
-
-/// How many blocking collectives of this process ran directly between GPUs, between MPI_Init and MPI_Finalize: those of
-/// `collective` ("allreduce") by `algorithm` ("two_shot"; null: by any), as docs/collectives.md names them. 0 for unknown names.
-extern "C" CROSSLANE_EXPORT std::uint64_t crosslane_direct_calls(const char* collective, const char* algorithm);
 
 extern "C" std::uint64_t crosslane_direct_calls(const char* collective, const char* algorithm) {
   auto* const teams = Process::get().teams();

@@ -15,7 +15,11 @@ class Description {
  public:
   Description(Process& process, const CollectiveCall& call, Seat seat,
               const std::shared_ptr<const layout::Layout>& byte)
-      : process_(process), call_(call), members_(seat.members), me_(seat.me), byte_(byte),
+      : process_(process),
+        call_(call),
+        members_(seat.members),
+        me_(seat.me),
+        byte_(byte),
         in_place_(call.send == mpi::in_place()) {}
 
   [[nodiscard]] std::optional<Role> role() {

@@ -14,9 +14,15 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
       communicators_(communicators),
       choice_(choice),
       blocking_(choice, process.engine(), process.settings().watchdog_s),
+      enqueued_(choice, process.settings().watchdog_s),
       calls_(collective::catalogue().size()) {}
 
 Teams::~Teams() {
+  // All say that they leave before any waits for another: ranks need not agree on an order of communicators.
+  for (const auto& each : prepared_)
+    if (const auto prepared = each.lock()) prepared->announce();
+  for (const auto& each : prepared_)
+    if (const auto prepared = each.lock()) prepared->leave();
   for (const auto& each : living_)
     if (const auto team = each.lock()) team->leave();
 }
@@ -44,6 +50,16 @@ team::Team* Teams::of(MPI_Comm communicator) {
   }
   facts.team_known.store(true, std::memory_order_release);
   return facts.team.get();
+}
+
+team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me) {
+  const std::lock_guard lock(mutex_);
+  if (facts.prepared == nullptr) {
+    facts.prepared = std::make_shared<team::Prepared>(process_.engine(), std::move(local_ranks), me);
+    std::erase_if(prepared_, [](const auto& each) { return each.expired(); });
+    prepared_.push_back(facts.prepared);
+  }
+  return *facts.prepared;
 }
 
 void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collective/blocking.h"
+#include "collective/enqueued.h"
 #include "interpose/process.h"
 #include "team/communicators.h"
 #include "team/home.h"
@@ -42,6 +43,12 @@ class Teams {
 
   /// The layout of a byte, for buffers that are nothing but bytes.
   [[nodiscard]] const std::shared_ptr<const layout::Layout>& byte() const noexcept { return byte_; }
+  /// What enqueued calls on a communicator need; made empty where it has none yet. `local_ranks` and `me` as team::Prepared wants
+  /// them.
+  [[nodiscard]] team::Prepared& prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me);
+  /// A number that this process never gave before.
+  [[nodiscard]] std::uint64_t next_number() noexcept { return ++numbers_; }
+
   /// Any thread: a direct call ran by this row of the catalogue.
   void count(const collective::Algorithm& row) noexcept;
   /// How many did by those of that name, or by any if it is empty, in this collective.
@@ -49,6 +56,7 @@ class Teams {
 
   [[nodiscard]] const collective::Choice& choice() const noexcept { return choice_; }
   [[nodiscard]] const collective::Blocking& blocking() const noexcept { return blocking_; }
+  [[nodiscard]] const collective::Enqueued& enqueued() const noexcept { return enqueued_; }
 
  private:
   Process& process_;
@@ -57,8 +65,11 @@ class Teams {
   std::shared_ptr<const layout::Layout> byte_ = std::make_shared<const layout::Layout>(layout::block(0, 1), 0, 1);
   const collective::Choice& choice_;
   collective::Blocking blocking_;
+  collective::Enqueued enqueued_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<team::Team>> living_;
+  std::vector<std::weak_ptr<team::Prepared>> prepared_;
+  std::atomic<std::uint64_t> numbers_{0};
   std::unique_ptr<team::Home> home_;
   bool homeless_ = false;
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue

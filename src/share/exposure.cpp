@@ -75,32 +75,49 @@ void Exposure::close_revoked(int local_rank) noexcept {
   }
 }
 
-void Exposure::close_oldest() noexcept {
-  const auto oldest = std::ranges::min_element(peers_, {}, [](const auto& each) { return each.second.used; });
-  if (oldest == peers_.end()) return;
+// Of those that nobody holds; false where there is none.
+bool Exposure::close_oldest() noexcept {
+  auto oldest = peers_.end();
+  for (auto each = peers_.begin(); each != peers_.end(); ++each) {
+    if (each->second.mapping.use_count() > 1) continue;
+    if (oldest == peers_.end() || each->second.used < oldest->second.used) oldest = each;
+  }
+  if (oldest == peers_.end()) return false;
   peers_.erase(oldest);
   closings_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 std::optional<std::byte*> Exposure::reach(int local_rank, const Exposed& buffer) noexcept {
   const std::lock_guard lock(mutex_);
+  const auto mapping = open(local_rank, buffer);
+  if (mapping == nullptr) return std::nullopt;
+  return mapping->data() + buffer.offset;
+}
+
+std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed& buffer) noexcept {
+  const std::lock_guard lock(mutex_);
+  return open(local_rank, buffer);
+}
+
+std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed& buffer) noexcept {
   const Key key{local_rank, buffer.id};
   auto found = peers_.find(key);
   try {
     const gpu::ContextScope scope(driver_, context_);
     if (found == peers_.end()) {
       close_revoked(local_rank);
-      while (peers_.size() >= most_open) close_oldest();
+      while (peers_.size() >= most_open && close_oldest()) {}
       CUipcMemHandle handle;
       std::memcpy(&handle, buffer.handle.data(), sizeof handle);
-      found = peers_.emplace(key, Peer{gpu::Mapping(driver_, handle), 0}).first;
+      found = peers_.emplace(key, Peer{std::make_shared<const gpu::Mapping>(driver_, handle), 0}).first;
     }
   } catch (const base::Error& error) {
     base::log(base::Topic::debug, "a buffer of local rank {} cannot be mapped: {}", local_rank, error.what());
-    return std::nullopt;
+    return nullptr;
   }
   found->second.used = ++uses_;
-  return found->second.mapping.data() + buffer.offset;
+  return found->second.mapping;
 }
 
 }  // namespace crosslane::share

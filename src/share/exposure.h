@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -31,6 +32,10 @@ class Exposure {
   /// Where another rank's buffer lies here; opened if it was not. Nothing where the driver refuses.
   [[nodiscard]] std::optional<std::byte*> reach(int local_rank, const Exposed& buffer) noexcept;
 
+  /// The same, and it stays open as long as somebody holds what is returned; null where the driver refuses. Its owner promises
+  /// that the allocation lives as long.
+  [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
+
   /// Grows each time that a mapping was closed: what was reached before may be gone.
   [[nodiscard]] std::uint64_t closings() const noexcept { return closings_.load(std::memory_order_relaxed); }
 
@@ -44,13 +49,14 @@ class Exposure {
   };
   using Key = std::pair<int, std::uint64_t>;  // local rank and id
   struct Peer {
-    gpu::Mapping mapping;
+    std::shared_ptr<const gpu::Mapping> mapping;
     std::uint64_t used;
   };
 
   void drop_dead() noexcept;
   void close_revoked(int local_rank) noexcept;
-  void close_oldest() noexcept;
+  bool close_oldest() noexcept;
+  std::shared_ptr<const gpu::Mapping> open(int local_rank, const Exposed& buffer) noexcept;
 
   const gpu::Driver& driver_;
   CUcontext context_;

@@ -4,6 +4,7 @@
 
 #include "mpi/library.h"
 #include "share/board.h"
+#include "team/prepared.h"
 #include "team/team.h"
 
 #include <atomic>
@@ -34,6 +35,8 @@ struct CommunicatorFacts {
   /// Set up on demand (interpose/teams.h); then `team_known` is true, and `team` null where its ranks do not share a node.
   std::atomic<bool> team_known{false};
   std::shared_ptr<Team> team;
+  /// What enqueued calls need; null until crosslane_prepare.
+  std::shared_ptr<Prepared> prepared;
 
   /// The peer's rank in the world; not_in_world if it has none, also for wildcards and MPI_PROC_NULL.
   [[nodiscard]] int world_rank(int rank) const noexcept {

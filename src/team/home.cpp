@@ -57,4 +57,9 @@ void Home::take_back(gpu::Buffer buffer) noexcept {
   if (kept_.size() < most_kept) kept_.push_back(std::move(buffer));
 }
 
+void Home::keep(std::shared_ptr<const void> leftover) {
+  const std::lock_guard lock(mutex_);
+  leftovers_.push_back(std::move(leftover));
+}
+
 }  // namespace crosslane::team

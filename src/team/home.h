@@ -10,6 +10,7 @@
 #include "share/window.h"
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Home {
   /// Device memory for a buffer that kernels cannot use where it is; kept for the next one. Throws Error (no_memory).
   [[nodiscard]] gpu::Buffer lend(std::size_t bytes);
   void take_back(gpu::Buffer buffer) noexcept;
+  /// Keeps what the GPU may still use though nobody waits for it, to the end.
+  void keep(std::shared_ptr<const void> leftover);
   /// True if several processes' kernels run on the GPU at the same time (MPS, emulation), rather than in turns.
   [[nodiscard]] bool runs_side_by_side() const noexcept { return side_by_side_; }
 
@@ -50,6 +53,7 @@ class Home {
   bool side_by_side_;
   std::mutex mutex_;
   std::vector<gpu::Buffer> kept_;
+  std::vector<std::shared_ptr<const void>> leftovers_;
 };
 
 }  // namespace crosslane::team

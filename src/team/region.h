@@ -23,7 +23,9 @@ struct RegionLayout {
   [[nodiscard]] std::size_t low_latency_payload() const noexcept { return slot_bytes / 2; }
 };
 
-[[nodiscard]] constexpr RegionLayout region_layout(int members) noexcept {
+/// `part_bytes` is rounded up to pages; small ones save memory, and have large messages go in more parts.
+[[nodiscard]] constexpr RegionLayout region_layout(int members,
+                                                   std::size_t part_bytes = std::size_t{2} << 20) noexcept {
   constexpr std::size_t page = std::size_t{4} << 10;
   constexpr auto paged = [](std::size_t bytes) { return (bytes + page - 1) / page * page; };
   const auto n = static_cast<std::size_t>(members);
@@ -32,7 +34,7 @@ struct RegionLayout {
   // 64 KiB of payload for up to eight members, less for more: what every member sends to all grows with their square.
   layout.slot_bytes = paged(std::min<std::size_t>(std::size_t{128} << 10, (std::size_t{1} << 20) / n));
   layout.staging = layout.low_latency + 2 * n * layout.slot_bytes;
-  layout.part_bytes = std::size_t{2} << 20;
+  layout.part_bytes = paged(part_bytes);
   layout.bytes = layout.staging + 4 * layout.part_bytes;
   return layout;
 }

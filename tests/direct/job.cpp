@@ -9,11 +9,6 @@
 
 namespace crosslane::tests {
 
-/// This rank's; nothing where the collective does not look at one.
-struct Job::Buffers {
-  std::optional<Buffer> send, receive;
-};
-
 namespace {
 
 // Whether a rank sends something else to each other one.
@@ -151,92 +146,115 @@ std::vector<std::byte> Job::expected(const Case& what) const {
   }
 }
 
-void Job::call(const Case& what, const Buffers& buffers) const {
+Job::Arguments Job::arguments(const Run& run) const {
+  const Case& what = run.what;
+  const MPI_Datatype type = what.element->base.type;
+  const int count = static_cast<int>(what.units);
+  Arguments all{run.send ? run.send->address() : nullptr,
+                run.send ? run.send->count_of(what.units) : count,
+                run.send ? run.send->type() : type,
+                run.receive ? run.receive->address() : nullptr,
+                run.receive ? run.receive->count_of(what.units) : count,
+                run.receive ? run.receive->type() : type};
+  const bool rooted = what.kind == Kind::reduce || what.kind == Kind::gather || what.kind == Kind::scatter;
+  const bool in_place = what.in_place && (!rooted || me_ == what.root);
+  if (in_place && what.kind == Kind::scatter) all.receive = MPI_IN_PLACE;
+  if (in_place && what.kind != Kind::scatter) all.send = MPI_IN_PLACE;
+  return all;
+}
+
+void Job::call(const Run& run) const {
   constexpr int unlike = 0x5a5a5a5a;
+  const Case& what = run.what;
   const MPI_Comm comm = communicator_;
   const int root = what.root;
-  const void* const send = buffers.send ? buffers.send->address() : nullptr;
+  auto [send, send_count, send_type, receive, receive_count, receive_type] = arguments(run);
   // Not significant where there is none, but MPICH refuses a null pointer on rank 0 of an exclusive scan.
   int nothing = unlike;
-  void* const insignificant = what.kind == Kind::exscan ? &nothing : nullptr;
-  void* const receive = buffers.receive ? buffers.receive->address() : insignificant;
-  const MPI_Datatype send_type = buffers.send ? buffers.send->type() : what.element->base.type;
-  const MPI_Datatype receive_type = buffers.receive ? buffers.receive->type() : what.element->base.type;
-  const int send_count = buffers.send ? buffers.send->count_of(what.units) : static_cast<int>(what.units);
-  const int receive_count = buffers.receive ? buffers.receive->count_of(what.units) : static_cast<int>(what.units);
+  if (what.kind == Kind::exscan && receive == nullptr) receive = &nothing;
   const int count = static_cast<int>(what.units);
   const MPI_Datatype type = what.element->base.type;
-  const bool at_root = me_ == root;
-  const void* const from = what.in_place ? MPI_IN_PLACE : send;
-  const void* const from_at_root = what.in_place && at_root ? MPI_IN_PLACE : send;
   switch (what.kind) {
     case Kind::allreduce:
-      CROSSLANE_MPI(MPI_Allreduce(from, receive, count, type, what.op, comm));
+      CROSSLANE_MPI(MPI_Allreduce(send, receive, count, type, what.op, comm));
       break;
     case Kind::reduce:
-      CROSSLANE_MPI(MPI_Reduce(from_at_root, receive, count, type, what.op, root, comm));
+      CROSSLANE_MPI(MPI_Reduce(send, receive, count, type, what.op, root, comm));
       break;
     case Kind::scan:
-      CROSSLANE_MPI(MPI_Scan(from, receive, count, type, what.op, comm));
+      CROSSLANE_MPI(MPI_Scan(send, receive, count, type, what.op, comm));
       break;
     case Kind::exscan:
-      CROSSLANE_MPI(MPI_Exscan(from, receive, count, type, what.op, comm));
+      CROSSLANE_MPI(MPI_Exscan(send, receive, count, type, what.op, comm));
       break;
     case Kind::reduce_scatter_block:
-      CROSSLANE_MPI(MPI_Reduce_scatter_block(from, receive, count, type, what.op, comm));
+      CROSSLANE_MPI(MPI_Reduce_scatter_block(send, receive, count, type, what.op, comm));
       break;
     case Kind::broadcast:
       CROSSLANE_MPI(MPI_Bcast(receive, receive_count, receive_type, root, comm));
       break;
     case Kind::allgather:
-      CROSSLANE_MPI(MPI_Allgather(from, send_count, send_type, receive, receive_count, receive_type, comm));
+      CROSSLANE_MPI(MPI_Allgather(send, send_count, send_type, receive, receive_count, receive_type, comm));
       break;
     case Kind::alltoall:
-      CROSSLANE_MPI(MPI_Alltoall(from, send_count, send_type, receive, receive_count, receive_type, comm));
+      CROSSLANE_MPI(MPI_Alltoall(send, send_count, send_type, receive, receive_count, receive_type, comm));
       break;
     case Kind::gather:
-      CROSSLANE_MPI(MPI_Gather(from_at_root, send_count, send_type, receive, receive_count, receive_type, root, comm));
+      CROSSLANE_MPI(MPI_Gather(send, send_count, send_type, receive, receive_count, receive_type, root, comm));
       break;
     case Kind::scatter:
-      CROSSLANE_MPI(MPI_Scatter(send, send_count, send_type, what.in_place && at_root ? MPI_IN_PLACE : receive,
-                                receive_count, receive_type, root, comm));
+      CROSSLANE_MPI(MPI_Scatter(send, send_count, send_type, receive, receive_count, receive_type, root, comm));
       break;
   }
   CROSSLANE_CHECK(nothing == unlike, "a receive buffer that is not significant was written to");
 }
 
-void Job::run(const Case& what, const Manners& manners, Random& local, const std::function<void(int)>& after) const {
-  CROSSLANE_STEP("{}: {}, seed {}", name_, what.text(), what.seed);
+Job::Run Job::make(const Case& what, const Manners& manners, Random& local) const {
   const auto n = static_cast<std::size_t>(size_);
-  const auto mine = what.kind == Kind::scatter && me_ != what.root ? std::vector<std::byte>{} : contribution(what, me_);
   const bool whole_in_place = what.in_place && what.kind == Kind::reduce_scatter_block;
-  Buffers buffers;
+  Run run{.what = what, .send = {}, .receive = {}, .mine = {}, .result = {}};
+  if (what.kind != Kind::scatter || me_ == what.root) run.mine = contribution(what, me_);
   if (sends(what, me_)) {
-    buffers.send.emplace(
-        buffer(program_, what, manners, local, what.units * (personal(what.kind) ? n : 1), what.units));
+    run.send.emplace(buffer(program_, what, manners, local, what.units * (personal(what.kind) ? n : 1), what.units));
   }
   if (receives(what, me_)) {
-    buffers.receive.emplace(buffer(program_, what, manners, local,
-                                   what.units * (gathers(what.kind) || whole_in_place ? n : 1), what.units));
+    run.receive.emplace(buffer(program_, what, manners, local,
+                               what.units * (gathers(what.kind) || whole_in_place ? n : 1), what.units));
+    run.result = expected(what);
   }
-  const auto result = buffers.receive ? expected(what) : std::vector<std::byte>{};
+  return run;
+}
+
+void Job::load(Run& run, Random& local) const {
+  const Case& what = run.what;
+  if (run.send) run.send->load(run.mine, 0, local.next());
+  if (!run.receive) return;
+  const bool loaded = what.kind == Kind::broadcast ? me_ == what.root : what.in_place && what.kind != Kind::scatter;
+  const bool own_block = what.kind == Kind::allgather || what.kind == Kind::gather;
+  const std::size_t at = own_block ? static_cast<std::size_t>(me_) * what.units : 0;
+  run.receive->load(loaded ? run.mine : std::vector<std::byte>{}, at, local.next());
+}
+
+void Job::check(Run& run) const {
+  const Case& what = run.what;
+  if (run.receive) {
+    run.receive->expect(run.result);
+    if (what.in_place && what.kind == Kind::reduce_scatter_block)
+      run.receive->forget(what.units, what.units * (static_cast<std::size_t>(size_) - 1));
+    run.receive->check("what was received");
+  }
+  if (run.send) run.send->check("what was sent");
+}
+
+void Job::run(const Case& what, const Manners& manners, Random& local, const std::function<void(int)>& after) const {
+  CROSSLANE_STEP("{}: {}, seed {}", name_, what.text(), what.seed);
+  Run run = make(what, manners, local);
   for (int repeat = 0; repeat < what.repeats; ++repeat) {
-    if (buffers.send) buffers.send->load(mine, 0, local.next());
-    if (buffers.receive) {
-      const bool loaded = what.kind == Kind::broadcast ? me_ == what.root : what.in_place && what.kind != Kind::scatter;
-      const bool own_block = what.kind == Kind::allgather || what.kind == Kind::gather;
-      const std::size_t at = own_block ? static_cast<std::size_t>(me_) * what.units : 0;
-      buffers.receive->load(loaded ? mine : std::vector<std::byte>{}, at, local.next());
-    }
+    load(run, local);
     // Ranks arrive in any order.
     for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
-    call(what, buffers);
-    if (buffers.receive) {
-      buffers.receive->expect(result);
-      if (whole_in_place) buffers.receive->forget(what.units, what.units * (n - 1));
-      buffers.receive->check("what was received, sent as " + (buffers.send ? buffers.send->text() : "nothing"));
-    }
-    if (buffers.send) buffers.send->check("what was sent");
+    call(run);
+    check(run);
     if (after) after(repeat);
   }
 }

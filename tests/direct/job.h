@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,6 +87,29 @@ class Job {
   /// Calls with GPU memory on all ranks, until later ones go direct where they can at all.
   void warm_up() const;
 
+  /// One case under way, with this rank's buffers: nothing where the collective does not look at one.
+  struct Run {
+    Case what;
+    std::optional<Buffer> send, receive;
+    std::vector<std::byte> mine, result;
+  };
+  [[nodiscard]] Run make(const Case& what, const Manners& manners, Random& local) const;
+  /// Before each call: what it reads.
+  void load(Run& run, Random& local) const;
+  /// After it.
+  void check(Run& run) const;
+
+  /// What is passed to the procedure: those that it does not have are not significant.
+  struct Arguments {
+    const void* send;
+    int send_count;
+    MPI_Datatype send_type;
+    void* receive;
+    int receive_count;
+    MPI_Datatype receive_type;
+  };
+  [[nodiscard]] Arguments arguments(const Run& run) const;
+
   /// Runs the case and checks results. `after` is told which repetition (from 0) just ended.
   void run(const Case& what, const Manners& manners, Random& local, const std::function<void(int)>& after = {}) const;
 
@@ -93,11 +117,10 @@ class Job {
   void compare_with_mpi(const Case& what) const;
 
  private:
-  struct Buffers;
   [[nodiscard]] std::vector<std::byte> contribution(const Case& what, int rank) const;
   [[nodiscard]] std::vector<std::byte> combined(const Case& what, int ranks, int block) const;
   [[nodiscard]] std::vector<std::byte> expected(const Case& what) const;
-  void call(const Case& what, const Buffers& buffers) const;
+  void call(const Run& run) const;
 
   const Program& program_;
   MPI_Comm communicator_;

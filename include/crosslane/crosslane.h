@@ -1,0 +1,106 @@
+/* Crosslane's own API: collectives that a CUDA stream triggers. Each takes MPI's arguments and a stream, enqueues the whole call
+   there and returns; the call starts when the stream gets there, and the host waits for nobody. docs/native.md has an example.
+
+   Link with libcrosslane_openmpi.so or libcrosslane_mpich.so, named ahead of MPI, or preload it (`crosslane run`). */
+#ifndef CROSSLANE_CROSSLANE_H
+#define CROSSLANE_CROSSLANE_H
+
+/* Whoever defines this has declared MPI's types by other means. */
+#ifndef CROSSLANE_WITHOUT_MPI_H
+#include <mpi.h>
+#endif
+#include <stdint.h>
+
+#define CROSSLANE_API __attribute__((visibility("default")))
+
+/* cuda.h's CUstream and the runtime's cudaStream_t are pointers to this. A null pointer, like CU_STREAM_LEGACY, is the legacy
+   default stream; say CU_STREAM_PER_THREAD for a thread's own one, also in code that is compiled for per-thread default streams. */
+struct CUstream_st;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a communicator ready for the calls below. Collective over `comm`, and blocking: it maps memory and exchanges where it is.
+
+   bytes     of the largest buffer of a later call, 0 if unknown. It only sizes library memory: larger calls go in more parts. Only
+             a communicator's first preparation counts. The same on all ranks.
+   count     of `buffers`. The same on all ranks.
+   buffers   addresses of device memory that later calls will use, each for what lies from there to the end of its allocation; may
+             be null where count is 0. Large calls with them (from 256 KiB) go straight between the ranks' buffers, without copies
+             through library memory. They take the place of those of an earlier preparation of the communicator.
+
+   What is promised by naming buffers:
+   - They live, on every rank, until a later preparation without them, or the end of the communicator; and so do graphs' uses.
+   - Buffers of the same index belong together: where a call uses buffers[i] on one rank, every rank passes its buffers[i] in
+     the same argument, at the same offset from its start. (Gather, scatter, reduce and scans always go through library memory.)
+   Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
+
+   The GPU is that of the first buffer, else the current context's, unless the process already takes part in collectives with
+   another one. Errors: MPI_ERR_UNSUPPORTED_OPERATION, on all ranks, where calls cannot go between the GPUs (several nodes,
+   inter-communicators, more than 32 ranks, ranks that share a GPU without MPS, no GPU), MPI_ERR_ARG where ranks differ,
+   MPI_ERR_BUFFER for what is not device memory, MPI_ERR_NO_MEM. They go through the communicator's error handler; where that
+   returns (MPI_ERRORS_RETURN), MPI_Error_string gives the reason, and the communicator is as it was before. */
+CROSSLANE_API int crosslane_prepare(MPI_Comm comm, MPI_Count bytes, int count, void* const buffers[]);
+
+/* Has a kernel of an enqueued call given up? Each waits for its peers' at most ten times CROSSLANE_WATCHDOG_S (0: for ever). Then
+   *missing is the rank for which one waited in vain, results since then are undefined, and the communicator takes no more
+   enqueued calls; else it is -1. Local, and may be asked at any time. */
+CROSSLANE_API int crosslane_status(MPI_Comm comm, int* missing);
+
+/* How many collectives of this process went directly between GPUs, by `algorithm` ("two_shot"; null: by any), as
+   docs/collectives.md names them: `collective` is "allreduce", ... Enqueued calls count when they are enqueued, once in a graph.
+   0 outside of MPI_Init and MPI_Finalize, and for unknown names. */
+CROSSLANE_API uint64_t crosslane_direct_calls(const char* collective, const char* algorithm);
+
+/* The collectives. Arguments are those of MPI's procedures of the same names, with counts of any size, and mean the same.
+
+   Order.     All ranks enqueue the same calls on a communicator in the same order, and their streams run them in that order: on
+              one stream, or on several that the application orders by events. Graphs count by their launches. Calls of different
+              communicators, and MPI's own calls on the same one, are apart from each other; but ranks must not wait in opposite
+              orders: where one rank enqueues first and then calls MPI, none may call MPI first and wait in it before it enqueues.
+   Waiting.   Nobody waits on a host. On the GPU a call waits for its peers' calls, and occupies part of the GPU while it does: what
+              waits for all of that GPU (cudaFree, cudaMalloc, cudaDeviceSynchronize, loading a kernel for the first time) between
+              a call and its peers' calls may hang, if those only come later.
+   Graphs.    They may be captured, and the graph launched any number of times, on all ranks alike. Nothing is counted on hosts.
+   Buffers.   Device memory of the GPU that the communicator was prepared with, contiguous (derived datatypes without gaps will do),
+              the rank's own until the stream is past the call, for captured calls as long as the graph is launched. No host or
+              managed memory, no memory of another GPU: MPI_ERR_BUFFER.
+   In place.  MPI_IN_PLACE where MPI allows it. Other overlaps are wrong, as in MPI.
+   Reductions Predefined operations and types, as MPI defines them (MPI_ERR_OP, MPI_ERR_TYPE otherwise), in rank order: all ranks get
+              the same bits, from run to run.
+   Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. What goes
+              wrong later is seen by crosslane_status, and by the stream.
+   The end.   Before MPI_Comm_free and MPI_Finalize all ranks' streams must be past all calls on the communicator. */
+CROSSLANE_API int crosslane_allreduce_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count,
+                                              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                              struct CUstream_st* stream);
+CROSSLANE_API int crosslane_reduce_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+                                           MPI_Op op, int root, MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_broadcast_enqueue(void* buffer, MPI_Count count, MPI_Datatype datatype, int root,
+                                              MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_allgather_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                                              void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                                              struct CUstream_st* stream);
+CROSSLANE_API int crosslane_reduce_scatter_block_enqueue(const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+                                                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                                         struct CUstream_st* stream);
+CROSSLANE_API int crosslane_alltoall_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                                             void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                                             struct CUstream_st* stream);
+CROSSLANE_API int crosslane_gather_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                                           void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
+                                           MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_scatter_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                                            void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
+                                            MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_scan_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+                                         MPI_Op op, MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_exscan_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+                                           MPI_Op op, MPI_Comm comm, struct CUstream_st* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,92 @@
+// See enqueued.h. Whether the application's own buffers are used must be decided alike by all members, none of which knows the
+// others' arguments: where a call uses a prepared buffer, all members use the one of that number, at the same offset
+// (crosslane.h says so to the application).
+#include "collective/enqueued.h"
+
+#include "base/error.h"
+#include "collective/blocking.h"
+#include "collective/frame.h"
+#include "gpu/context.h"
+
+#include <optional>
+#include <vector>
+
+namespace crosslane::collective {
+namespace {
+
+// Which buffers every member passes and the others would reach: only then all see the same prepared ones. Nothing for those
+// with a root that alone passes one, and where a buffer in place would be read and written at once.
+struct Reached {
+  bool send, receive;
+};
+std::optional<Reached> reached_in(const Shape& shape, bool in_place) {
+  switch (shape.collective) {
+    case Collective::allreduce:
+      return Reached{true, true};
+    case Collective::broadcast:
+    case Collective::allgather:
+      return Reached{false, true};
+    case Collective::alltoall:
+      if (in_place) return std::nullopt;
+      return Reached{false, true};
+    case Collective::reduce_scatter_block:
+      if (in_place) return std::nullopt;
+      return Reached{true, false};
+    default:
+      return std::nullopt;
+  }
+}
+
+// All members' buffers as mapped here; empty where they are not prepared.
+std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
+                                      bool in_place) {
+  const auto reached = reached_in(shape, in_place);
+  if (!reached || !worth_exposing(shape, prepared.size())) return {};
+  const auto blocks = static_cast<std::size_t>(prepared.size());
+  int send = -1;
+  int receive = -1;
+  if (reached->send) {
+    send = prepared.find(mine.send, shape.bytes * (sends_blocks(shape.collective) ? blocks : 1));
+    if (send < 0) return {};
+  }
+  if (reached->receive) {
+    receive = prepared.find(mine.receive, shape.bytes * (receives_blocks(shape.collective) ? blocks : 1));
+    if (receive < 0) return {};
+  }
+  std::vector<Buffers> all;
+  for (int member = 0; member < prepared.size(); ++member) {
+    Buffers buffers;
+    if (send >= 0) buffers.send = prepared.reach(send, mine.send, member);
+    if (receive >= 0) buffers.receive = prepared.reach(receive, mine.receive, member);
+    all.push_back(member == prepared.me() ? mine : buffers);
+  }
+  return all;
+}
+
+}  // namespace
+
+double Enqueued::limit_seconds() const noexcept {
+  // A peer may still be far from enqueueing its side.
+  constexpr double patience = 10;
+  constexpr double for_ever = 1e9;
+  return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : for_ever;
+}
+
+const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine, bool in_place,
+                               gpu::StreamView stream) const {
+  const team::TeamView team = prepared.view();
+  TeamFacts facts = facts_of(team);
+  const std::vector<Buffers> all = prepared_buffers(prepared, shape, mine, in_place);
+  facts.exposed = !all.empty();
+  const Algorithm* const algorithm = choice_.choose(shape, facts);
+  if (algorithm == nullptr)
+    throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
+                      shape.bytes);
+  const Report report{.failed = prepared.failed_word(), .limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9)};
+  team::Home& home = prepared.home();
+  const gpu::ContextScope scope(home.driver(), home.context());
+  algorithm->prepare(Call{shape, mine, team, all})->start(stream, report);
+  return *algorithm;
+}
+
+}  // namespace crosslane::collective

@@ -1,0 +1,322 @@
+// See native.h.
+#include "interpose/native.h"
+
+#include "base/error.h"
+#include "gpu/context.h"
+#include "gpu/copy.h"
+#include "interpose/elements.h"
+#include "interpose/teams.h"
+#include "kernel/launch.h"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace crosslane::interpose::native {
+namespace {
+
+using base::Error;
+using base::ErrorClass;
+using collective::Collective;
+
+Seat seat_in(Process& process, MPI_Comm comm) {
+  const auto& below = process.library().below();
+  int inter = 0;
+  Seat seat{};
+  // An unknown handle is told by MPI itself.
+  if (below.Comm_test_inter(comm, &inter) != mpi::success || below.Comm_size(comm, &seat.members) != mpi::success ||
+      below.Comm_rank(comm, &seat.me) != mpi::success)
+    throw Error(ErrorClass::comm, "argument comm is no communicator");
+  if (inter != 0) throw Error(ErrorClass::unsupported, "argument comm is an inter-communicator: use the groups' own");
+  return seat;
+}
+
+// The node's ranks of a communicator's members. Throws Error (unsupported) with the reason where calls cannot go directly.
+std::vector<int> local_ranks_of(Process& process, const team::CommunicatorFacts& facts) {
+  const team::World& world = *process.world();
+  if (!world.agreed())
+    throw Error(ErrorClass::unsupported, "with CROSSLANE_WORLD=partial ranks do not know of each other's GPUs");
+  std::vector<int> local_ranks;
+  for (const int world_rank : facts.world_ranks) {
+    if (!world.on_my_node(world_rank))
+      throw Error(ErrorClass::unsupported,
+                  "the communicator's ranks do not all share this rank's node: make one of those that do "
+                  "(MPI_Comm_split_type with MPI_COMM_TYPE_SHARED)");
+    local_ranks.push_back(world.nodes().local_rank(world_rank));
+  }
+  if (local_ranks.size() > static_cast<std::size_t>(share::Board::most_members))
+    throw Error(ErrorClass::unsupported, "the communicator has {} ranks, and at most {} can be connected directly",
+                local_ranks.size(), share::Board::most_members);
+  if (process.teams() == nullptr)
+    throw Error(ErrorClass::unsupported, "no GPU may appear on this node; see `crosslane doctor`");
+  return local_ranks;
+}
+
+std::vector<team::Prepared::Buffer> inspect(Process& process, int count, void* const buffers[]) {
+  std::vector<team::Prepared::Buffer> list;
+  if (count < 0) throw Error(ErrorClass::count, "argument count is {}; a count is never negative", count);
+  if (count > 0 && buffers == nullptr)
+    throw Error(ErrorClass::argument, "argument buffers is null, count is {}", count);
+  for (int index = 0; index < count; ++index) {
+    auto* const address = static_cast<std::byte*>(buffers[index]);
+    const auto info = process.gpu().inspect(address);
+    if (info.kind != gpu::PointerInfo::Kind::device)
+      throw Error(ErrorClass::buffer, "argument buffers[{}] ({}) is not device memory; was it freed?", index,
+                  static_cast<const void*>(address));
+    list.push_back({address, info});
+  }
+  return list;
+}
+
+// The GPU and context that this rank takes part with.
+team::Home& home_for(Process& process, const std::vector<team::Prepared::Buffer>& buffers) {
+  if (!process.gpu().present())
+    throw Error(ErrorClass::unsupported, "no CUDA driver is loaded in this process, so there is no GPU");
+  const gpu::Driver& driver = process.gpu().driver();
+  lane::Place place;
+  if (!buffers.empty()) {
+    place = process.copier().place(buffers.front().info);
+  } else {
+    gpu::check(driver, driver.ctx_get_current(&place.context), "cuCtxGetCurrent");
+    if (place.context == nullptr)
+      throw Error(ErrorClass::other,
+                  "no CUDA context is current, and no buffer says which GPU to use: choose one (cudaSetDevice, "
+                  "cuCtxSetCurrent) or name a buffer");
+    place.device = gpu::current_device(driver);
+  }
+  team::Home* const home = process.teams()->home_at(place);
+  if (home == nullptr)
+    throw Error(ErrorClass::unsupported, "GPU {} cannot take part in collectives; a warning told why", place.device);
+  const auto same = [&](CUcontext context, int device) {
+    return context == nullptr ? device == home->device() : context == home->context();
+  };
+  if (!same(place.context, place.device))
+    throw Error(ErrorClass::unsupported,
+                "this process takes part in collectives with GPU {}, in the context whose memory it passed first; this "
+                "communicator was to use GPU {} or another context",
+                home->device(), place.device);
+  for (std::size_t index = 0; index < buffers.size(); ++index) {
+    if (!same(buffers[index].info.context, buffers[index].info.device))
+      throw Error(ErrorClass::buffer, "argument buffers[{}] is memory of another GPU or context than GPU {}'s", index,
+                  home->device());
+  }
+  return *home;
+}
+
+struct Named {
+  Process& process;
+  MPI_Comm comm;
+};
+std::string name_of_communicator(const void* context) {
+  const auto& [process, comm] = *static_cast<const Named*>(context);
+  return process.communicators() == nullptr ? std::string("a communicator") : process.communicators()->name_of(comm);
+}
+
+// Why there is nothing to enqueue for arguments that have no role; returns where they ask for nothing.
+void explain(Process& process, const CollectiveCall& call, Seat seat) {
+  const auto& handles = process.library().handles();
+  if (call.root < 0 || call.root >= seat.members)
+    throw Error(ErrorClass::root, "argument root is {}, but the communicator's ranks are 0 to {}", call.root,
+                seat.members - 1);
+  const bool at_root = seat.me == call.root;
+  const bool sends = call.collective != Collective::broadcast && (call.collective != Collective::scatter || at_root);
+  const bool receives = call.collective != Collective::gather || at_root;
+  if ((receives && call.receive_count < 0) || (sends && call.send_count < 0))
+    throw Error(ErrorClass::count, "a count is {}; a count is never negative",
+                receives && call.receive_count < 0 ? call.receive_count : call.send_count);
+  const bool in_place = call.send == mpi::in_place();
+  const bool rooted = call.collective == Collective::reduce || call.collective == Collective::gather;
+  if (in_place && rooted && !at_root)
+    throw Error(ErrorClass::buffer, "argument sendbuf is MPI_IN_PLACE, which is for the root alone");
+  if (!combines(call.collective)) return;
+  const auto element = element_of(handles, call.receive_type);
+  const auto op = op_of(handles, call.op);
+  if (!element)
+    throw Error(ErrorClass::type,
+                "argument datatype: enqueued reductions take predefined datatypes that a GPU can hold; use MPI's own "
+                "call, which goes through the host");
+  if (!op)
+    throw Error(
+        ErrorClass::op,
+        "argument op: enqueued reductions take predefined operations; use MPI's own call, which goes through the "
+        "host");
+  if (!kernel::Kernels::combines(*op, *element))
+    throw Error(ErrorClass::op, "argument op: MPI does not define the operation for this datatype");
+}
+
+gpu::StreamView view_of(const gpu::Driver& driver, CUstream stream) {
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return gpu::StreamView::legacy(driver);
+  if (stream == CU_STREAM_PER_THREAD) return gpu::StreamView::per_thread(driver);
+  return gpu::StreamView::of(driver, stream);
+}
+
+bool is_default(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+// A buffer that kernels can use where it is; `home` is null for a rank alone, whose GPU does not matter.
+std::byte* device_buffer(Process& process, const Part& part, const team::Home* home, const team::Prepared* prepared) {
+  const auto span = part.extent.layout->span(part.extent.count);
+  std::byte* const data = lane::byte_at(part.base, static_cast<std::ptrdiff_t>(span.begin));
+  const auto length = static_cast<std::size_t>(span.end - span.begin);
+  gpu::Gpu& gpu = process.gpu();
+  const auto info = gpu.inspect(data);
+  if (info.kind != gpu::PointerInfo::Kind::device)
+    throw Error(ErrorClass::buffer, "argument {} ({}) is not device memory, which enqueued calls need; was it freed?",
+                part.argument, static_cast<const void*>(data));
+  if (!part.extent.layout->dense())
+    throw Error(ErrorClass::type,
+                "argument {}: enqueued calls need a datatype without gaps; pack it first, or use MPI's own call",
+                part.argument);
+  const bool within = reinterpret_cast<std::uintptr_t>(data) + length <= info.base + info.size;
+  if (!within && gpu.contiguous_from(data, length) < length)
+    throw Error(
+        ErrorClass::buffer,
+        "argument {} spans {} bytes from {}, but its GPU allocation ends before; check count and datatype against "
+        "what was allocated",
+        part.argument, length, static_cast<const void*>(data));
+  if (home != nullptr) {
+    const bool ours = info.context == nullptr ? info.device == home->device() : info.context == home->context();
+    if (!ours)
+      throw Error(
+          ErrorClass::buffer,
+          "argument {} is memory of another GPU or context than GPU {}'s, which the communicator was prepared with",
+          part.argument, home->device());
+    if (!prepared->lives(data, info.buffer_id))
+      throw Error(
+          ErrorClass::buffer,
+          "argument {} lies where a buffer was that crosslane_prepare was given, and that was freed since; prepare "
+          "the communicator again, with the buffers that there are now",
+          part.argument);
+  }
+  return data;
+}
+
+struct Arguments {
+  collective::Buffers buffers;
+  bool in_place = false;
+};
+
+Arguments arguments_of(Process& process, const Role& role, Seat seat, const team::Home* home,
+                       const team::Prepared* prepared) {
+  Arguments arguments;
+  collective::Buffers& buffers = arguments.buffers;
+  if (role.receive) buffers.receive = device_buffer(process, *role.receive, home, prepared);
+  if (role.send) {
+    std::byte* const send = device_buffer(process, *role.send, home, prepared);
+    buffers.send = send;
+    // MPI_IN_PLACE at the root of a scatter: its block stays where it is.
+    if (!role.receive && role.shape.collective == Collective::scatter)
+      buffers.receive = send + static_cast<std::size_t>(seat.me) * role.shape.bytes;
+  } else if (role.in_place) {
+    buffers.send = buffers.receive + role.in_place_offset;
+    arguments.in_place = role.shape.collective != Collective::broadcast;
+  }
+  return arguments;
+}
+
+// All that a collective of one rank does.
+void copy_own(const gpu::Driver& driver, const Role& role, const collective::Buffers& buffers, CUstream stream) {
+  if (role.shape.collective == Collective::exscan || buffers.send == nullptr || buffers.receive == nullptr ||
+      buffers.send == buffers.receive)
+    return;
+  std::optional<gpu::ContextScope> scope;
+  const gpu::StreamView view = view_of(driver, stream);
+  if (!is_default(stream)) scope.emplace(driver, view.context());
+  gpu::copy_async(buffers.receive, buffers.send, role.shape.bytes, view);
+}
+
+}  // namespace
+
+void prepare(Process& process, MPI_Comm comm, MPI_Count bytes, int count, void* const buffers[]) {
+  const Seat seat = seat_in(process, comm);
+  const auto check_bytes = [&] {
+    if (bytes < 0) throw Error(ErrorClass::count, "argument bytes is {}; a number of bytes is never negative", bytes);
+  };
+  if (seat.members == 1) {
+    check_bytes();
+    static_cast<void>(inspect(process, count, buffers));
+    return;
+  }
+  team::Prepared::Wish wish;
+  std::vector<int> local_ranks(static_cast<std::size_t>(seat.members));
+  team::CommunicatorFacts* facts = nullptr;
+  try {
+    check_bytes();
+    wish.largest = static_cast<std::size_t>(bytes);
+    if (process.communicators() == nullptr)
+      throw Error(
+          ErrorClass::unsupported,
+          "Crosslane is switched off (CROSSLANE_DISABLE, CROSSLANE_MODE), or MPI was initialized by sessions alone");
+    facts = &process.communicators()->of(comm);
+    local_ranks = local_ranks_of(process, *facts);
+    wish.buffers = inspect(process, count, buffers);
+    wish.home = &home_for(process, wish.buffers);
+    wish.number = process.teams()->next_number();
+  } catch (const Error& error) {
+    // Told to all before anybody throws it: they wait.
+    wish.refusal = error;
+    wish.buffers.clear();
+  }
+  const Named named{process, comm};
+  const team::Prepared::Exchange exchange{
+      team::Messenger{process.library().below(), process.library().handles(), comm},
+      process.engine(),
+      {.call = "crosslane_prepare", .name = name_of_communicator, .context = &named}};
+  if (wish.refusal && (facts == nullptr || process.teams() == nullptr)) {
+    team::Prepared(process.engine(), std::move(local_ranks), seat.me).prepare(exchange, wish);
+    return;
+  }
+  process.teams()->prepared(*facts, std::move(local_ranks), seat.me).prepare(exchange, wish);
+}
+
+int missing(Process& process, MPI_Comm comm) {
+  static_cast<void>(seat_in(process, comm));
+  if (process.communicators() == nullptr) return -1;
+  const auto& prepared = process.communicators()->of(comm).prepared;
+  return prepared == nullptr ? -1 : prepared->missing();
+}
+
+void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
+  Seat seat = {};
+  const team::Prepared* prepared = nullptr;
+  if (process.communicators() != nullptr) prepared = process.communicators()->of(call.comm).prepared.get();
+  if (prepared != nullptr && prepared->connected()) {
+    seat = {prepared->size(), prepared->me()};
+  } else {
+    prepared = nullptr;
+    seat = seat_in(process, call.comm);
+    if (seat.members > 1)
+      throw Error(ErrorClass::comm,
+                  "argument comm was not prepared: call crosslane_prepare on all its ranks first, once");
+  }
+  if (prepared != nullptr && prepared->missing() >= 0) {
+    throw Error(
+        ErrorClass::other,
+        "rank {} of the communicator did not enqueue its side of an earlier call within {:.1f} s, or its process or "
+        "GPU is gone; the communicator takes no more enqueued calls",
+        prepared->missing(), process.teams()->enqueued().limit_seconds());
+  }
+  if (!process.gpu().present()) throw Error(ErrorClass::unsupported, "no CUDA driver is loaded in this process");
+  const auto byte = process.teams() != nullptr ? process.teams()->byte()
+                                               : std::make_shared<const layout::Layout>(layout::block(0, 1), 0, 1);
+  const auto role = role_of(process, call, seat, byte);
+  if (!role) return explain(process, call, seat);
+  const gpu::Driver& driver = process.gpu().driver();
+  team::Home* const home = prepared == nullptr ? nullptr : &prepared->home();
+  const Arguments arguments = arguments_of(process, *role, seat, home, prepared);
+  if (prepared == nullptr) return copy_own(driver, *role, arguments.buffers, stream);
+  const gpu::StreamView view = view_of(driver, stream);
+  if (!is_default(stream) && view.context() != home->context())
+    throw Error(ErrorClass::argument,
+                "argument stream is of another GPU or context than GPU {}'s, which the communicator was prepared with",
+                home->device());
+  const collective::Algorithm& algorithm =
+      process.teams()->enqueued().run(*prepared, role->shape, arguments.buffers, arguments.in_place, view);
+  process.teams()->count(algorithm);
+  process.log_route(call.call, algorithm.name.data());
+}
+
+}  // namespace crosslane::interpose::native

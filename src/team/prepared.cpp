@@ -1,0 +1,351 @@
+// See prepared.h. Three exchanges: whether all can and want the same, where everything is, whether all have mapped it. A member that
+// fails says so in the next one, so that all throw alike and none waits for ever.
+#include "team/prepared.h"
+
+#include "base/log.h"
+#include "gpu/context.h"
+#include "gpu/copy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <span>
+#include <utility>
+
+namespace crosslane::team {
+namespace {
+
+constexpr std::size_t words_in_line = share::line_bytes / sizeof(std::uint64_t);
+constexpr std::uint64_t unknown = ~std::uint64_t{0};
+
+// How it went on one member; travels as bytes.
+struct Outcome {
+  std::int32_t failed = 0;
+  base::ErrorClass error_class = base::ErrorClass::other;
+  std::array<char, 376> reason{};
+
+  void fail(const base::Error& error) noexcept {
+    failed = 1;
+    error_class = error.error_class();
+    const std::string text = error.what();
+    std::copy_n(text.begin(), std::min(text.size(), reason.size() - 1), reason.begin());
+  }
+};
+
+// What a member says in an exchange.
+template <class Item>
+struct Told {
+  Outcome outcome;
+  std::vector<Item> items;
+};
+
+// Everybody's, by member; all have as many items.
+template <class Item>
+std::vector<Told<Item>> exchanged(const Prepared::Exchange& exchange, const Told<Item>& mine, int members) {
+  const std::size_t count = mine.items.size();
+  std::vector<std::byte> card(sizeof(Outcome) + count * sizeof(Item));
+  std::memcpy(card.data(), &mine.outcome, sizeof(Outcome));
+  if (count != 0) std::memcpy(card.data() + sizeof(Outcome), mine.items.data(), count * sizeof(Item));
+  std::vector<std::byte> cards(card.size() * static_cast<std::size_t>(members));
+  exchange.engine.wait(exchange.engine.spawn(exchange.messenger.all_gather(card, cards)), exchange.watch);
+  std::vector<Told<Item>> all(static_cast<std::size_t>(members));
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    const std::byte* const theirs = cards.data() + member * card.size();
+    std::memcpy(&all[member].outcome, theirs, sizeof(Outcome));
+    all[member].items.resize(count);
+    if (count != 0) std::memcpy(all[member].items.data(), theirs + sizeof(Outcome), count * sizeof(Item));
+  }
+  return all;
+}
+
+void throw_failure(const Outcome& outcome, int member, int me) {
+  if (outcome.failed == 0) return;
+  const std::string reason = outcome.reason.data();
+  if (member == me) throw base::Error(outcome.error_class, reason);
+  throw base::Error(outcome.error_class, "rank {} of the communicator cannot take part: {}", member, reason);
+}
+
+// The own reason first.
+template <class Item>
+void throw_failures(const std::vector<Told<Item>>& all, int me) {
+  throw_failure(all[static_cast<std::size_t>(me)].outcome, me, me);
+  for (std::size_t member = 0; member < all.size(); ++member)
+    throw_failure(all[member].outcome, static_cast<int>(member), me);
+}
+
+std::size_t part_bytes_for(std::size_t largest) noexcept {
+  constexpr std::size_t least = std::size_t{64} << 10;
+  constexpr std::size_t most = std::size_t{2} << 20;
+  return largest == 0 ? most : std::clamp(largest, least, most);
+}
+
+}  // namespace
+
+struct Prepared::Opening {
+  share::TeamKey key{};
+  std::uint64_t largest = 0;
+  std::uint64_t buffers = 0;
+};
+
+struct Prepared::Shown {
+  share::Exposed buffer{};
+  std::uint64_t bytes = 0;
+};
+
+Prepared::Prepared(engine::Engine& engine, std::vector<int> local_ranks, int me)
+    : engine_(engine), local_ranks_(std::move(local_ranks)), me_(me) {}
+
+Prepared::~Prepared() { leave(); }
+
+void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
+  const share::TeamKey key = agree(exchange, wish);
+  Home& home = *wish.home;
+
+  // What is new is kept apart until all members have it.
+  std::shared_ptr<Connection> made;
+  Told<Shown> showing;
+  try {
+    if (connection_ == nullptr) made = take(home, wish.largest, key);
+  } catch (const base::Error& error) {
+    showing.outcome.fail(error);
+  }
+  for (const Buffer& buffer : wish.buffers) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.address);
+    showing.items.push_back(
+        {home.exposure().show(buffer.info, buffer.address), buffer.info.base + buffer.info.size - begin});
+  }
+  const auto shown = exchanged(exchange, showing, size());
+
+  std::vector<Shared> buffers(wish.buffers.size());
+  Told<std::uint8_t> ending;
+  try {
+    throw_failures(shown, me_);
+    if (made != nullptr) map(*made);
+    for (std::size_t index = 0; index < buffers.size(); ++index) {
+      std::vector<Shown> all;
+      for (const Told<Shown>& member : shown) all.push_back(member.items[index]);
+      buffers[index] = map(home, wish.buffers[index], all);
+    }
+  } catch (const base::Error& error) {
+    ending.outcome.fail(error);
+  }
+  for (const Shared& buffer : buffers) ending.items.push_back(buffer.mapped ? 1 : 0);
+  const auto ended = exchanged(exchange, ending, size());
+  try {
+    throw_failures(ended, me_);
+  } catch (const base::Error&) {
+    if (made != nullptr) give_back(*made);  // nobody has launched anything
+    throw;
+  }
+
+  for (const Told<std::uint8_t>& member : ended)
+    for (std::size_t index = 0; index < buffers.size(); ++index)
+      buffers[index].mapped = buffers[index].mapped && member.items[index] != 0;
+  if (made != nullptr) connection_ = std::move(made);
+  buffers_ = std::move(buffers);
+  const auto left_out = std::ranges::count_if(buffers_, [](const Shared& each) { return !each.mapped; });
+  if (left_out != 0) {
+    base::log(
+        base::Topic::info,
+        "crosslane_prepare: {} of {} buffers cannot be mapped by all ranks (no memory of cuMemAlloc, or more than "
+        "{} allocations shown by one rank); calls with them go through library memory",
+        left_out, buffers_.size(), share::WindowRecord::most_shown);
+  }
+}
+
+// Throws on all members unless all can, and want the same; else the name of what they make.
+share::TeamKey Prepared::agree(const Exchange& exchange, const Wish& wish) const {
+  Told<Opening> mine;
+  // No name of a communicator's team is like this one: those are mixed of two words (communicators.h).
+  const share::TeamKey key{~static_cast<std::uint64_t>(static_cast<std::uint32_t>(local_ranks_.front())), wish.number};
+  mine.items.push_back({key, wish.largest, wish.buffers.size()});
+  if (wish.refusal) mine.outcome.fail(*wish.refusal);
+  const auto all = exchanged(exchange, mine, size());
+  throw_failures(all, me_);
+  const Opening& own = mine.items.front();
+  for (int member = 0; member < size(); ++member) {
+    const Opening& theirs = all[static_cast<std::size_t>(member)].items.front();
+    if (theirs.largest == own.largest && theirs.buffers == own.buffers) continue;
+    throw base::Error(
+        base::ErrorClass::argument,
+        "ranks {} and {} of the communicator pass {} and {} bytes, {} and {} buffers: bytes and count must "
+        "be the same on all of them",
+        me_, member, own.largest, theirs.largest, own.buffers, theirs.buffers);
+  }
+  return all.front().items.front().key;
+}
+
+std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t largest, const share::TeamKey& key) {
+  auto made = std::make_shared<Connection>();
+  made->home = &home;
+  made->layout = region_layout(size(), part_bytes_for(largest));
+  const auto place = home.board().join(key, size(), me_);
+  if (!place)
+    throw base::Error(base::ErrorClass::no_memory, "the node's table of {} teams is full; free communicators first",
+                      share::Board::most_teams);
+  made->place = *place;
+  try {
+    const gpu::ContextScope scope(home.driver(), home.context());
+    made->stream.emplace(home.driver());
+    made->marker.emplace(home.driver());
+    made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
+    std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
+    const auto region = home.window().take(made->layout.bytes, *made->stream);
+    if (!region)
+      throw base::Error(base::ErrorClass::no_memory,
+                        "the GPU has no memory left for the {} bytes that enqueued calls need", made->layout.bytes);
+    made->region = *region;
+    // Zeroed before anybody else may write flags into it.
+    const std::uint64_t zeroed = made->marker->post(*made->stream);
+    engine_.wait(engine::Completion::of(made->marker->word(), zeroed), {.call = "crosslane_prepare"});
+  } catch (...) {
+    give_back(*made);
+    throw;
+  }
+  made->place.show_region(made->region.region);
+  return made;
+}
+
+void Prepared::map(Connection& connection) const {
+  Home& home = *connection.home;
+  std::map<share::Uuid, int> on_gpu;
+  int most_on_one_gpu = 1;
+  std::array<std::byte*, share::Board::most_members> regions{};
+  for (int member = 0; member < size(); ++member) {
+    const int local_rank = local_ranks_[static_cast<std::size_t>(member)];
+    const share::WindowRecord& window = home.board().window(local_rank);
+    most_on_one_gpu = std::max(most_on_one_gpu, ++on_gpu[window.gpu]);
+    regions[static_cast<std::size_t>(member)] =
+        member == me_ ? connection.region.data
+                      : home.peers().reach(window, local_rank, connection.place.region(member));
+  }
+  if (most_on_one_gpu > 1 && !home.runs_side_by_side())
+    throw base::Error(base::ErrorClass::unsupported,
+                      "several ranks share a GPU without MPS; start it with nvidia-cuda-mps-control -d");
+  connection.view.emplace(
+      TeamView::Facts{
+          .me = me_, .size = size(), .most_on_one_gpu = most_on_one_gpu, .emulated = home.driver().emulated},
+      home.kernels(), connection.layout, regions);
+}
+
+Prepared::Shared Prepared::map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const {
+  Shared shared;
+  shared.buffer_id = mine.info.buffer_id;
+  shared.bytes = ~std::size_t{0};
+  shared.mapped = true;
+  for (int member = 0; member < size(); ++member) {
+    const Shown& theirs = all[static_cast<std::size_t>(member)];
+    shared.bytes = std::min<std::size_t>(shared.bytes, theirs.bytes);
+    std::byte* address = mine.address;
+    std::shared_ptr<const gpu::Mapping> mapping;
+    if (theirs.buffer.id == 0) {
+      shared.mapped = false;
+    } else if (member != me_) {
+      mapping = home.exposure().hold(local_ranks_[static_cast<std::size_t>(member)], theirs.buffer);
+      shared.mapped = shared.mapped && mapping != nullptr;
+      address = mapping == nullptr ? nullptr : mapping->data() + theirs.buffer.offset;
+    }
+    shared.address.push_back(address);
+    shared.mapping.push_back(std::move(mapping));
+  }
+  return shared;
+}
+
+int Prepared::find(const std::byte* address, std::size_t bytes) const noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (std::size_t index = 0; index < buffers_.size(); ++index) {
+    const Shared& buffer = buffers_[index];
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.address[static_cast<std::size_t>(me_)]);
+    if (!buffer.mapped || at < begin || at - begin > buffer.bytes || bytes > buffer.bytes - (at - begin)) continue;
+    return static_cast<int>(index);
+  }
+  return -1;
+}
+
+std::byte* Prepared::reach(int index, const std::byte* address, int member) const noexcept {
+  const Shared& buffer = buffers_[static_cast<std::size_t>(index)];
+  return buffer.address[static_cast<std::size_t>(member)] + (address - buffer.address[static_cast<std::size_t>(me_)]);
+}
+
+bool Prepared::lives(const std::byte* address, std::uint64_t buffer_id) const noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return std::ranges::none_of(buffers_, [&](const Shared& buffer) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.address[static_cast<std::size_t>(me_)]);
+    return buffer.mapped && at >= begin && at - begin < buffer.bytes && buffer_id != buffer.buffer_id;
+  });
+}
+
+std::uint64_t* Prepared::failed_word() const noexcept {
+  return reinterpret_cast<std::uint64_t*>(connection_->words.device_address());
+}
+
+int Prepared::missing() const noexcept {
+  if (connection_ == nullptr) return -1;
+  const auto* const word = reinterpret_cast<const std::atomic<std::uint64_t>*>(connection_->words.data());
+  return static_cast<int>(word->load(std::memory_order_acquire)) - 1;
+}
+
+// Read from the GPU, for no host knows how often a graph was launched. On a stream of its own: the application's may be busy.
+void Prepared::announce() noexcept {
+  if (connection_ == nullptr || announced_) return;
+  announced_ = true;
+  Connection& connection = *connection_;
+  share::Arrival& mine = connection.place.own_arrival(1);
+  mine.facts = {unknown, unknown};
+  try {
+    const Home& home = *connection.home;
+    if (home.driver().unloading()) return connection.place.arrive(1);
+    const gpu::ContextScope scope(home.driver(), home.context());
+    std::byte* const seen = connection.words.data() + share::line_bytes;
+    constexpr std::size_t counters = 2 * sizeof(std::uint64_t);  // launches, finished: the first of kernel::Control
+    static_assert(offsetof(kernel::Control, launches) == 0 &&
+                  offsetof(kernel::Control, finished) == sizeof(std::uint64_t));
+    gpu::copy_async(seen, connection.region.data, counters, *connection.stream);
+    const std::uint64_t copied = connection.marker->post(*connection.stream);
+    engine_.wait(engine::Completion::of(connection.marker->word(), copied), {.call = "leaving a communicator"});
+    std::memcpy(mine.facts.data(), seen, counters);
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "the GPU does not say what enqueued calls have done: {}", error.what());
+  }
+  connection.place.arrive(1);
+}
+
+void Prepared::leave() noexcept {
+  if (connection_ == nullptr) return;
+  announce();
+  const auto connection = std::exchange(connection_, nullptr);
+  bool ended = true;
+  try {
+    const share::Arrival& mine = connection->place.arrival(me_, 1);
+    for (int member = 0; member < size(); ++member) {
+      engine_.wait(engine::Completion::of(connection->place.arrived(member), 1),
+                   {.call = "leaving a communicator with enqueued calls", .peer = member});
+      const share::Arrival& theirs = connection->place.arrival(member, 1);
+      ended = ended && theirs.facts[0] == mine.facts[0] && theirs.facts[0] != unknown && theirs.facts[1] == 0;
+    }
+    if (!ended && !connection->home->driver().unloading()) {
+      base::log(
+          base::Topic::warning,
+          "a communicator was freed, or MPI finalized, before the calls that were enqueued on it had ended on all its "
+          "ranks; wait for your streams first. Its library memory is not used again");
+      Connection& left = *connection;
+      left.home->board().leave(left.place);
+      left.home->keep(connection);
+      left.home->keep(std::make_shared<std::vector<Shared>>(std::move(buffers_)));
+      return;
+    }
+  } catch (const std::exception& error) {
+    base::log(base::Topic::warning, "leaving a communicator with enqueued calls: {}", error.what());
+  }
+  buffers_.clear();
+  give_back(*connection);
+}
+
+void Prepared::give_back(Connection& connection) noexcept {
+  Home& home = *connection.home;
+  home.board().leave(connection.place);
+  if (connection.region.data != nullptr && !home.driver().unloading()) home.window().give_back(connection.region);
+}
+
+}  // namespace crosslane::team

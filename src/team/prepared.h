@@ -1,0 +1,126 @@
+// Prepared: what a communicator has for calls that are only enqueued on streams: a region in each member's window, apart from those of
+// blocking calls since the GPU sees the two in no agreed order, and buffers of the application that all members have mapped.
+// Made by a collective call that may wait; used without a word to anybody. It must not know any collective.
+//
+// Its place on the board is for the end alone: a member that leaves shows how many launches its kernels have ended (as its first
+// and only arrival), and waits for all others' number. Are all equal and none under way, then nobody uses its region any more.
+#pragma once
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "gpu/driver.h"
+#include "gpu/mapping.h"
+#include "gpu/marker.h"
+#include "gpu/pinned_buffer.h"
+#include "gpu/stream.h"
+#include "share/board.h"
+#include "team/home.h"
+#include "team/messenger.h"
+#include "team/region.h"
+#include "team/view.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace crosslane::team {
+
+class Prepared {
+ public:
+  /// A buffer of this rank that others are to map: from `address` to the end of its allocation.
+  struct Buffer {
+    std::byte* address = nullptr;
+    gpu::PointerInfo info;
+  };
+  /// What a member passes: `largest` and the number of buffers are equal on all members.
+  struct Wish {
+    std::size_t largest = 0;  ///< Bytes of the largest buffer of a call; 0: unknown.
+    std::vector<Buffer> buffers;
+    Home* home = nullptr;                ///< Null only where there is a refusal.
+    std::uint64_t number = 0;            ///< Names this making among those of this rank.
+    std::optional<base::Error> refusal;  ///< Why this rank cannot take part: then no rank does.
+  };
+  /// How the members talk while they prepare: MPI's own calls on their communicator.
+  struct Exchange {
+    Messenger messenger;
+    engine::Engine& engine;
+    engine::Watch watch;
+  };
+
+  /// `local_ranks`: the members on the node, by rank in the communicator; this rank is `me`. Does nothing yet.
+  Prepared(engine::Engine& engine, std::vector<int> local_ranks, int me);
+  ~Prepared();
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(local_ranks_.size()); }
+  [[nodiscard]] int me() const noexcept { return me_; }
+
+  /// By all members at once. The first time it connects them; each time the buffers take the place of those of the last one.
+  /// Throws Error on all members where one of them cannot take part or their wishes differ; what was there before then stays.
+  void prepare(const Exchange& exchange, const Wish& wish);
+
+  /// Prepared at least once with success, and not left.
+  [[nodiscard]] bool connected() const noexcept { return connection_ != nullptr; }
+  /// What follows is for connected ones.
+  [[nodiscard]] Home& home() const noexcept { return *connection_->home; }
+  [[nodiscard]] TeamView view() const noexcept { return *connection_->view; }
+
+  /// Which of the prepared buffers holds all of [address, address + bytes), as far as each member's does; -1: none.
+  [[nodiscard]] int find(const std::byte* address, std::size_t bytes) const noexcept;
+  /// Where `address`, which lies in the own buffer `index`, is in a member's, as mapped here.
+  [[nodiscard]] std::byte* reach(int index, const std::byte* address, int member) const noexcept;
+  /// False if the address lies in a prepared buffer, but not in the allocation that it was.
+  [[nodiscard]] bool lives(const std::byte* address, std::uint64_t buffer_id) const noexcept;
+
+  /// Where kernels say which member they gave up waiting for, as the GPU knows it.
+  [[nodiscard]] std::uint64_t* failed_word() const noexcept;
+  /// That member, -1 if there is none.
+  [[nodiscard]] int missing() const noexcept;
+
+  /// Says to the others what this rank's kernels have done, which have ended: no call follows.
+  void announce() noexcept;
+  /// After announce() on all members: gives back what others used. Warns where some member's kernels had not ended, and then
+  /// keeps it.
+  void leave() noexcept;
+
+ private:
+  struct Connection {
+    Home* home = nullptr;
+    share::TeamPlace place;
+    RegionLayout layout{};
+    share::Window::Piece region;
+    std::optional<gpu::Stream> stream;
+    std::optional<gpu::Marker> marker;
+    gpu::PinnedBuffer words;  ///< A line each: the failed word, and the own region's counters at the end.
+    std::optional<TeamView> view;
+  };
+  /// One of each member's, by member.
+  struct Shared {
+    std::vector<std::byte*> address;
+    std::vector<std::shared_ptr<const gpu::Mapping>> mapping;  ///< Null for the own one.
+    std::size_t bytes = 0;                                     ///< What all of them have.
+    std::uint64_t buffer_id = 0;                               ///< Of the own one.
+    bool mapped = false;                                       ///< By all.
+  };
+  struct Opening;
+  struct Shown;
+
+  [[nodiscard]] share::TeamKey agree(const Exchange& exchange, const Wish& wish) const;
+  std::shared_ptr<Connection> take(Home& home, std::size_t largest, const share::TeamKey& key);
+  void map(Connection& connection) const;
+  [[nodiscard]] Shared map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const;
+  static void give_back(Connection& connection) noexcept;
+
+  engine::Engine& engine_;
+  std::vector<int> local_ranks_;
+  int me_;
+  std::shared_ptr<Connection> connection_;
+  std::vector<Shared> buffers_;
+  bool announced_ = false;
+};
+
+}  // namespace crosslane::team

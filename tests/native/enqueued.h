@@ -1,0 +1,58 @@
+// Streams, graphs, and the calls of crosslane.h as the tests make them. It must not know what comes out.
+#pragma once
+
+#include "direct/job.h"
+
+#include <cuda.h>
+#include <mpi.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace crosslane::tests {
+
+/// A stream of this rank's GPU. Copies of Memory do not wait for it.
+class Stream {
+ public:
+  explicit Stream(unsigned flags = CU_STREAM_NON_BLOCKING);
+  ~Stream();
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&&) = delete;
+
+  [[nodiscard]] CUstream handle() const { return stream_; }
+  /// Returns when all is done that was enqueued; meanwhile other ranks of the machine may run.
+  void finish() const;
+  /// What follows on this stream waits for what is on the other now.
+  void follow(const Stream& other) const;
+
+ private:
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
+/// What is enqueued on a stream while it lives, as a graph.
+class Graph {
+ public:
+  explicit Graph(const Stream& stream);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void end();
+  void launch() const;
+
+ private:
+  const Stream& stream_;
+  CUgraphExec exec_ = nullptr;
+};
+
+/// Enqueues the case; returns what the call does.
+int enqueue(const Job& job, const Job::Run& run, const Stream& stream);
+
+/// Must succeed; `buffers` as crosslane_prepare takes them.
+void prepare(MPI_Comm communicator, std::size_t bytes, const std::vector<void*>& buffers = {});
+
+/// -1 while nobody was waited for in vain.
+[[nodiscard]] int missing(MPI_Comm communicator);
+
+}  // namespace crosslane::tests

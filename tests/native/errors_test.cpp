@@ -1,0 +1,265 @@
+// Wrong arguments to crosslane.h's functions, each with its MPI error class and a message that names argument and remedy, after
+// which right calls are right; communicators that cannot be prepared, on all ranks alike; a rank that never comes.
+// --what arguments|gives_up|refused  --told <what the refusal says; . for a space>
+#include "native/enqueued.h"
+
+#include <crosslane/crosslane.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr int count = 1000;
+constexpr std::size_t bytes = count * sizeof(int);
+
+void returns_errors(MPI_Comm communicator) { MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN); }
+
+void expect(int result, int error_class, const std::string& part) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0, found = MPI_SUCCESS;
+  MPI_Error_class(result, &found);
+  if (result != MPI_SUCCESS) MPI_Error_string(result, text.data(), &length);
+  const std::string message(text.data(), static_cast<std::size_t>(length));
+  CROSSLANE_CHECK(found == error_class, "error class {} instead of {}: \"{}\"", found, error_class, message);
+  CROSSLANE_CHECK(message.find(part) != std::string::npos, "\"{}\" does not say \"{}\"", message, part);
+}
+
+void sum_of_nothing(void*, void*, int*, MPI_Datatype*) {}
+
+int called = 0;
+void count_errors(MPI_Comm*, int*, ...) { ++called; }
+
+class Arguments {
+ public:
+  explicit Arguments(Program& program) : program_(program) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    returns_errors(comm_);
+    returns_errors(MPI_COMM_WORLD);
+  }
+  ~Arguments() { MPI_Comm_free(&comm_); }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  void run() {
+    CROSSLANE_STEP("before it is prepared");
+    expect(allreduce(), MPI_ERR_COMM, "crosslane_prepare");
+    expect(crosslane_prepare(MPI_COMM_NULL, 0, 0, nullptr), MPI_ERR_COMM, "MPI_COMM_NULL");
+    int missing = 7;
+    expect(crosslane_status(comm_, &missing), MPI_SUCCESS, "");
+    CROSSLANE_CHECK_EQUAL(missing, -1);
+    expect(crosslane_status(comm_, nullptr), MPI_ERR_ARG, "argument missing");
+    preparations();
+    CROSSLANE_STEP("preparing");
+    CROSSLANE_MPI(crosslane_prepare(comm_, bytes, 0, nullptr));
+    check_sum();
+    calls();
+    check_sum();
+    freed();
+    check_sum();
+    other_handler();
+  }
+
+ private:
+  int allreduce(const void* send = nullptr, void* receive = nullptr, MPI_Count n = count, MPI_Datatype type = MPI_INT,
+                MPI_Op op = MPI_SUM, CUstream stream = nullptr) {
+    return crosslane_allreduce_enqueue(send == nullptr ? send_.data() : send,
+                                       receive == nullptr ? receive_.data() : receive, n, type, op, comm_,
+                                       stream == nullptr ? stream_.handle() : stream);
+  }
+
+  void check_sum() {
+    CROSSLANE_STEP("a right call");
+    send_.fill(std::vector<int>(count, program_.rank + 1));
+    CROSSLANE_MPI(allreduce());
+    stream_.finish();
+    const int sum = program_.size * (program_.size + 1) / 2;
+    CROSSLANE_CHECK(receive_.values<int>() == std::vector<int>(count, sum), "the sum is wrong");
+  }
+
+  // All ranks are told, also where one alone is wrong.
+  void preparations() {
+    CROSSLANE_STEP("wrong preparations");
+    const bool odd = program_.rank == 1;
+    expect(crosslane_prepare(comm_, -1, 0, nullptr), MPI_ERR_COUNT, "argument bytes is -1");
+    expect(crosslane_prepare(comm_, odd ? -1 : 0, 0, nullptr), MPI_ERR_COUNT,
+           odd ? "argument bytes" : "rank 1 of the communicator cannot take part: argument bytes");
+    expect(crosslane_prepare(comm_, odd ? 10 : 20, 0, nullptr), MPI_ERR_ARG, "must be the same on all of them");
+    expect(crosslane_prepare(comm_, 0, odd ? -3 : 0, nullptr), MPI_ERR_COUNT, "argument count is -3");
+    expect(crosslane_prepare(comm_, 0, 1, nullptr), MPI_ERR_ARG, "argument buffers is null");
+    int host = 0;
+    std::array<void*, 2> buffers{send_.data(), odd ? static_cast<void*>(&host) : receive_.data()};
+    expect(crosslane_prepare(comm_, 0, 2, buffers.data()), MPI_ERR_BUFFER, "argument buffers[1]");
+    expect(crosslane_prepare(comm_, 0, odd ? 1 : 0, buffers.data()), MPI_ERR_ARG, "must be the same on all of them");
+    MPI_Comm half = MPI_COMM_NULL, across = MPI_COMM_NULL;
+    const int upper = program_.rank > 0 ? 1 : 0;
+    MPI_Comm_split(MPI_COMM_WORLD, upper, 0, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, upper != 0 ? 0 : 1, 7, &across);
+    returns_errors(across);
+    expect(crosslane_prepare(across, 0, 0, nullptr), MPI_ERR_UNSUPPORTED_OPERATION, "inter-communicator");
+    MPI_Comm_free(&across);
+    MPI_Comm_free(&half);
+  }
+
+  void calls() {
+    CROSSLANE_STEP("wrong calls");
+    std::vector<int> host(count);
+    Memory managed(program_.device()->has_managed_memory() ? MemoryKind::managed : MemoryKind::host, bytes);
+    const auto n = static_cast<std::size_t>(program_.size);
+    Memory many(MemoryKind::device, n * bytes);
+    expect(allreduce(host.data()), MPI_ERR_BUFFER, "argument sendbuf");
+    expect(allreduce(nullptr, managed.data()), MPI_ERR_BUFFER, "argument recvbuf");
+    expect(allreduce(nullptr, nullptr, -1), MPI_ERR_COUNT, "never negative");
+    expect(allreduce(nullptr, nullptr, 1 << 20), MPI_ERR_BUFFER, "ends before");
+    expect(allreduce(nullptr, nullptr, count / 4, MPI_LONG_DOUBLE), MPI_ERR_TYPE, "predefined datatypes");
+    expect(allreduce(nullptr, nullptr, count, MPI_FLOAT, MPI_BAND), MPI_ERR_OP, "does not define");
+    MPI_Op own = MPI_OP_NULL;
+    MPI_Op_create(sum_of_nothing, 1, &own);
+    expect(allreduce(nullptr, nullptr, count, MPI_INT, own), MPI_ERR_OP, "predefined operations");
+    MPI_Op_free(&own);
+    for (const int root : {-1, program_.size})
+      expect(crosslane_broadcast_enqueue(send_.data(), count, MPI_INT, root, comm_, stream_.handle()), MPI_ERR_ROOT,
+             "argument root");
+    if (program_.rank != 0)
+      expect(crosslane_reduce_enqueue(MPI_IN_PLACE, nullptr, count, MPI_INT, MPI_SUM, 0, comm_, stream_.handle()),
+             MPI_ERR_BUFFER, "for the root alone");
+    MPI_Datatype gaps = MPI_DATATYPE_NULL;
+    MPI_Type_vector(10, 1, 3, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    expect(crosslane_allgather_enqueue(send_.data(), 1, gaps, many.data(), 10, MPI_INT, comm_, stream_.handle()),
+           MPI_ERR_TYPE, "without gaps");
+    MPI_Type_free(&gaps);
+    int gpus = 0;
+    CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
+    if (gpus > 1) on_another_gpu();
+    // Nothing to do is done.
+    CROSSLANE_MPI(allreduce(nullptr, nullptr, 0));
+    CROSSLANE_MPI(crosslane_broadcast_enqueue(nullptr, 0, MPI_INT, 0, comm_, stream_.handle()));
+  }
+
+  void on_another_gpu() {
+    const Device other(program_.device()->ordinal() + 1);
+    {
+      const Stream there;
+      expect(allreduce(nullptr, nullptr, count, MPI_INT, MPI_SUM, there.handle()), MPI_ERR_ARG, "argument stream");
+      const Memory far(MemoryKind::device, bytes);
+      expect(allreduce(far.data()), MPI_ERR_BUFFER, "argument sendbuf is memory of another GPU");
+      // The current context does not matter.
+      program_.device()->make_current();
+      other.make_current();
+      send_.fill(std::vector<int>(count, 1));
+      CROSSLANE_MPI(allreduce());
+      stream_.finish();
+    }
+    program_.device()->make_current();
+  }
+
+  // A prepared buffer that is freed, and another allocation that comes to lie there.
+  void freed() {
+    CROSSLANE_STEP("a prepared buffer is freed");
+    CUdeviceptr first = 0;
+    CROSSLANE_CUDA(cuMemAlloc(&first, 4 << 20));
+    std::array<void*, 1> buffers{reinterpret_cast<void*>(first)};
+    CROSSLANE_MPI(crosslane_prepare(comm_, 0, 1, buffers.data()));
+    CROSSLANE_CUDA(cuMemFree(first));
+    expect(allreduce(nullptr, buffers[0]), MPI_ERR_BUFFER, "argument recvbuf");
+    CUdeviceptr second = 0;
+    CROSSLANE_CUDA(cuMemAlloc(&second, 4 << 20));
+    if (second == first) expect(allreduce(nullptr, buffers[0]), MPI_ERR_BUFFER, "was freed since");
+    CROSSLANE_MPI(crosslane_prepare(comm_, 0, 0, nullptr));
+    CROSSLANE_CUDA(cuMemFree(second));
+  }
+
+  // Errors go to the communicator's handler.
+  void other_handler() {
+    called = 0;
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_create_errhandler(count_errors, &handler);
+    MPI_Comm_set_errhandler(comm_, handler);
+    MPI_Errhandler_free(&handler);
+    CROSSLANE_CHECK(allreduce(nullptr, nullptr, -1) != MPI_SUCCESS, "a negative count is accepted");
+    CROSSLANE_CHECK_EQUAL(called, 1);
+  }
+
+  Program& program_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  Memory send_{MemoryKind::device, bytes}, receive_{MemoryKind::device, bytes};
+  Stream stream_;
+};
+
+// No rank can, and all are told why.
+void refused(const Program& program) {
+  const Memory own(MemoryKind::device, bytes);
+  std::string told = program.text_option("told", "");
+  std::ranges::replace(told, '.', ' ');
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  returns_errors(comm);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    CROSSLANE_STEP("attempt {}", attempt);
+    std::array<void*, 1> buffers{own.data()};
+    const int result = crosslane_prepare(comm, 0, 1, buffers.data());
+    if (attempt == 1 && result == MPI_SUCCESS) break;  // what failed once need not fail again
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    CROSSLANE_CHECK(result != MPI_SUCCESS, "it is prepared");
+    MPI_Error_string(result, text.data(), &length);
+    const std::string message(text.data(), static_cast<std::size_t>(length));
+    CROSSLANE_CHECK(message.find(told) != std::string::npos, "\"{}\" does not say \"{}\"", message, told);
+    const Stream stream;
+    CROSSLANE_CHECK(crosslane_broadcast_enqueue(own.data(), count, MPI_INT, 0, comm, stream.handle()) != MPI_SUCCESS,
+                    "what is not prepared is used");
+  }
+  MPI_Comm_free(&comm);
+}
+
+// Rank 1 never enqueues its side: rank 0's kernel gives up, which is told, and everything else goes on.
+void gives_up(Program& program) {
+  MPI_Comm comm = MPI_COMM_NULL, next = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_dup(MPI_COMM_WORLD, &next);
+  returns_errors(comm);
+  CROSSLANE_MPI(crosslane_prepare(comm, 0, 0, nullptr));
+  Memory one(MemoryKind::device, sizeof(int));
+  one.fill(std::vector<int>{1});
+  const Stream stream;
+  const auto sum = [&](MPI_Comm on) {
+    return crosslane_allreduce_enqueue(MPI_IN_PLACE, one.data(), 1, MPI_INT, MPI_SUM, on, stream.handle());
+  };
+  if (program.rank == 0) {
+    CROSSLANE_STEP("until the kernel gives up");
+    CROSSLANE_MPI(sum(comm));
+    while (missing(comm) < 0) sched_yield();
+    CROSSLANE_CHECK_EQUAL(missing(comm), 1);
+    stream.finish();
+    expect(sum(comm), MPI_ERR_OTHER, "rank 1 of the communicator did not enqueue its side");
+  }
+  polite_barrier();
+  CROSSLANE_STEP("freeing the communicator");
+  MPI_Comm_free(&comm);
+  CROSSLANE_MPI(crosslane_prepare(next, 0, 0, nullptr));
+  CROSSLANE_STEP("another communicator");
+  one.fill(std::vector<int>{program.rank + 1});
+  CROSSLANE_MPI(sum(next));
+  stream.finish();
+  CROSSLANE_CHECK_EQUAL(one.values<int>().front(), program.size * (program.size + 1) / 2);
+  polite_barrier();
+  MPI_Comm_free(&next);
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "native_errors");
+  const std::string what = program.text_option("what", "");
+  if (what == "arguments") Arguments(program).run();
+  if (what == "refused") refused(program);
+  if (what == "gives_up") gives_up(program);
+  return program.finish();
+}

@@ -1,0 +1,165 @@
+// What crosslane_prepare makes and takes back: buffers that all ranks map, and calls that then use them where they lie;
+// communicators that come and go. --what buffers|communicators
+#include "native/enqueued.h"
+
+#include <crosslane/crosslane.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t word = sizeof(std::uint32_t);
+
+std::vector<std::uint32_t> words_of(std::uint64_t seed, int rank, std::size_t count) {
+  Random random(mix(seed, rank));
+  std::vector<std::uint32_t> words(count);
+  for (auto& each : words) each = static_cast<std::uint32_t>(random.next());
+  return words;
+}
+
+// Calls on two buffers at one offset, whose results the host knows.
+class Pair {
+ public:
+  Pair(const Program& program, Memory& send, Memory& receive) : program_(program), send_(send), receive_(receive) {}
+
+  // `name`: the algorithm that must take it.
+  void run(Kind kind, std::size_t count, std::size_t offset, bool in_place, const char* name) {
+    CROSSLANE_STEP("{} of {} words at {}{} by {}", kind_names.at(static_cast<std::size_t>(kind)), count, offset,
+                   in_place ? ", in place" : "", name);
+    const auto n = static_cast<std::size_t>(program_.size);
+    const auto me = static_cast<std::size_t>(program_.rank);
+    const std::uint64_t seed = mix(program_.seed, count, offset, ++calls_);
+    const bool blocks = kind == Kind::alltoall || kind == Kind::reduce_scatter_block;
+    const std::size_t mine = count * (blocks ? n : 1);
+    const std::size_t result = count * (kind == Kind::allgather || kind == Kind::alltoall ? n : 1);
+    Memory& from = in_place || kind == Kind::broadcast ? receive_ : send_;
+    const std::size_t at = offset + (in_place && kind == Kind::allgather ? me * count * word : 0);
+    const auto input = words_of(seed, program_.rank, mine);
+    from.write(std::as_bytes(std::span(input)), at);
+    const std::int64_t before = direct_calls(kind, name);
+    enqueue(kind, count, offset, in_place);
+    CROSSLANE_CHECK_EQUAL(direct_calls(kind, name) - before, 1);
+    stream_.finish();
+    const auto bytes = receive_.read(offset, result * word);
+    const auto wanted = expected(kind, seed, count);
+    CROSSLANE_CHECK(std::memcmp(bytes.data(), wanted.data(), bytes.size()) == 0, "the result is wrong");
+    polite_barrier();  // nobody writes the next call's input while others read this one's
+  }
+
+ private:
+  void enqueue(Kind kind, std::size_t count, std::size_t offset, bool in_place) {
+    auto* const receive = receive_.as<std::byte>() + offset;
+    const void* const send = in_place ? MPI_IN_PLACE : send_.as<std::byte>() + offset;
+    const auto n = static_cast<MPI_Count>(count);
+    const MPI_Datatype type = MPI_UINT32_T;
+    const MPI_Comm comm = MPI_COMM_WORLD;
+    CUstream const on = stream_.handle();
+    if (kind == Kind::allreduce) CROSSLANE_MPI(crosslane_allreduce_enqueue(send, receive, n, type, MPI_SUM, comm, on));
+    if (kind == Kind::broadcast) CROSSLANE_MPI(crosslane_broadcast_enqueue(receive, n, type, root, comm, on));
+    if (kind == Kind::allgather) CROSSLANE_MPI(crosslane_allgather_enqueue(send, n, type, receive, n, type, comm, on));
+    if (kind == Kind::alltoall) CROSSLANE_MPI(crosslane_alltoall_enqueue(send, n, type, receive, n, type, comm, on));
+    if (kind == Kind::reduce_scatter_block)
+      CROSSLANE_MPI(crosslane_reduce_scatter_block_enqueue(send, receive, n, type, MPI_SUM, comm, on));
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> expected(Kind kind, std::uint64_t seed, std::size_t count) const {
+    const auto n = static_cast<std::size_t>(program_.size);
+    const auto me = static_cast<std::size_t>(program_.rank);
+    if (kind == Kind::broadcast) return words_of(seed, root, count);
+    const bool gathers = kind == Kind::allgather || kind == Kind::alltoall;
+    const std::size_t first = kind == Kind::alltoall || kind == Kind::reduce_scatter_block ? me * count : 0;
+    std::vector<std::uint32_t> result(gathers ? 0 : count);
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      const auto theirs = words_of(seed, static_cast<int>(rank), first + count);
+      for (std::size_t at = 0; at < count; ++at) {
+        if (gathers)
+          result.push_back(theirs[first + at]);
+        else
+          result[at] += theirs[first + at];
+      }
+    }
+    return result;
+  }
+
+  static constexpr int root = 1;
+  const Program& program_;
+  Memory& send_;
+  Memory& receive_;
+  Stream stream_;
+  int calls_ = 0;
+};
+
+// Large calls with prepared buffers go straight between them, at any offset that all ranks have; others through library memory.
+void buffers(Program& program) {
+  const auto n = static_cast<std::size_t>(program.size);
+  const std::size_t count = 300 * kib / word;
+  // The last rank has more, which is of no use to it.
+  const std::size_t size = (n + 2) * count * word + (program.rank + 1 == program.size ? 64 * kib : 0);
+  Memory send(MemoryKind::device, size), receive(MemoryKind::device, size);
+  Memory other_send(MemoryKind::device, size), other_receive(MemoryKind::device, size);
+  Pair pair(program, send, receive), others(program, other_send, other_receive);
+  prepare(MPI_COMM_WORLD, 0, {receive.data(), send.data()});
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{4}, std::size_t{1000}}) {
+    for (const bool in_place : {false, true}) {
+      pair.run(Kind::allreduce, count, offset, in_place, "two_shot");
+      pair.run(Kind::allgather, count, offset, in_place, "zero_copy");
+      pair.run(Kind::alltoall, count, offset, in_place, in_place ? "window" : "zero_copy");
+      pair.run(Kind::reduce_scatter_block, count, offset, in_place, in_place ? "window" : "zero_copy");
+    }
+    pair.run(Kind::broadcast, count, offset, false, "zero_copy");
+  }
+  pair.run(Kind::allreduce, 1000, 0, false, "ll");
+  // Not prepared, then prepared in place of the others.
+  others.run(Kind::alltoall, count, 0, false, "window");
+  prepare(MPI_COMM_WORLD, 0, {other_receive.data(), other_send.data()});
+  others.run(Kind::alltoall, count, 0, false, "zero_copy");
+  pair.run(Kind::alltoall, count, 0, false, "window");
+  prepare(MPI_COMM_WORLD, 0);
+  others.run(Kind::alltoall, count, 0, false, "window");
+}
+
+// Communicators that are prepared, used and freed, each with buffers of its own: all memory comes back.
+void communicators(Program& program) {
+  const auto rounds = program.option("rounds", 60);
+  constexpr std::size_t count = 80000;
+  std::size_t free_before = 0, free_after = 0, total = 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round == 10) CROSSLANE_CUDA(cuMemGetInfo(&free_before, &total));
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, round % 2 == 0 ? program.rank : -program.rank, &made);
+    Memory send(MemoryKind::device, count * word), receive(MemoryKind::device, count * word);
+    prepare(made, count * word, {send.data(), receive.data()});
+    CROSSLANE_STEP("round {}", round);
+    const Stream stream;
+    send.fill(std::vector<std::uint32_t>(count, static_cast<std::uint32_t>(round + program.rank)));
+    for (int repeat = 0; repeat < 3; ++repeat)
+      CROSSLANE_MPI(crosslane_allreduce_enqueue(send.data(), receive.data(), count, MPI_UINT32_T, MPI_MAX, made,
+                                                stream.handle()));
+    stream.finish();
+    const auto last = static_cast<std::uint32_t>(round + program.size - 1);
+    CROSSLANE_CHECK(receive.values<std::uint32_t>() == std::vector<std::uint32_t>(count, last), "the result is wrong");
+    CROSSLANE_STEP("round {}: freeing the communicator", round);
+    MPI_Comm_free(&made);
+  }
+  CROSSLANE_CUDA(cuMemGetInfo(&free_after, &total));
+  // Some of the last rounds' buffers may still be mapped by others.
+  constexpr std::size_t few = 80 * count * word;
+  CROSSLANE_CHECK(free_after + few >= free_before, "{} bytes of GPU memory were free, {} rounds later {}", free_before,
+                  rounds - 10, free_after);
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "native_prepared");
+  const std::string what = program.text_option("what", "");
+  if (what == "buffers") buffers(program);
+  if (what == "communicators") communicators(program);
+  return program.finish();
+}
