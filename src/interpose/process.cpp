@@ -7,6 +7,8 @@
 #include "interpose/route.h"
 #include "interpose/teams.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -17,6 +19,16 @@ namespace {
 
 bool switched_off(const base::Settings& settings) {
   return settings.disable || settings.mode == base::Mode::passthrough;
+}
+
+// A program that is linked with one of our libraries may have another preloaded, for the MPI that it runs on. The first that the
+// loader's search meets does the work, as its crosslane_* are the ones that are called; the others pass calls on.
+bool first_comes_another() noexcept {
+  Dl_info first{};
+  Dl_info own{};
+  const void* const found = dlsym(RTLD_DEFAULT, "crosslane_prepare");
+  return found != nullptr && dladdr(found, &first) != 0 &&
+         dladdr(reinterpret_cast<const void*>(&first_comes_another), &own) != 0 && first.dli_fbase != own.dli_fbase;
 }
 
 }  // namespace
@@ -34,6 +46,11 @@ Process& Process::make() noexcept {
 
 Process::Process() {
   try {
+    if (first_comes_another()) {
+      settings_.gpu = "none";
+      gpu_ = std::make_unique<gpu::Gpu>(settings_);
+      return;
+    }
     settings_ = base::Settings::from_environment();
     base::set_log_topics(settings_.log);
     choice_ = std::make_unique<collective::Choice>(settings_);
