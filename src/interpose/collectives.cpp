@@ -78,7 +78,7 @@ void run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   }
   const collective::Algorithm& algorithm = teams.blocking().run(team, role.shape, side, watch);
   teams.count(algorithm);
-  process.log_route(call.call, algorithm.name.data());
+  process.log_route(call.call, algorithm.name);
   // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
   const bool gives = role.shape.collective == Collective::broadcast && team.me() == role.shape.root;
   if (receive && !gives) receive->lower();

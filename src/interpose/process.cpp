@@ -100,10 +100,10 @@ layout::Cache& Process::layouts() {
   return *layouts_;
 }
 
-void Process::log_route(const char* call, const char* route) {
+void Process::log_route(const char* call, std::string_view route) {
   if (!base::log_enabled(base::Topic::route)) return;
   const std::lock_guard lock(mutex_);
-  if (logged_routes_.insert(std::string(call) + ' ' + route).second)
+  if (logged_routes_.insert(std::string(call).append(" ").append(route)).second)
     base::log(base::Topic::route, "{}: {}", call, route);
 }
 

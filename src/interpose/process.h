@@ -23,6 +23,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 namespace crosslane::interpose {
 
@@ -94,7 +95,7 @@ class Process {
   void settle(bool all);
 
   /// Says once a route which way its calls go (CROSSLANE_LOG=route).
-  void log_route(const char* call, const char* route);
+  void log_route(const char* call, std::string_view route);
 
   /// The message of the last error that Crosslane raised with this code, once: a later error of the MPI may have the same.
   [[nodiscard]] std::string take_error_message(int code);
