@@ -46,7 +46,20 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-/// Enqueues the case; returns what the call does.
+/// While one lives, an emulated GPU's driver ends the process on a call of this thread that allocates or maps memory, as a call that
+/// is enqueued must not. On real GPUs it does nothing.
+class NothingAllocated {
+ public:
+  NothingAllocated() { forbid(1); }
+  ~NothingAllocated() { forbid(0); }
+  NothingAllocated(const NothingAllocated&) = delete;
+  NothingAllocated& operator=(const NothingAllocated&) = delete;
+
+ private:
+  static void forbid(int on);
+};
+
+/// Enqueues the case, with nothing allocated; returns what the call does.
 int enqueue(const Job& job, const Job::Run& run, const Stream& stream);
 
 /// Must succeed; `buffers` as crosslane_prepare takes them.

@@ -102,6 +102,7 @@ class Test {
   [[nodiscard]] std::size_t bytes() const { return ranks_ * block_ * sizeof(std::uint32_t); }
 
   void enqueue_all() {
+    const NothingAllocated scope;
     const auto block = static_cast<MPI_Count>(block_);
     const auto all = static_cast<MPI_Count>(block_ * ranks_);
     const MPI_Comm comm = MPI_COMM_WORLD;

@@ -1,10 +1,12 @@
 // What crosslane_prepare makes and takes back: buffers that all ranks map, and calls that then use them where they lie;
-// communicators that come and go. --what buffers|communicators
+// communicators that come and go. --what buffers|communicators|ahead
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -41,7 +43,10 @@ class Pair {
     const auto input = words_of(seed, program_.rank, mine);
     from.write(std::as_bytes(std::span(input)), at);
     const std::int64_t before = direct_calls(kind, name);
-    enqueue(kind, count, offset, in_place);
+    {
+      const NothingAllocated scope;
+      enqueue(kind, count, offset, in_place);
+    }
     CROSSLANE_CHECK_EQUAL(direct_calls(kind, name) - before, 1);
     stream_.finish();
     const auto bytes = receive_.read(offset, result * word);
@@ -152,6 +157,44 @@ void communicators(Program& program) {
                   rounds - 10, free_after);
 }
 
+// Rank 0 enqueues calls of every size and launches a graph of them before any other rank has begun: they wait for its word.
+void ahead(Program& program) {
+  constexpr std::array<std::size_t, 3> counts{100, 50000, 1500000};
+  const MPI_Comm comm = MPI_COMM_WORLD;
+  Memory data(MemoryKind::device, counts.back() * word), sums(MemoryKind::device, counts.back() * word);
+  prepare(comm, 0, {data.data(), sums.data()});
+  const Stream stream;
+  for (int round = 0; round < 5; ++round) {
+    CROSSLANE_STEP("round {}", round);
+    const int first = round % program.size;
+    data.fill(std::vector<std::uint32_t>(counts.back(), static_cast<std::uint32_t>(program.rank + round)));
+    int token = round;
+    if (program.rank != first) CROSSLANE_MPI(MPI_Recv(&token, 1, MPI_INT, first, 3, comm, MPI_STATUS_IGNORE));
+    const auto enqueue_all = [&] {
+      const NothingAllocated scope;
+      for (const std::size_t count : counts) {
+        const auto n = static_cast<MPI_Count>(count);
+        CROSSLANE_MPI(
+            crosslane_allreduce_enqueue(data.data(), sums.data(), n, MPI_UINT32_T, MPI_SUM, comm, stream.handle()));
+      }
+    };
+    Graph graph(stream);
+    enqueue_all();
+    graph.end();
+    enqueue_all();
+    graph.launch();
+    graph.launch();
+    for (int rank = 0; program.rank == first && rank < program.size; ++rank)
+      if (rank != first) CROSSLANE_MPI(MPI_Send(&token, 1, MPI_INT, rank, 3, comm));
+    stream.finish();
+    const int sum = program.size * (program.size - 1) / 2 + program.size * round;
+    CROSSLANE_CHECK(
+        sums.values<std::uint32_t>() == std::vector<std::uint32_t>(counts.back(), static_cast<std::uint32_t>(sum)),
+        "a sum is wrong");
+  }
+  polite_barrier();
+}
+
 }  // namespace
 }  // namespace crosslane::tests
 
@@ -161,5 +204,6 @@ int main(int argc, char** argv) {
   const std::string what = program.text_option("what", "");
   if (what == "buffers") buffers(program);
   if (what == "communicators") communicators(program);
+  if (what == "ahead") ahead(program);
   return program.finish();
 }
