@@ -160,6 +160,7 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   constexpr double patience = 10;
   const double seconds = watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : 1e9;
   report.limit_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm->name, shape.bytes);
   {
     const gpu::ContextScope scope(home.driver(), home.context());
     plan->start(*connection.stream, report);

@@ -81,6 +81,7 @@ bool Engine::progress() {
 }
 
 void Engine::wait(const Completion& completion, const Watch& watch) {
+  const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   if (completion.is_word()) {
     for (int spin = 0; spin < spins; ++spin) {
       if (completion.done()) return;
@@ -94,6 +95,7 @@ void Engine::wait(const Completion& completion, const Watch& watch) {
 void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
   if (inside_.load(std::memory_order_relaxed) == std::this_thread::get_id())
     throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));
+  const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   Watchdog watchdog{watch, watchdog_seconds_};
   while (!done()) {
     bool moved = false;

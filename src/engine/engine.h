@@ -12,6 +12,7 @@
 #include "engine/task.h"
 #include "engine/watch.h"
 #include "mpi/functions.h"
+#include "trace/tracer.h"
 
 #include <atomic>
 #include <optional>
@@ -54,6 +55,10 @@ class Engine final : private Runner {
   /// Unset by `std::nullopt`, before the communicator is freed.
   void keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept;
 
+  /// Where waits, and what others do on this engine, are recorded; null (the default) for nowhere. Set before first use.
+  void trace_into(trace::Tracer* tracer) noexcept { tracer_ = tracer; }
+  [[nodiscard]] trace::Tracer* tracer() const noexcept { return tracer_; }
+
  private:
   class Inside;
   void adopt(const Completion& completion) override;
@@ -65,6 +70,7 @@ class Engine final : private Runner {
   const mpi::Functions& below_;
   const double watchdog_seconds_;
   const MpiIdle mpi_idle_;
+  trace::Tracer* tracer_ = nullptr;
   Requests requests_;
   std::atomic<std::thread::id> inside_{};  // the thread in the engine
   std::optional<MPI_Comm> poked_;          // set while no thread waits

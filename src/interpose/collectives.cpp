@@ -43,6 +43,7 @@ std::string describe_communicator(const void* context) {
 void run_direct(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call, const Role& role,
                 const engine::Watch& watch) {
   team::Home& home = *teams.home();
+  const trace::Span span(process.tracer(), trace::Kind::call, call.call, role.bytes());
   collective::Side side;
   std::optional<Lifted> send, receive;
   const bool show = collective::worth_exposing(role.shape, team.size());
@@ -78,7 +79,7 @@ void run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   }
   const collective::Algorithm& algorithm = teams.blocking().run(team, role.shape, side, watch);
   teams.count(algorithm);
-  process.log_route(call.call, algorithm.name);
+  process.took_route(call.call, algorithm.name, role.bytes());
   // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
   const bool gives = role.shape.collective == Collective::broadcast && team.me() == role.shape.root;
   if (receive && !gives) receive->lower();

@@ -316,7 +316,7 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
   const collective::Algorithm& algorithm =
       process.teams()->enqueued().run(*prepared, role->shape, arguments.buffers, arguments.in_place, view);
   process.teams()->count(algorithm);
-  process.log_route(call.call, algorithm.name);
+  process.took_route(call.call, algorithm.name, role->bytes());
 }
 
 }  // namespace crosslane::interpose::native

@@ -55,6 +55,9 @@ Process::Process() {
     base::set_log_topics(settings_.log);
     choice_ = std::make_unique<collective::Choice>(settings_);
     active_ = !switched_off(settings_);
+    const bool nvtx = trace::Tracer::nvtx_wanted();
+    if (nvtx || !settings_.trace.empty()) tracer_ = std::make_unique<trace::Tracer>(settings_.trace, nvtx);
+    if (settings_.stats) counts_ = std::make_unique<trace::Counts>();
     gpu_ = std::make_unique<gpu::Gpu>(settings_);
   } catch (const std::exception& error) {
     // Reported by MPI_Init, where there is a communicator whose error handler can be called.
@@ -80,6 +83,7 @@ const mpi::Functions& Process::find_next(Level level) noexcept {
 void Process::make_services() {
   std::call_once(services_once_, [this] {
     engine_ = std::make_unique<engine::Engine>(library_.below(), settings_.watchdog_s);
+    engine_->trace_into(tracer_.get());
     copier_ = std::make_unique<lane::Copier>(*gpu_, *engine_, settings_);
     layouts_ = std::make_unique<layout::Cache>(library_.below(), library_.handles());
   });
@@ -100,10 +104,12 @@ layout::Cache& Process::layouts() {
   return *layouts_;
 }
 
-void Process::log_route(const char* call, std::string_view route) {
+void Process::took_route(const char* call, std::string_view route, std::uint64_t bytes) {
+  if (counts_ != nullptr) [[unlikely]]
+    counts_->add(call, route, bytes);
   if (!base::log_enabled(base::Topic::route)) return;
   const std::lock_guard lock(mutex_);
-  if (logged_routes_.insert(std::string(call).append(" ").append(route)).second)
+  if (logged_routes_.insert(fmt::format("{} {}", call, route)).second)
     base::log(base::Topic::route, "{}: {}", call, route);
 }
 
@@ -126,6 +132,7 @@ int Process::initialized() noexcept {
   try {
     const Nested nested;
     form_world();
+    if (tracer_ != nullptr) tracer_->open(world_->rank());
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
       base::log(base::Topic::info,
                 "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
@@ -174,12 +181,23 @@ void Process::finalizing() noexcept {
   } catch (const std::exception& error) {
     base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
   }
+  report();
   teams_.reset();
   looks_ = false;
   unexpected_.reset();
   transfers_.reset();
   communicators_.reset();
   world_.reset();
+}
+
+// What the user asked for is printed whatever CROSSLANE_LOG says, in one piece: other ranks print theirs.
+void Process::report() noexcept {
+  try {
+    if (counts_ != nullptr) base::log_detail::write(base::Topic::info, counts_->table());
+    if (tracer_ != nullptr && world_ != nullptr) tracer_->write(world_->rank());
+  } catch (const std::exception& error) {
+    base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
+  }
 }
 
 void Process::see_device(int device) {

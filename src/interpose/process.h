@@ -16,8 +16,11 @@
 #include "mpi/library.h"
 #include "team/communicators.h"
 #include "team/world.h"
+#include "trace/counts.h"
+#include "trace/tracer.h"
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -94,8 +97,11 @@ class Process {
   /// Completes operations that the application has freed or left to us, as far as they are done; with `all`, waits.
   void settle(bool all);
 
-  /// Says once a route which way its calls go (CROSSLANE_LOG=route).
-  void log_route(const char* call, std::string_view route);
+  /// A call of this procedure goes this way, with buffers of so many bytes: counted (CROSSLANE_STATS), and said once a route
+  /// (CROSSLANE_LOG=route). Both names are literals.
+  void took_route(const char* call, std::string_view route, std::uint64_t bytes);
+  /// Where spans are recorded; null while nobody wants them.
+  [[nodiscard]] trace::Tracer* tracer() const noexcept { return tracer_.get(); }
 
   /// The message of the last error that Crosslane raised with this code, once: a later error of the MPI may have the same.
   [[nodiscard]] std::string take_error_message(int code);
@@ -108,6 +114,7 @@ class Process {
   const mpi::Functions& find_next(Level level) noexcept;
   void make_services();
   void form_world();
+  void report() noexcept;
 
   base::Settings settings_;
   std::string settings_error_;
@@ -117,6 +124,8 @@ class Process {
   const mpi::Functions absent_{};
   std::unique_ptr<gpu::Gpu> gpu_;
   gpu::HostMemory host_memory_;
+  std::unique_ptr<trace::Tracer> tracer_;
+  std::unique_ptr<trace::Counts> counts_;
   Requests requests_;
   std::once_flag services_once_;
   std::unique_ptr<engine::Engine> engine_;

@@ -205,7 +205,7 @@ bool match_started(Process& process, Operation& operation) {
 
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status) {
   Look& look = *operation.look;
-  process.log_route(operation.call, "chunked");
+  process.took_route(operation.call, "chunked", header.bytes);
   look.status = status;
   look.sender = header.sender;
   look.payload = header.bytes;

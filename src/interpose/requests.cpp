@@ -16,6 +16,13 @@ bool Operation::receives() const noexcept {
   return std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) { return argument->received(); });
 }
 
+std::size_t Operation::bytes_on_gpu() const noexcept {
+  std::size_t bytes = 0;
+  for (const auto& argument : arguments)
+    if (argument->on_gpu()) bytes += argument->bytes();
+  return bytes;
+}
+
 void Operation::place(team::Communicators* known) {
   if (known == nullptr || target.kind != Target::Kind::comm) return;
   communicators = known;

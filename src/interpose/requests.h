@@ -42,6 +42,8 @@ struct Operation {
   std::size_t partition_bytes = 0;
 
   [[nodiscard]] bool receives() const noexcept;
+  /// What its buffers hold in GPU memory.
+  [[nodiscard]] std::size_t bytes_on_gpu() const noexcept;
   /// Learns about the target's communicator and numbers the call on it. `known` is null outside of a world.
   void place(team::Communicators* known);
   /// Whom an error is raised on now: the application may have freed the communicator of an operation under way.

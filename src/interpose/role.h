@@ -43,6 +43,11 @@ struct Role {
   std::size_t in_place_offset = 0;
   /// ... and has to be saved first where results are written over it that others have not read yet.
   bool saved = false;
+
+  /// What its buffers hold.
+  [[nodiscard]] std::size_t bytes() const {
+    return (send ? send->extent.bytes() : 0) + (receive ? receive->extent.bytes() : 0);
+  }
 };
 
 /// One rank of so many.

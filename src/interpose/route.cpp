@@ -150,7 +150,7 @@ void Route::partitioned(int partitions) {
 }
 
 int Route::blocking(MPI_Status* status, Blocking invoke) {
-  process_.log_route(call_, "staged");
+  took("staged");
   stage_and_fetch();
   const auto& below = process_.library().below();
   const bool receives = operation_->receives();
@@ -164,16 +164,21 @@ int Route::blocking(MPI_Status* status, Blocking invoke) {
 }
 
 int Route::nonblocking(MPI_Request* request, Starting invoke) {
-  process_.log_route(call_, "staged");
+  took("staged");
   stage_and_fetch();
   return track(request, invoke(next_, operation_->narrowed), false);
 }
 
 int Route::persistent(MPI_Request* request, Starting invoke) {
-  process_.log_route(call_, "staged");
+  took("prepared");
   // Every start copies in; MPICH 4.0 copies a rank's own block of a collective already here, once for all starts.
   stage_and_fetch();
   return track(request, invoke(next_, operation_->narrowed), true);
+}
+
+void Route::took(std::string_view route) {
+  bytes_ = operation_->bytes_on_gpu();
+  process_.took_route(call_, route, bytes_);
 }
 
 void Route::stage_and_fetch() {
@@ -205,8 +210,11 @@ int run_route(Process& process, const mpi::Functions& next, const char* call, co
               base::FunctionRef<int(Route&)> body) noexcept {
   try {
     const Nested nested;  // the MPI below, and tools between, may call wrappers again
+    trace::Span span(process.tracer(), trace::Kind::call, call);
     Route route(process, next, call, target);
-    return body(route);
+    const int code = body(route);
+    span.set_bytes(route.bytes());
+    return code;
   } catch (const base::Error& error) {
     return raise(process, target, call, error);
   } catch (const std::bad_alloc&) {

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -114,6 +115,9 @@ class Route {
 
   /// Copies to the host what the call reads; for routes that call MPI themselves.
   void stage_and_fetch();
+  /// The call goes this way (a literal), with what its buffers hold in GPU memory.
+  void took(std::string_view route);
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< What took() found.
   [[nodiscard]] Operation& operation() noexcept { return *operation_; }
   [[nodiscard]] const std::shared_ptr<Operation>& shared_operation() const noexcept { return operation_; }
   [[nodiscard]] Process& process() const noexcept { return process_; }
@@ -134,6 +138,7 @@ class Route {
   const mpi::Functions& next_;
   const char* call_;
   std::shared_ptr<Operation> operation_;  // shared with the table of requests
+  std::size_t bytes_ = 0;
 };
 
 /// Runs a route; what it throws is raised on the target.

@@ -34,7 +34,7 @@ int Sending::start_chunked(const message::Buffer& buffer, int dest, int tag, MPI
   auto& process = route_.process();
   const auto& below = process.library().below();
   const auto& operation = route_.operation();
-  process.log_route(operation.call, "chunked");
+  process.took_route(operation.call, "chunked", buffer.bytes);
   auto& transfers = process.transfers();
   const auto header = transfers.open(buffer.bytes);
   // What MPI and the transfer refer to, whatever becomes of this call.

@@ -77,7 +77,7 @@ int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm) 
                                  nullptr};
     return sending.start_chunked(buffer, send.dest, send.tag, comm, nullptr);
   }
-  if (argument.on_gpu()) process.log_route(route.operation().call, "staged");
+  if (argument.on_gpu()) route.took("staged");
   route.stage_and_fetch();
   return sending.start_plain(argument.address(), argument.count(), argument.type(), send.dest, send.tag, comm);
 }
@@ -212,7 +212,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     const bool chunked = sending.choose(buffer.on_gpu, buffer.bytes, dest, comm) == message::Protocol::chunked;
-    if (buffer.on_gpu && !chunked) process.log_route(call, "staged");
+    if (buffer.on_gpu && !chunked) process.took_route(call, "staged", buffer.bytes);
     const int code = chunked ? sending.start_chunked(host_copy(copy), dest, sendtag, comm, nullptr)
                              : sending.start_plain(copy->data, static_cast<MPI_Count>(copy->bytes),
                                                    process.library().handles().byte, dest, sendtag, comm);

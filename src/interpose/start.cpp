@@ -57,6 +57,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
         if (!operation) continue;
         operation->active = true;
         operation->delivered = false;
+        process.took_route(operation->call, "staged", operation->bytes_on_gpu());
       }
     }
     return result;

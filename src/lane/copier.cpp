@@ -122,7 +122,12 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   const gpu::ContextScope scope(driver, place.context);
   // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
   if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
-  pending_ = true;
+  if (!std::exchange(pending_, true) && copier_.engine_.tracer() != nullptr) {
+    begun_ = base::now();
+    bytes_ = 0;
+  }
+  bytes_ += end - begin;
+  toward_ = toward;
 
   // An operation may have been under way for long, and a real driver takes the address of memory that was freed meanwhile
   // for ordinary memory, which it then touches. The first byte tells.
@@ -194,6 +199,9 @@ void Batch::wait() {
     watch.checked = channel.get();
     copier_.engine_.wait(engine::Completion::of(channel->marker.word(), reached), watch);
   }
+  if (trace::Tracer* const tracer = copier_.engine_.tracer(); tracer != nullptr) [[unlikely]]
+    tracer->record(trace::Kind::copy, toward_ == Toward::host ? "copy to host" : "copy to GPU", begun_, base::now(),
+                   bytes_);
 }
 
 }  // namespace crosslane::lane

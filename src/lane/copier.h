@@ -2,6 +2,7 @@
 // at the end of a batch. It must not know MPI's calls: it moves bytes that a layout names.
 #pragma once
 
+#include "base/clock.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "gpu/context.h"
@@ -120,6 +121,10 @@ class Batch {
   const engine::Watch watch_;
   std::vector<std::unique_ptr<Copier::Channel>> channels_;
   bool pending_ = false;
+  // For traces: since when, how much, and whereto last.
+  base::Time begun_{};
+  std::size_t bytes_ = 0;
+  Toward toward_ = Toward::host;
 };
 
 }  // namespace crosslane::lane
