@@ -163,7 +163,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 24> entries{{
+constexpr std::array<Entry, 25> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -222,6 +222,9 @@ constexpr std::array<Entry, 24> entries{{
     {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
      [](const Settings& s) { return print_bytes(s.pinned_limit); }},
+    {"CROSSLANE_CHECK", flag_values, "compare the arguments of collectives between GPUs over their ranks",
+     [](Settings& s, const std::string& text) { return read_flag(s.check, text); },
+     [](const Settings& s) { return std::string{s.check ? "1" : "0"}; }, true},
     {"CROSSLANE_TRACE", "a file name", "write a Perfetto trace, one file a rank",
      [](Settings& s, const std::string& text) {
        s.trace = text;
@@ -244,8 +247,8 @@ constexpr std::array<Entry, 24> entries{{
 }};
 
 // Read by others: the emulated driver, the command line, the build's options.
-constexpr std::array<std::string_view, 5> read_elsewhere{"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS",
-                                                         "CROSSLANE_PRELOAD", "CROSSLANE_CHECK", "CROSSLANE_SANITIZE"};
+constexpr std::array<std::string_view, 4> read_elsewhere{"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS",
+                                                         "CROSSLANE_PRELOAD", "CROSSLANE_SANITIZE"};
 constexpr std::string_view tests_own = "CROSSLANE_TEST_";
 
 /// Levenshtein's distance: single-character edits from one name to the other.

@@ -33,6 +33,7 @@ struct Settings {
   /// 0-4k:ll,4k-:two_shot. `collective/choose.h` parses them.
   std::map<std::string, std::string> algorithms;
   std::string trace;   ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
+  bool check = false;  ///< CROSSLANE_CHECK: compare the arguments of collectives on GPU memory over their ranks.
   bool stats = false;  ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
 
   /// Reads the environment. Throws Error (argument) that names the variable, its value and what is allowed, for a

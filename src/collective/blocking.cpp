@@ -120,6 +120,15 @@ bool worth_exposing(const Shape& shape, int members) noexcept {
   return shape.bytes * static_cast<std::size_t>(blocks ? members : 1) >= least;
 }
 
+void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch& watch) const {
+  share::Arrival& own = team.own_arrival();
+  own.send = own.receive = {};
+  own.claim = encode(claim);
+  team.arrive(watch);
+  const Finish finish{team};
+  compare_claims(team);
+}
+
 const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
                                const engine::Watch& watch) const {
   auto& connection = team.connection();
@@ -129,8 +138,10 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   own.send = mine.send;
   own.receive = mine.receive;
   own.facts = connection.reached;
+  if (checks_) own.claim = encode(mine.claim);
   team.arrive(watch);
   const Finish finish{team};
+  if (checks_) compare_claims(team);
 
   const team::TeamView view = team.view();
   TeamFacts facts = facts_of(view);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collective/choose.h"
+#include "collective/claim.h"
 #include "engine/engine.h"
 #include "share/exposure.h"
 #include "team/team.h"
@@ -14,6 +15,7 @@ struct Side {
   Buffers buffers;
   /// As others may map them, where the rank could find out; ids of 0 otherwise.
   share::Exposed send{}, receive{};
+  Claim claim{};  ///< Looked at where claims are compared.
 };
 
 /// True where mapping the application's buffers pays: only then a side has to show them.
@@ -21,8 +23,14 @@ struct Side {
 
 class Blocking {
  public:
-  Blocking(const Choice& choice, engine::Engine& engine, double watchdog_seconds) noexcept
-      : choice_(choice), engine_(engine), watchdog_seconds_(watchdog_seconds) {}
+  Blocking(const Choice& choice, engine::Engine& engine, const base::Settings& settings) noexcept
+      : choice_(choice), engine_(engine), watchdog_seconds_(settings.watchdog_s), checks_(settings.check) {}
+
+  /// True if the members compare what they were called with (CROSSLANE_CHECK): the same on all ranks.
+  [[nodiscard]] bool checks() const noexcept { return checks_; }
+  /// Of a call whose verdict is `direct`, but which this rank cannot run so: returns if that holds for all members, who all go to
+  /// MPI then. Throws Error (argument) naming what differs otherwise. Only where checks().
+  void compare(team::Team& team, const Claim& claim, const engine::Watch& watch) const;
 
   /// Returns when this rank's part is complete: its buffers may be used again and hold the result. Throws Error (other) naming the
   /// member that did not take part within the limit, and where the GPU fails. The verdict of the team for this call is `direct`.
@@ -33,6 +41,7 @@ class Blocking {
   const Choice& choice_;
   engine::Engine& engine_;
   double watchdog_seconds_;
+  bool checks_;
 };
 
 }  // namespace crosslane::collective

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "gpu/copy.h"
+#include "interpose/elements.h"
 #include "interpose/lifted.h"
 #include "interpose/role.h"
 #include "interpose/route.h"
@@ -30,6 +31,27 @@ std::optional<Role> role_in(Process& process, Teams& teams, const team::Team& te
   }
 }
 
+// What this rank was called with, for the others to compare.
+collective::Claim claim_of(Process& process, const team::Team& team, const CollectiveCall& call,
+                           const std::optional<Role>& role) {
+  const auto& handles = process.library().handles();
+  const bool sends = (call.collective == Collective::gather && team.me() != call.root) ||
+                     (call.collective == Collective::scatter && team.me() == call.root);
+  const MPI_Count count = sends ? call.send_count : call.receive_count;
+  const MPI_Datatype type = sends ? call.send_type : call.receive_type;
+  collective::Claim claim{.collective = call.collective, .root = call.root, .direct = role.has_value()};
+  try {
+    if (count > 0) claim.bytes = process.layouts().of(type)->packed_size(count);
+  } catch (const base::Error&) {
+    claim.bytes = 0;  // not a datatype: the call's own route tells
+  }
+  if (combines(call.collective)) {
+    claim.element = element_of(handles, type);
+    claim.op = op_of(handles, call.op);
+  }
+  return claim;
+}
+
 struct Context {
   Process& process;
   MPI_Comm comm;
@@ -45,6 +67,7 @@ void run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   team::Home& home = *teams.home();
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role.bytes());
   collective::Side side;
+  if (teams.blocking().checks()) side.claim = claim_of(process, team, call, role);
   std::optional<Lifted> send, receive;
   const bool show = collective::worth_exposing(role.shape, team.size());
   if (role.receive) {
@@ -122,7 +145,13 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
                     *refusal);
       }
     }
-    if (team->enter(wishes && role, watch) != share::Verdict::direct) return otherwise();
+    // Where calls are compared, all that pass GPU memory come together, whatever becomes of them.
+    const bool checks = teams.blocking().checks();
+    if (team->enter(wishes && (role || checks), watch) != share::Verdict::direct) return otherwise();
+    if (!role && checks) {
+      teams.blocking().compare(*team, claim_of(process, *team, call, role), watch);
+      return otherwise();
+    }
     if (!role) throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
     run_direct(process, teams, *team, call, *role, watch);
     return mpi::success;

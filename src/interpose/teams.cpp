@@ -13,7 +13,7 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
       world_(world),
       communicators_(communicators),
       choice_(choice),
-      blocking_(choice, process.engine(), process.settings().watchdog_s),
+      blocking_(choice, process.engine(), process.settings()),
       enqueued_(choice, process.settings().watchdog_s),
       calls_(collective::catalogue().size()) {}
 

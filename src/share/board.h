@@ -75,6 +75,7 @@ struct Exposed {
 struct alignas(line_bytes) Arrival {
   Exposed send, receive;
   std::array<std::uint64_t, 8> facts;  ///< The collective's own: equal meaning on all members.
+  std::array<std::uint64_t, 4> claim;  ///< The same, of what the member was called with; only where members compare it.
 };
 
 class Board;

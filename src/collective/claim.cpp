@@ -1,0 +1,71 @@
+// See claim.h.
+#include "collective/claim.h"
+
+#include "base/error.h"
+#include "collective/describe.h"
+#include "team/alike.h"
+
+#include <string>
+#include <vector>
+
+namespace crosslane::collective {
+namespace {
+
+constexpr std::uint64_t none = 0xff;
+
+constexpr bool has_root(Collective collective) noexcept {
+  return collective == Collective::reduce || collective == Collective::broadcast || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+// As lines NAME=value: only what the collective has.
+std::string lines_of(const std::array<std::uint64_t, 4>& words) {
+  const auto collective = static_cast<Collective>(words[0] & none);
+  const std::uint64_t element = (words[0] >> 8) & none, op = (words[0] >> 16) & none;
+  std::string lines = fmt::format("collective={}\nbytes={}\n", name_of(collective), words[1]);
+  if (has_root(collective)) lines += fmt::format("root={}\n", static_cast<std::int64_t>(words[2]));
+  if (combines(collective)) {
+    lines +=
+        fmt::format("datatype={}\nop={}\n",
+                    element == none ? "one that GPUs do not combine" : name_of(static_cast<kernel::Element>(element)),
+                    op == none ? "one of the application's own" : name_of(static_cast<kernel::Op>(op)));
+  }
+  if (words[3] == 0) lines += "way=through the host\n";
+  return lines;
+}
+
+}  // namespace
+
+std::array<std::uint64_t, 4> encode(const Claim& claim) noexcept {
+  const std::uint64_t element = claim.element ? static_cast<std::uint64_t>(*claim.element) : none;
+  const std::uint64_t op = claim.op ? static_cast<std::uint64_t>(*claim.op) : none;
+  const bool combined = combines(claim.collective);
+  const auto root = has_root(claim.collective) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(claim.root)) : 0;
+  return {static_cast<std::uint64_t>(claim.collective) | (combined ? element << 8 | op << 16 : 0), claim.bytes, root,
+          claim.direct ? 1U : 0U};
+}
+
+void compare_claims(const team::Team& team) {
+  const auto& mine = team.arrival(team.me()).claim;
+  bool alike = true;
+  bool same_collective = true;
+  for (int member = 0; member < team.size(); ++member) {
+    const auto& theirs = team.arrival(member).claim;
+    alike = alike && theirs == mine;
+    same_collective = same_collective && ((theirs[0] ^ mine[0]) & none) == 0;
+  }
+  if (alike) return;
+  std::vector<std::string> lines;
+  for (int member = 0; member < team.size(); ++member) {
+    const auto& claim = team.arrival(member).claim;
+    // Arguments of different procedures say nothing beside one another.
+    lines.push_back(same_collective
+                        ? lines_of(claim)
+                        : fmt::format("collective={}\n", name_of(static_cast<Collective>(claim[0] & none))));
+  }
+  throw base::Error(base::ErrorClass::argument,
+                    "the ranks of the communicator do not call the same (CROSSLANE_CHECK): {}; give all the same",
+                    team::differences(lines));
+}
+
+}  // namespace crosslane::collective

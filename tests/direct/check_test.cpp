@@ -1,0 +1,123 @@
+// Under CROSSLANE_CHECK=1: ranks that call a collective with different arguments are told which, whatever differs and whoever comes
+// first; no data moves, and the communicator works afterwards. It must not know Crosslane's sources.
+#include "support/program.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr int most = 5000;
+
+class Test {
+ public:
+  explicit Test(Program& program)
+      : program_(program),
+        odd_(static_cast<int>(program.shared().below(static_cast<std::uint64_t>(program.size)))),
+        send_(MemoryKind::device, buffer_bytes()),
+        receive_(MemoryKind::device, buffer_bytes()) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Op_create(
+        [](void* in, void* inout, int* count, MPI_Datatype*) {
+          for (int i = 0; i < *count; ++i) static_cast<int*>(inout)[i] += static_cast<int*>(in)[i];
+        },
+        1, &own_);
+    // Until such calls go direct everywhere.
+    for (int i = 0; i < 6; ++i) works();
+  }
+  ~Test() {
+    MPI_Op_free(&own_);
+    MPI_Comm_free(&comm_);
+  }
+  Test(const Test&) = delete;
+  Test& operator=(const Test&) = delete;
+
+  void run() {
+    const bool odd = program_.rank == odd_;
+    differs("bytes", [&] { return reduce(odd ? 100 : 101, MPI_INT, MPI_SUM); }, "\"400\"", "\"404\"");
+    differs("bytes", [&] { return reduce(odd ? 0 : 7, MPI_INT, MPI_SUM); }, "\"0\"", "\"28\"");
+    differs("op", [&] { return reduce(100, MPI_INT, odd ? MPI_MAX : MPI_SUM); }, "\"max\"", "\"sum\"");
+    differs("op", [&] { return reduce(100, MPI_INT, odd ? own_ : MPI_SUM); }, "application's own", "\"sum\"");
+    differs("datatype", [&] { return reduce(100, odd ? MPI_FLOAT : MPI_INT, MPI_SUM); }, "\"f32\"", "\"i32\"");
+    differs("root", [&] { return MPI_Bcast(receive_.data(), most, MPI_INT, odd ? 1 : 0, comm_); }, "\"1\"", "\"0\"");
+    differs(
+        "collective",
+        [&] { return odd ? MPI_Bcast(receive_.data(), 100, MPI_INT, 0, comm_) : reduce(100, MPI_INT, MPI_SUM); },
+        "\"broadcast\"", "\"allreduce\"");
+    differs(
+        "bytes",
+        [&] {
+          return MPI_Gather(send_.data(), odd ? 9 : 10, MPI_INT, receive_.data(), odd ? 9 : 10, MPI_INT, 0, comm_);
+        },
+        "\"36\"", "\"40\"");
+    // Alike, but for the host: nothing to tell.
+    CROSSLANE_STEP("an operation of the application's own");
+    send_.fill(std::vector<int>(most, 2));
+    CROSSLANE_MPI(reduce(most, MPI_INT, own_));
+    CROSSLANE_CHECK_EQUAL(receive_.values<int>()[most - 1], 2 * program_.size);
+    works();
+  }
+
+ private:
+  [[nodiscard]] std::size_t buffer_bytes() const {
+    return most * sizeof(int) * static_cast<std::size_t>(program_.size);
+  }
+
+  int reduce(int count, MPI_Datatype type, MPI_Op op) {
+    return MPI_Allreduce(send_.data(), receive_.data(), count, type, op, comm_);
+  }
+
+  void works() {
+    CROSSLANE_STEP("a reduction that is right");
+    send_.fill(std::vector<int>(most, program_.rank + 1));
+    receive_.fill(std::vector<int>(most, -1));
+    CROSSLANE_MPI(reduce(most, MPI_INT, MPI_SUM));
+    CROSSLANE_CHECK_EQUAL(receive_.values<int>()[most - 1], program_.size * (program_.size + 1) / 2);
+  }
+
+  // `call` must fail on all ranks, with a message that names what differs, both values and who has which; and touch nothing.
+  void differs(const std::string& what, const std::function<int()>& call, const std::string& mine,
+               const std::string& others) {
+    CROSSLANE_STEP("{}: {} on rank {}, {} on the others", what, mine, odd_, others);
+    receive_.fill(std::vector<int>(most, -7));
+    // In another order each time.
+    for (std::uint64_t turns = program_.local().below(2000); turns > 0; --turns) sched_yield();
+    const int code = call();
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_ARG);
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(code, text.data(), &length);
+    const std::string told(text.data(), static_cast<std::size_t>(length));
+    for (const std::string& word : {what + " is ", mine, others, fmt::format("on rank {}", odd_), std::string("MPI_")})
+      CROSSLANE_CHECK(told.find(word) != std::string::npos, "no {} in: {}", word, told);
+    const auto values = receive_.values<int>();
+    CROSSLANE_CHECK(std::ranges::all_of(values.begin(), values.begin() + most, [](int value) { return value == -7; }),
+                    "the buffer was written");
+    works();
+  }
+
+  Program& program_;
+  int odd_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Op own_ = MPI_OP_NULL;
+  Memory send_, receive_;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "direct_check");
+  { Test(program).run(); }
+  return program.finish();
+}
