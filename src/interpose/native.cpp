@@ -304,6 +304,7 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
                                                : std::make_shared<const layout::Layout>(layout::block(0, 1), 0, 1);
   const auto role = role_of(process, call, seat, byte);
   if (!role) return explain(process, call, seat);
+  const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());
   const gpu::Driver& driver = process.gpu().driver();
   team::Home* const home = prepared == nullptr ? nullptr : &prepared->home();
   const Arguments arguments = arguments_of(process, *role, seat, home, prepared);

@@ -76,6 +76,7 @@ engine::Task<> refuse_differences(const Messenger& messenger, int ranks, std::st
   std::vector<char> gathered(longest * count);
   co_await messenger.all_gather(std::as_bytes(std::span{padded}), std::as_writable_bytes(std::span{gathered}));
   std::vector<std::string> all;
+  all.reserve(count);
   for (std::size_t rank = 0; rank < count; ++rank) all.emplace_back(gathered.data() + rank * longest, lengths[rank]);
   throw base::Error(base::ErrorClass::argument,
                     "ranks must be started with the same settings, but {}; give all the same", differences(all));

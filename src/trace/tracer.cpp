@@ -63,7 +63,8 @@ Tracer::~Tracer() = default;
 void Tracer::record(Kind kind, std::string_view name, base::Time begin, base::Time end, std::uint64_t bytes) noexcept {
   if (ring_ == nullptr) return;
   Slot& slot = ring_[recorded_.fetch_add(1, std::memory_order_relaxed) & mask_];
-  slot.name.store(name.data(), std::memory_order_relaxed);
+  const char* const first = name.data();  // its length goes along
+  slot.name.store(first, std::memory_order_relaxed);
   slot.length.store(static_cast<std::uint32_t>(name.size()), std::memory_order_relaxed);
   slot.begin.store(nanoseconds(begin), std::memory_order_relaxed);
   slot.end.store(nanoseconds(end), std::memory_order_relaxed);
