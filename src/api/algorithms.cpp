@@ -152,6 +152,8 @@ Json choose(const Json& request) {
   facts.members = ranks;
   facts.most_on_one_gpu = sharing;
   facts.emulated = settings.gpu.starts_with("emulated");
+  facts.driven = choice.drives();
+  facts.deterministic = choice.deterministic();
   for (const bool mapped : {false, true}) {
     if (mapped && !collective::worth_exposing(shape, ranks)) continue;
     facts.exposed = mapped;

@@ -163,7 +163,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 25> entries{{
+constexpr std::array<Entry, 26> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -234,6 +234,10 @@ constexpr std::array<Entry, 25> entries{{
     {"CROSSLANE_STATS", flag_values, "print each rank's counters when MPI is finalized",
      [](Settings& s, const std::string& text) { return read_flag(s.stats, text); },
      [](const Settings& s) { return std::string{s.stats ? "1" : "0"}; }},
+    {"CROSSLANE_DETERMINISTIC", flag_values,
+     "reductions give the same bits whatever the algorithm, and from run to run",
+     [](Settings& s, const std::string& text) { return read_flag(s.deterministic, text); },
+     [](const Settings& s) { return std::string{s.deterministic ? "1" : "0"}; }, true},
     algorithm_entry<0>("CROSSLANE_ALLREDUCE"),
     algorithm_entry<1>("CROSSLANE_REDUCE"),
     algorithm_entry<2>("CROSSLANE_BROADCAST"),
@@ -247,8 +251,9 @@ constexpr std::array<Entry, 25> entries{{
 }};
 
 // Read by others: the emulated driver, the command line, the build's options.
-constexpr std::array<std::string_view, 4> read_elsewhere{"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS",
-                                                         "CROSSLANE_PRELOAD", "CROSSLANE_SANITIZE"};
+constexpr std::array<std::string_view, 5> read_elsewhere{"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS",
+                                                         "CROSSLANE_EMULATED_MPS", "CROSSLANE_PRELOAD",
+                                                         "CROSSLANE_SANITIZE"};
 constexpr std::string_view tests_own = "CROSSLANE_TEST_";
 
 /// Levenshtein's distance: single-character edits from one name to the other.

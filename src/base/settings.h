@@ -32,7 +32,9 @@ struct Settings {
   /// CROSSLANE_ALLREDUCE, CROSSLANE_BROADCAST, ... by the collective's name: preferred algorithms by bytes, such as
   /// 0-4k:ll,4k-:two_shot. `collective/choose.h` parses them.
   std::map<std::string, std::string> algorithms;
-  std::string trace;   ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
+  bool deterministic = false;  ///< CROSSLANE_DETERMINISTIC: reductions give the same bits whatever the algorithm.
+                               ///< The same on all ranks.
+  std::string trace;           ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
   bool check = false;  ///< CROSSLANE_CHECK: compare the arguments of collectives on GPU memory over their ranks.
   bool stats = false;  ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
 

@@ -132,7 +132,6 @@ void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch
 const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
                                const engine::Watch& watch) const {
   auto& connection = team.connection();
-  team::Home& home = *connection.home;
   forget_closed(connection);
   share::Arrival& own = team.own_arrival();
   own.send = mine.send;
@@ -144,8 +143,8 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (checks_) compare_claims(team);
 
   const team::TeamView view = team.view();
-  TeamFacts facts = facts_of(view);
-  const bool worth = worth_exposing(shape, team.size());
+  TeamFacts facts = facts_in(view);
+  const bool worth = facts.spinning && worth_exposing(shape, team.size());
   facts.exposed = worth && all_exposed(team, shape);
   std::vector<Buffers> all;
   if (facts.exposed) {
@@ -157,8 +156,38 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
                       shape.bytes);
-  const auto plan = algorithm->prepare(Call{shape, mine.buffers, view, all});
+  const Call call{shape, mine.buffers, view, all};
+  if (algorithm->drive() == Drive::host)
+    drive(*algorithm, team, call, watch);
+  else
+    start(*algorithm, team, call, watch);
+  if (worth && !facts.exposed && exposable(team, shape) && reach_all(team, shape, mine.buffers)) {
+    forget_closed(connection);
+    connection.reached[connection.next_reached++ % connection.reached.size()] = fingerprint(team, shape);
+  }
+  return *algorithm;
+}
 
+bool Blocking::takes(team::Team& team, const Shape& shape) const {
+  // Where some are not, no call goes direct yet.
+  return !team.connected_everywhere() || choice_.choose(shape, facts_in(team.view())) != nullptr;
+}
+
+TeamFacts Blocking::facts_in(const team::TeamView& team) const {
+  TeamFacts facts = facts_of(team);
+  facts.deterministic = choice_.deterministic();
+  return facts;
+}
+
+// All have arrived, so peers do their part soon, unless the application's own work fills their GPU.
+double Blocking::limit_seconds() const noexcept {
+  constexpr double patience = 10;
+  return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : 1e9;
+}
+
+void Blocking::start(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const {
+  auto& connection = team.connection();
+  const auto plan = algorithm.prepare(call);
   // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
   auto* const words = reinterpret_cast<std::uint64_t*>(connection.words.data());
   const auto on_gpu = connection.words.device_address();
@@ -167,13 +196,10 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
   report.value = ++connection.launches;
   report.failed = report.done + failed;
-  // All have arrived, so peers' kernels come soon, unless the application's own work fills their GPU.
-  constexpr double patience = 10;
-  const double seconds = watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : 1e9;
-  report.limit_ns = static_cast<std::uint64_t>(seconds * 1e9);
-  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm->name, shape.bytes);
+  report.limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9);
+  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
   {
-    const gpu::ContextScope scope(home.driver(), home.context());
+    const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
     plan->start(*connection.stream, report);
   }
   const std::atomic<std::uint64_t>& done = *reinterpret_cast<std::atomic<std::uint64_t>*>(words);
@@ -184,13 +210,38 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
         base::ErrorClass::other,
         "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its process or GPU "
         "is gone or busy",
-        missing - 1, seconds);
+        missing - 1, limit_seconds());
   }
-  if (worth && !facts.exposed && exposable(team, shape) && reach_all(team, shape, mine.buffers)) {
-    forget_closed(connection);
-    connection.reached[connection.next_reached++ % connection.reached.size()] = fingerprint(team, shape);
+}
+
+namespace {
+
+// What the watchdog says of a task: whom it waits for.
+struct Waiting {
+  const engine::Watch& watch;
+  std::atomic<int> member{-1};
+
+  static std::string name(const void* context) {
+    const auto& [watch, member] = *static_cast<const Waiting*>(context);
+    return watch.name(watch.context);
   }
-  return *algorithm;
+  static std::string details(const void* context) {
+    const int member = static_cast<const Waiting*>(context)->member.load(std::memory_order_relaxed);
+    return member < 0 ? "the GPU" : fmt::format("missing rank {}", member);
+  }
+};
+
+}  // namespace
+
+void Blocking::drive(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const {
+  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
+  Waiting waiting{watch};
+  engine::Watch mine = watch;
+  mine.context = &waiting;
+  if (mine.name != nullptr) mine.name = Waiting::name;
+  mine.details = Waiting::details;
+  const DrivenCall driven{call, team, waiting.member, limit_seconds(), choice_.deterministic()};
+  engine_.wait(engine_.spawn(algorithm.run(driven)), mine);
 }
 
 }  // namespace crosslane::collective

@@ -37,7 +37,15 @@ class Blocking {
   /// Returns the algorithm that ran, a row of the catalogue.
   const Algorithm& run(team::Team& team, const Shape& shape, const Side& mine, const engine::Watch& watch) const;
 
+  /// False if no algorithm takes such a call of this team, whatever the buffers: equal on all members, once all are connected.
+  [[nodiscard]] bool takes(team::Team& team, const Shape& shape) const;
+
  private:
+  [[nodiscard]] TeamFacts facts_in(const team::TeamView& team) const;
+  [[nodiscard]] double limit_seconds() const noexcept;
+  void start(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const;
+  void drive(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const;
+
   const Choice& choice_;
   engine::Engine& engine_;
   double watchdog_seconds_;

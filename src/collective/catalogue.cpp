@@ -1,7 +1,9 @@
 // The one list. Order does not matter: choose.cpp has the preferences.
 #include "collective/catalogue.h"
 
+#include "collective/hierarchy.h"
 #include "collective/low_latency.h"
+#include "collective/shared_buffer.h"
 #include "collective/window.h"
 #include "collective/zero_copy.h"
 
@@ -16,12 +18,26 @@ constexpr std::string_view window_summary = "through the members' windows, each 
 constexpr std::string_view window_source = "COLL 4.1.1 (GPU shared buffer), one buffer a rank, over peer memory";
 constexpr std::string_view push_summary = "each block written once from its owner's buffer into its taker's";
 constexpr std::string_view own = "this library's";
+constexpr std::string_view gsb_summary =
+    "gathered in one member's window, combined there as it comes, read by all; the host drives";
+constexpr std::string_view hierarchy_summary =
+    "by the first among members of one GPU, by the second among GPUs; the host drives";
+constexpr std::string_view btb_summary = "along a binomial tree of windows and back; the host drives";
 
 #define CROSSLANE_LL(kind) {"ll", ll_summary, ll_source, Collective::kind, low_latency::supports, low_latency::prepare}
 #define CROSSLANE_WINDOW(kind, name) \
   {name, window_summary, window_source, Collective::kind, window::supports, window::prepare_one_shot}
 #define CROSSLANE_PUSH(kind) \
   {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
+#define CROSSLANE_DRIVEN(kind, name, summary, source, supports, run) \
+  {name, summary, source, Collective::kind, supports, nullptr, run}
+#define CROSSLANE_HIERARCHY(kind, name, run) \
+  CROSSLANE_DRIVEN(kind, "hierarchy(" name ")", hierarchy_summary, "COLL 4.2.1", hierarchy::supports, hierarchy::run)
+#define CROSSLANE_SHARED_BUFFER(kind)                                                                                \
+  CROSSLANE_DRIVEN(kind, "gsb", gsb_summary, "COLL 4.1.1", shared_buffer::supports_gsb, shared_buffer::run_gsb),     \
+      CROSSLANE_DRIVEN(kind, "btb", btb_summary, "COLL 4.1.2", shared_buffer::supports_btb, shared_buffer::run_btb), \
+      CROSSLANE_HIERARCHY(kind, "gsb,gsb", run_gsb_gsb), CROSSLANE_HIERARCHY(kind, "gsb,btb", run_gsb_btb),          \
+      CROSSLANE_HIERARCHY(kind, "btb,gsb", run_btb_gsb), CROSSLANE_HIERARCHY(kind, "btb,btb", run_btb_btb)
 
 constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_LL(allreduce),
@@ -60,11 +76,17 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_PUSH(alltoall),
     CROSSLANE_PUSH(gather),
     CROSSLANE_PUSH(scatter),
+    CROSSLANE_SHARED_BUFFER(allreduce),
+    CROSSLANE_SHARED_BUFFER(reduce),
+    CROSSLANE_SHARED_BUFFER(broadcast),
 });
 
 #undef CROSSLANE_LL
 #undef CROSSLANE_WINDOW
 #undef CROSSLANE_PUSH
+#undef CROSSLANE_SHARED_BUFFER
+#undef CROSSLANE_HIERARCHY
+#undef CROSSLANE_DRIVEN
 
 constexpr std::array<std::string_view, collective_count> names{
     "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter_block",

@@ -37,6 +37,36 @@ constexpr std::string_view shipped(Collective collective) noexcept {
   return "0-:window";
 }
 
+// As COLL 4.3 found it: below 256 KiB staging through the host is as good, on one GPU a shared buffer is best, and among GPUs a tree;
+// on one GPU, and with a rank on each, the hierarchy is the one or the other. What else there is waits for peers' kernels.
+constexpr std::string_view shipped_in_turns(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::allreduce:
+    case Collective::reduce:
+    case Collective::broadcast:
+      return "256k-:hierarchy(gsb,btb),256k-:gsb,0-:mpi";
+    default:
+      return "0-:mpi";
+  }
+}
+
+// The next of a list's items, which commas part, but not those inside parentheses: hierarchy(gsb,btb) is one. Takes it off.
+std::string_view take_item(std::string_view& list) noexcept {
+  int depth = 0;
+  std::size_t end = 0;
+  for (; end < list.size() && (list[end] != ',' || depth > 0); ++end) {
+    if (list[end] == '(') ++depth;
+    if (list[end] == ')') --depth;
+  }
+  const std::string_view item = list.substr(0, end);
+  list.remove_prefix(std::min(end + 1, list.size()));
+  return item;
+}
+
+bool within(const Preference& preference, const Shape& shape) noexcept {
+  return shape.bytes >= preference.begin && shape.bytes < preference.end;
+}
+
 const Algorithm* find(Collective collective, std::string_view name) noexcept {
   for (const Algorithm& row : catalogue())
     if (row.collective == collective && row.name == name) return &row;
@@ -59,8 +89,7 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
   std::vector<Preference> preferences;
   std::string_view rest = text;
   while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(item.size() + 1, rest.size()));
+    const std::string_view item = take_item(rest);
     Preference preference{0, without_end, {}, nullptr, std::string(item), setting};
     std::string_view name = item;
     if (const auto colon = item.find(':'); colon != std::string_view::npos) {
@@ -87,10 +116,11 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
   return preferences;
 }
 
-Choice::Choice(const base::Settings& settings) {
+Choice::Choice(const base::Settings& settings) : deterministic_(settings.deterministic) {
   for (std::size_t index = 0; index < collective_count; ++index) {
     const auto collective = static_cast<Collective>(index);
     preferences_[index] = parse_preferences("shipped", collective, shipped(collective));
+    in_turns_[index] = parse_preferences("shipped for turns", collective, shipped_in_turns(collective));
     const auto given = settings.algorithms.find(std::string(name_of(collective)));
     if (given == settings.algorithms.end() || given->second.empty()) continue;
     std::string setting = "CROSSLANE_" + std::string(name_of(collective));
@@ -98,7 +128,10 @@ Choice::Choice(const base::Settings& settings) {
                            [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
     auto wanted = parse_preferences(setting, collective, given->second);
     preferences_[index].insert(preferences_[index].begin(), wanted.begin(), wanted.end());
-    overridden_[index] = true;
+    users_[index] = wanted.size();
+    drives_ = drives_ || std::ranges::any_of(wanted, [](const Preference& preference) {
+                return preference.row != nullptr && preference.row->drive() == Drive::host;
+              });
   }
 }
 
@@ -106,22 +139,29 @@ std::uint64_t catalogue_hash() {
   std::string text;
   for (const Algorithm& row : catalogue()) text += fmt::format("{} {};", name_of(row.collective), row.name);
   for (std::size_t index = 0; index < collective_count; ++index) {
-    text += shipped(static_cast<Collective>(index));
-    text += ';';
+    const auto collective = static_cast<Collective>(index);
+    text += fmt::format("{};{};", shipped(collective), shipped_in_turns(collective));
   }
   return base::hash_of(text);
 }
 
 bool Choice::left_to_mpi(const Shape& shape) const noexcept {
   for (const Preference& preference : preferences(shape.collective))
-    if (shape.bytes >= preference.begin && shape.bytes < preference.end) return preference.row == nullptr;
+    if (within(preference, shape)) return preference.row == nullptr;
   return false;
 }
 
 const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) const {
   for (const Preference& preference : preferences(shape.collective)) {
-    if (shape.bytes < preference.begin || shape.bytes >= preference.end) continue;
-    if (preference.row != nullptr && preference.row->supports(shape, facts)) return preference.row;
+    if (within(preference, shape) && preference.row != nullptr && preference.row->supports(shape, facts))
+      return preference.row;
+  }
+  if (!facts.spinning) {
+    for (const Preference& preference : in_turns_[static_cast<std::size_t>(shape.collective)]) {
+      if (!within(preference, shape)) continue;
+      if (preference.row == nullptr || preference.row->supports(shape, facts)) return preference.row;
+    }
+    return nullptr;
   }
   for (const Algorithm& row : catalogue())
     if (row.collective == shape.collective && row.supports(shape, facts)) return &row;
@@ -133,7 +173,7 @@ const Algorithm* Choice::explain(const Shape& shape, const TeamFacts& facts, std
   const Algorithm* const chosen = to_mpi ? nullptr : choose(shape, facts);
   for (const Preference& preference : preferences(shape.collective)) {
     Fate fate = Fate::taken;
-    if (shape.bytes < preference.begin || shape.bytes >= preference.end) {
+    if (!within(preference, shape)) {
       fate = Fate::other_size;
     } else if (preference.row == nullptr) {
       fate = to_mpi ? Fate::taken : Fate::too_late;

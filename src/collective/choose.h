@@ -1,6 +1,7 @@
 // The one decision: which algorithm a call takes. It sees only what is equal on all ranks, so that all decide alike. Preferences
 // by size: the shipped ones, or the user's ("0-4k:ll,4k-1m:one_shot,1m-:two_shot"); what does not support a call falls through
-// to the next preference, and at last to the first row of the catalogue that does.
+// to the next preference, and at last to the first row of the catalogue that does. Where members take turns on a GPU, the shipped
+// ones are others, and they are the last.
 #pragma once
 
 #include "base/settings.h"
@@ -44,7 +45,7 @@ class Choice {
   /// True if the preferences leave such calls to MPI ("0-4k:mpi"), whatever the team.
   [[nodiscard]] bool left_to_mpi(const Shape& shape) const noexcept;
 
-  /// Nothing (null) where no algorithm supports the call.
+  /// Nothing (null) where no algorithm supports the call, or none that does is preferred to MPI.
   [[nodiscard]] const Algorithm* choose(const Shape& shape, const TeamFacts& facts) const;
   /// The same with what became of each preference in their order, up to the one that was taken. None is taken where the call
   /// is left to the first algorithm that supports it; the last one is where that is "mpi", and the result is null.
@@ -53,14 +54,21 @@ class Choice {
   [[nodiscard]] const std::vector<Preference>& preferences(Collective collective) const noexcept {
     return preferences_[static_cast<std::size_t>(collective)];
   }
+  /// True if reductions must give the same bits by all algorithms.
+  [[nodiscard]] bool deterministic() const noexcept { return deterministic_; }
+  /// True if the user prefers an algorithm that the host drives, anywhere.
+  [[nodiscard]] bool drives() const noexcept { return drives_; }
   /// True if the user set the preferences of this collective.
   [[nodiscard]] bool overridden(Collective collective) const noexcept {
-    return overridden_[static_cast<std::size_t>(collective)];
+    return users_[static_cast<std::size_t>(collective)] != 0;
   }
 
  private:
   std::array<std::vector<Preference>, collective_count> preferences_;
-  std::array<bool, collective_count> overridden_{};
+  std::array<std::size_t, collective_count> users_{};               // of the preferences, the first so many
+  std::array<std::vector<Preference>, collective_count> in_turns_;  // shipped ones where members take turns on a GPU
+  bool deterministic_ = false;
+  bool drives_ = false;
 };
 
 /// A hash of the algorithms that there are and of the shipped preferences: equal where ranks can choose alike.

@@ -31,8 +31,8 @@ class Asked {
   explicit Asked(const Algorithm& algorithm) : algorithm_(algorithm) {
     shape_.collective = algorithm.collective;
     shape_.element = combines(algorithm.collective) ? kernel::Element::f32 : kernel::Element::u8;
-    // On GPUs of their own, mapped: what most algorithms support at some size.
-    facts_ = {.members = 2, .exposed = true};
+    // On GPUs of their own, mapped, with events for one another: what most algorithms support at some size.
+    facts_ = {.members = 2, .exposed = true, .driven = true};
   }
 
   [[nodiscard]] bool takes(std::size_t bytes) const { return takes(bytes, facts_); }

@@ -20,7 +20,11 @@ kernel::Frame frame_of(const team::TeamView& team, const Report& report) {
 }
 
 TeamFacts facts_of(const team::TeamView& team) {
-  return {.members = team.size(), .most_on_one_gpu = team.most_on_one_gpu(), .emulated = team.emulated()};
+  return {.members = team.size(),
+          .most_on_one_gpu = team.most_on_one_gpu(),
+          .emulated = team.emulated(),
+          .spinning = team.can(share::spins),
+          .driven = team.can(share::drives)};
 }
 
 unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block, std::size_t most) {

@@ -97,7 +97,7 @@ class Combination final : public Plan {
 }  // namespace
 
 bool supports(const Shape& shape, const TeamFacts& facts) {
-  return shape.bytes <= team::region_layout(facts.members).low_latency_payload();
+  return facts.spinning && shape.bytes <= team::region_layout(facts.members).low_latency_payload();
 }
 
 std::unique_ptr<Plan> prepare(const Call& call) {

@@ -51,6 +51,27 @@ inline constexpr std::size_t collective_count = 10;
   return collective == Collective::gather || collective == Collective::allgather || collective == Collective::alltoall;
 }
 
+/// True if combining elements in another order gives the same bits: whole numbers.
+[[nodiscard]] constexpr bool exact(kernel::Element element) noexcept {
+  using kernel::Element;
+  switch (element) {
+    case Element::i8:
+    case Element::u8:
+    case Element::i16:
+    case Element::u16:
+    case Element::i32:
+    case Element::u32:
+    case Element::i64:
+    case Element::u64:
+    case Element::i16_i32:
+    case Element::i32_i32:
+    case Element::i64_i32:
+      return true;
+    default:
+      return false;
+  }
+}
+
 struct Shape {
   Collective collective = Collective::allreduce;
   /// Of one block: all that a rank contributes (allreduce, reduce, broadcast, allgather, gather, scan, exscan) or what goes from
@@ -80,9 +101,12 @@ struct Shape {
 /// What a call's algorithm may depend on besides its shape: equal on all members.
 struct TeamFacts {
   int members = 1;
-  int most_on_one_gpu = 1;  ///< Members that share a GPU, where most do.
-  bool emulated = false;    ///< Blocks of kernels are threads of this machine.
-  bool exposed = false;     ///< Every member's buffers of this call can be mapped by the others.
+  int most_on_one_gpu = 1;     ///< Members that share a GPU, where most do.
+  bool emulated = false;       ///< Blocks of kernels are threads of this machine.
+  bool exposed = false;        ///< Every member's buffers of this call can be mapped by the others.
+  bool spinning = true;        ///< Kernels may wait for other members' kernels; not where they take turns on a GPU.
+  bool driven = false;         ///< Streams can wait for all other members' events, as host-driven algorithms need it.
+  bool deterministic = false;  ///< Reductions must give the same bits whatever the algorithm.
 };
 
 }  // namespace crosslane::collective

@@ -166,7 +166,7 @@ class TwoShot final : public Parted {
 
 }  // namespace
 
-bool supports(const Shape& /*shape*/, const TeamFacts& /*facts*/) { return true; }
+bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.spinning; }
 
 std::unique_ptr<Plan> prepare_one_shot(const Call& call) {
   if (combines(call.shape.collective)) return std::make_unique<OneShot>(call);

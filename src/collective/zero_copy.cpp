@@ -177,7 +177,7 @@ class TwoShot final : public Plan {
 
 }  // namespace
 
-bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.exposed; }
+bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.spinning && facts.exposed; }
 
 std::unique_ptr<Plan> prepare_push(const Call& call) { return std::make_unique<Push>(call); }
 std::unique_ptr<Plan> prepare_broadcast(const Call& call) { return std::make_unique<Broadcast>(call); }

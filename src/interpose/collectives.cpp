@@ -21,10 +21,10 @@ using collective::Collective;
 
 // Nothing where the call goes to MPI whatever the team: no algorithm takes it, the user prefers so, or its arguments are wrong,
 // which MPI's route explains.
-std::optional<Role> role_in(Process& process, Teams& teams, const team::Team& team, const CollectiveCall& call) {
+std::optional<Role> role_in(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call) {
   try {
     auto role = role_of(process, call, {team.size(), team.me()}, teams.byte());
-    if (role && teams.choice().left_to_mpi(role->shape)) role.reset();
+    if (role && (teams.choice().left_to_mpi(role->shape) || !teams.blocking().takes(team, role->shape))) role.reset();
     return role;
   } catch (const base::Error&) {
     return std::nullopt;

@@ -44,7 +44,7 @@ team::Team* Teams::of(MPI_Comm communicator) {
   }
   if (together && me >= 0) {
     facts.team = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), *facts.key,
-                                              std::move(local_ranks), me);
+                                              std::move(local_ranks), me, choice_.drives());
     std::erase_if(living_, [](const auto& each) { return each.expired(); });
     living_.push_back(facts.team);
   }

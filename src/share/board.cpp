@@ -27,9 +27,13 @@ struct TeamPlace::Member {
   Line finished;
   struct alignas(line_bytes) {
     std::atomic<Ready> ready;
+    std::uint32_t turns;
+    std::uint32_t abilities;
     Region region;
   } window;
   std::array<Arrival, 2> arrival;
+  Entry entry;
+  alignas(line_bytes) EventHandles events;
 };
 
 struct alignas(line_bytes) Board::Table {
@@ -152,7 +156,28 @@ void TeamPlace::finish(std::uint64_t direct) const noexcept {
 
 const std::atomic<std::uint64_t>& TeamPlace::finished(int which) const noexcept { return member(which).finished.word; }
 
-void TeamPlace::show_region(Region region) const noexcept { member(me_).window.region = region; }
+Entry& TeamPlace::own_entry() const noexcept { return member(me_).entry; }
+
+const Entry& TeamPlace::entry(int which) const noexcept { return member(which).entry; }
+
+void TeamPlace::show_region(Region region, bool turns, const EventHandles& events) const noexcept {
+  Member& mine = member(me_);
+  mine.window.region = region;
+  mine.window.turns = turns ? 1 : 0;
+  mine.events = events;
+}
+
+bool TeamPlace::takes_turns(int which) const noexcept { return member(which).window.turns != 0; }
+
+const EventHandles& TeamPlace::events(int which) const noexcept { return member(which).events; }
+
+void TeamPlace::show_abilities(std::uint32_t abilities) const noexcept { member(me_).window.abilities = abilities; }
+
+std::uint32_t TeamPlace::common_abilities() const noexcept {
+  std::uint32_t common = ~std::uint32_t{0};
+  for (int which = 0; which < members_; ++which) common &= member(which).window.abilities;
+  return common;
+}
 
 void TeamPlace::show_ready(Ready ready) const noexcept {
   member(me_).window.ready.store(ready, std::memory_order_release);
@@ -229,6 +254,12 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
     member.arrived.word.store(0, std::memory_order_relaxed);
     member.finished.word.store(0, std::memory_order_relaxed);
     member.window.ready.store(Ready::no, std::memory_order_relaxed);
+    for (std::size_t level = 0; level < Entry::levels; ++level) {
+      member.entry.given[level].store(0, std::memory_order_relaxed);
+      member.entry.complete[level].store(0, std::memory_order_relaxed);
+    }
+    member.entry.failed.store(0, std::memory_order_relaxed);
+    member.entry.culprit.store(0, std::memory_order_relaxed);
   }
   made.key = key;
   made.members = members;

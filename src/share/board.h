@@ -23,6 +23,12 @@
 //   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
 //                           1 -> 2 mapped    ... after it can reach every other member's region
 //                           any -> 3 never   ... when it finds that it cannot take part; the reason is said by it
+//   given, complete of a member, by level   ... -> step   by that member alone in a host-driven call (steps.h), with release, after it
+//                                            recorded its event of that step on its stream. Who sees the step and then has a stream
+//                                            wait for the event is ordered after what the step tells of. Steps only grow: the
+//                                            call's number is in them, so that no call takes another one's flag for its own.
+//   failed of a member      0 -> d           by that member alone, with release, when its host-driven call d failed: nobody waits for it
+//   abilities of a member   0 -> bits        by that member alone, before it is ready as `mapped`
 //   lock of the table       0 -> 1 + rank    by whoever joins or leaves; held for a few microseconds, at most 256 comparisons
 #pragma once
 
@@ -78,6 +84,26 @@ struct alignas(line_bytes) Arrival {
   std::array<std::uint64_t, 4> claim;  ///< The same, of what the member was called with; only where members compare it.
 };
 
+/// A member's entry in the directory of host-driven collectives (COLL, 4.1.1): what it gave to its parent, and what it completed for
+/// its children, on each level of the hierarchy; see the states.
+struct alignas(line_bytes) Entry {
+  static constexpr std::size_t levels = 2;
+  std::array<std::atomic<std::uint64_t>, levels> given;
+  std::array<std::atomic<std::uint64_t>, levels> complete;
+  std::atomic<std::uint64_t> failed;
+  std::atomic<std::int32_t>
+      culprit;  ///< The member that failed first, as far as this one knows; written before `failed`.
+};
+
+/// What a member's GPU allows; the team may use what all members' do.
+enum Ability : std::uint32_t {
+  spins = 1,   ///< Kernels may wait for other members' kernels: they run at the same time.
+  drives = 2,  ///< Streams may wait for the other members' events.
+};
+
+/// The events of a member that others open, by a step's parity.
+using EventHandles = std::array<MemoryHandle, 2>;
+
 class Board;
 
 /// A team's place on the board, as one member sees it. Trivially copied; valid until that member leaves it.
@@ -119,7 +145,17 @@ class TeamPlace {
   void finish(std::uint64_t direct) const noexcept;
   [[nodiscard]] const std::atomic<std::uint64_t>& finished(int member) const noexcept;
 
-  void show_region(Region region) const noexcept;
+  [[nodiscard]] Entry& own_entry() const noexcept;
+  [[nodiscard]] const Entry& entry(int member) const noexcept;
+
+  /// Before `region` is shown as ready. `turns`: kernels of this member's GPU take turns with those of other processes.
+  void show_region(Region region, bool turns, const EventHandles& events) const noexcept;
+  [[nodiscard]] bool takes_turns(int member) const noexcept;
+  [[nodiscard]] const EventHandles& events(int member) const noexcept;
+  /// Before this member is `mapped`.
+  void show_abilities(std::uint32_t abilities) const noexcept;
+  /// What all members can; once all are `mapped`.
+  [[nodiscard]] std::uint32_t common_abilities() const noexcept;
   void show_ready(Ready ready) const noexcept;
   [[nodiscard]] Ready ready(int member) const noexcept;
   [[nodiscard]] Region region(int member) const noexcept;

@@ -31,7 +31,7 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       window_(driver, context, gpu_, board.own_window()),
       peers_(driver, context),
       exposure_(driver, context, board),
-      side_by_side_(driver.emulated || shared_by_mps(driver, device)) {}
+      side_by_side_(shared_by_mps(driver, device)) {}
 
 gpu::Buffer Home::lend(std::size_t bytes) {
   {

@@ -204,7 +204,7 @@ std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t lar
     give_back(*made);
     throw;
   }
-  made->place.show_region(made->region.region);
+  made->place.show_region(made->region.region, !home.runs_side_by_side(), {});
   return made;
 }
 
@@ -224,10 +224,12 @@ void Prepared::map(Connection& connection) const {
   if (most_on_one_gpu > 1 && !home.runs_side_by_side())
     throw base::Error(base::ErrorClass::unsupported,
                       "several ranks share a GPU without MPS; start it with nvidia-cuda-mps-control -d");
-  connection.view.emplace(
-      TeamView::Facts{
-          .me = me_, .size = size(), .most_on_one_gpu = most_on_one_gpu, .emulated = home.driver().emulated},
-      home.kernels(), connection.layout, regions);
+  connection.view.emplace(TeamView::Facts{.me = me_,
+                                          .size = size(),
+                                          .most_on_one_gpu = most_on_one_gpu,
+                                          .emulated = home.driver().emulated,
+                                          .abilities = share::spins},
+                          home.kernels(), connection.layout, regions);
 }
 
 Prepared::Shared Prepared::map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <span>
@@ -19,12 +20,13 @@ using share::Ready;
 using share::Verdict;
 
 Team::Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
-           std::vector<int> local_ranks, int me)
+           std::vector<int> local_ranks, int me, bool drives)
     : directory_(directory),
       board_(board),
       engine_(engine),
       local_ranks_(std::move(local_ranks)),
       me_(me),
+      drives_(drives),
       place_(board.join(key, size(), me)) {}
 
 Team::~Team() { leave(); }
@@ -69,10 +71,15 @@ Verdict Team::enter(bool wishes_direct, engine::Watch watch) {
   }
   // A member in MPI cannot be called back; and only a team that is connected everywhere has a choice. Both facts last.
   everybody_asks_ = everybody_asks_ || place_->everybody_asks(sequence_);
-  all_mapped_ = all_mapped_ || place_->all_ready(Ready::mapped);
   const bool direct =
-      wishes_direct && connected() && all_mapped_ && (everybody_asks_ || !place_->somebody_unasked(sequence_));
+      wishes_direct && connected_everywhere() && (everybody_asks_ || !place_->somebody_unasked(sequence_));
   return place_->claim(sequence_, direct ? Verdict::direct : Verdict::staged);
+}
+
+bool Team::connected_everywhere() noexcept {
+  if (!connected()) return false;
+  all_mapped_ = all_mapped_ || place_->all_ready(Ready::mapped);
+  return all_mapped_;
 }
 
 void Team::wait_for_laggards(engine::Watch watch) {
@@ -101,7 +108,8 @@ TeamView Team::view() const noexcept {
   return {{.me = me_,
            .size = size(),
            .most_on_one_gpu = connection_->most_on_one_gpu,
-           .emulated = connection_->home->driver().emulated},
+           .emulated = connection_->home->driver().emulated,
+           .abilities = place_->common_abilities()},
           connection_->home->kernels(),
           connection_->layout,
           regions};
@@ -126,15 +134,38 @@ std::optional<std::string> Team::prepare(Home& home) {
   return refusal;
 }
 
+namespace {
+
+// For host-driven algorithms alone: where the driver has no such events, the others remain.
+std::vector<gpu::Event> make_events(const gpu::Driver& driver, share::EventHandles& handles) {
+  std::vector<gpu::Event> events;
+  try {
+    for (share::MemoryHandle& handle : handles) {
+      events.emplace_back(driver, gpu::Event::Use::across_processes);
+      const CUipcEventHandle exported = events.back().export_handle();
+      static_assert(sizeof exported == sizeof handle);
+      std::memcpy(handle.data(), &exported, sizeof exported);
+    }
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info, "no host-driven collectives: {}", error.what());
+    events.clear();
+  }
+  return events;
+}
+
+}  // namespace
+
 std::optional<std::string> Team::take_region(Home& home) {
   auto made = std::make_unique<Connection>();
   made->layout = region_layout(size());
+  share::EventHandles handles{};
   {
     const gpu::ContextScope scope(home.driver(), home.context());
     made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
     made->marker.emplace(home.driver());
     made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
+    made->events = make_events(home.driver(), handles);
   }
   const auto region = home.window().take(made->layout.bytes, *made->stream);
   if (!region) return "the GPU has no memory left for the windows that direct collectives need";
@@ -147,7 +178,7 @@ std::optional<std::string> Team::take_region(Home& home) {
     engine_.wait(engine::Completion::of(made->marker->word(), zeroed),
                  {.call = "preparing a communicator's GPU memory"});
   }
-  place_->show_region(region->region);
+  place_->show_region(region->region, !home.runs_side_by_side(), handles);
   connection_ = std::move(made);
   place_->show_ready(Ready::region);
   return std::nullopt;
@@ -155,14 +186,25 @@ std::optional<std::string> Team::take_region(Home& home) {
 
 std::optional<std::string> Team::map_regions() {
   Home& home = *connection_->home;
-  std::map<share::Uuid, int> on_gpu;
-  for (const int local_rank : local_ranks_) {
-    const int sharers = ++on_gpu[home.board().window(local_rank).gpu];
-    connection_->most_on_one_gpu = std::max(connection_->most_on_one_gpu, sharers);
+  std::map<share::Uuid, std::vector<int>> on_gpu;
+  for (int member = 0; member < size(); ++member) {
+    auto& sharers = on_gpu[home.board().window(local_rank(member)).gpu];
+    sharers.push_back(member);
+    connection_->gpu.push_back(sharers.front());
+    connection_->most_on_one_gpu = std::max(connection_->most_on_one_gpu, static_cast<int>(sharers.size()));
   }
   // Ranks that take turns on a GPU must not wait for one another on it: each wait would last a time slice (COLL, 4.1.3).
-  if (connection_->most_on_one_gpu > 1 && !home.runs_side_by_side())
-    return "several ranks share a GPU without MPS; start it with nvidia-cuda-mps-control -d";
+  const bool in_turns = std::ranges::any_of(on_gpu, [this](const auto& gpu) {
+    return gpu.second.size() > 1 &&
+           std::ranges::any_of(gpu.second, [this](int member) { return place_->takes_turns(member); });
+  });
+  std::uint32_t abilities = in_turns ? 0U : static_cast<std::uint32_t>(share::spins);
+  if ((in_turns || drives_) && open_events()) abilities |= share::drives;
+  if (in_turns && me_ == 0) {
+    base::log(base::Topic::info,
+              "several ranks share a GPU without MPS: only collectives that the host drives go direct; "
+              "nvidia-cuda-mps-control -d starts MPS");
+  }
   for (int member = 0; member < size(); ++member) {
     const int local_rank = local_ranks_[static_cast<std::size_t>(member)];
     connection_->regions.push_back(
@@ -170,8 +212,30 @@ std::optional<std::string> Team::map_regions() {
                       : home.peers().reach(home.board().window(local_rank), local_rank, place_->region(member)));
   }
   connection_->mapped = true;
+  place_->show_abilities(abilities);
   place_->show_ready(Ready::mapped);
   return std::nullopt;
+}
+
+bool Team::open_events() {
+  if (connection_->events.empty()) return false;
+  const gpu::Driver& driver = connection_->home->driver();
+  const gpu::ContextScope scope(driver, connection_->home->context());
+  try {
+    for (int member = 0; member < size(); ++member) {
+      auto& opened = connection_->peer_events.emplace_back();
+      if (member == me_) continue;
+      for (const share::MemoryHandle& handle : place_->events(member)) {
+        CUipcEventHandle exported;
+        std::memcpy(&exported, handle.data(), sizeof exported);
+        opened.emplace_back(driver, exported);
+      }
+    }
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info, "no host-driven collectives: {}", error.what());
+    return false;
+  }
+  return true;
 }
 
 }  // namespace crosslane::team

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "gpu/event.h"
 #include "gpu/marker.h"
 #include "gpu/pinned_buffer.h"
 #include "gpu/stream.h"
@@ -30,9 +31,10 @@ namespace crosslane::team {
 class Team {
  public:
   /// `local_ranks`: the members on the node, by rank in the communicator; this rank is `me`. Where the board has no room for the
-  /// team, it never goes direct.
+  /// team, it never goes direct. `drives`: host-driven algorithms are wished for; else they are prepared for only where members
+  /// must not wait for one another on their GPU. Equal on all members.
   Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
-       std::vector<int> local_ranks, int me);
+       std::vector<int> local_ranks, int me, bool drives);
   ~Team();
   /// Gives back what the team has on the board and in the window, ahead of its end: no collective follows. Waits until the
   /// members are through with the last direct call, in which they may still read this rank's window.
@@ -60,6 +62,10 @@ class Team {
     share::Window::Piece region;
     std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
     int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
+    std::vector<int> gpu;             ///< By member: the first member that is on the same GPU.
+    std::vector<gpu::Event>
+        events;  ///< This rank's, by a step's parity (share/steps.h); none where it cannot have them.
+    std::vector<std::vector<gpu::Event>> peer_events;  ///< By member, as opened here.
     std::optional<gpu::Stream> stream;
     std::optional<gpu::Marker> marker;
     gpu::PinnedBuffer words;     ///< `done` and `failed` of the team's kernels, a line each.
@@ -72,8 +78,11 @@ class Team {
     bool mapped = false;
   };
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
-  /// For plans; only while connected.
+  /// For plans; only while connected everywhere.
   [[nodiscard]] TeamView view() const noexcept;
+
+  /// True once all members are connected.
+  [[nodiscard]] bool connected_everywhere() noexcept;
 
   /// This rank's record of the direct call under way, to be filled before arrive().
   [[nodiscard]] share::Arrival& own_arrival() noexcept { return place_->own_arrival(direct_ + 1); }
@@ -84,17 +93,26 @@ class Team {
   /// A member's record of the call that this rank last arrived at.
   [[nodiscard]] const share::Arrival& arrival(int member) const noexcept { return place_->arrival(member, direct_); }
 
+  /// The number of the direct call under way, and the members' entries in the directory of host-driven ones.
+  [[nodiscard]] std::uint64_t direct_call() const noexcept { return direct_; }
+  [[nodiscard]] share::Entry& own_entry() noexcept { return place_->own_entry(); }
+  [[nodiscard]] const share::Entry& entry(int member) const noexcept { return place_->entry(member); }
+  /// False if it is certain that the member's process has ended: a system call.
+  [[nodiscard]] bool alive(int member) const noexcept { return directory_.alive(local_rank(member)); }
+
  private:
   void wait_for_laggards(engine::Watch watch);
   void wait_for_readers() noexcept;
   std::optional<std::string> take_region(Home& home);
   std::optional<std::string> map_regions();
+  [[nodiscard]] bool open_events();
 
   share::Directory& directory_;
   share::Board& board_;
   engine::Engine& engine_;
   std::vector<int> local_ranks_;
   int me_;
+  bool drives_;
   std::optional<share::TeamPlace> place_;
   bool asks_ = false;  // a device was seen on the node and the team is whole: both stay so
   bool refused_ = false;

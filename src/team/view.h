@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace crosslane::team {
 
@@ -19,6 +20,7 @@ class TeamView {
     int size = 1;
     int most_on_one_gpu = 1;  ///< Members that share a GPU, where most do.
     bool emulated = false;
+    std::uint32_t abilities = 0;  ///< That all members have.
   };
   TeamView(const Facts& facts, const kernel::Kernels& kernels, const RegionLayout& layout,
            const std::array<std::byte*, share::Board::most_members>& regions) noexcept
@@ -28,6 +30,7 @@ class TeamView {
   [[nodiscard]] int size() const noexcept { return facts_.size; }
   [[nodiscard]] int most_on_one_gpu() const noexcept { return facts_.most_on_one_gpu; }
   [[nodiscard]] bool emulated() const noexcept { return facts_.emulated; }
+  [[nodiscard]] bool can(share::Ability ability) const noexcept { return (facts_.abilities & ability) != 0; }
   [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return *kernels_; }
   [[nodiscard]] const RegionLayout& layout() const noexcept { return layout_; }
   /// A member's region of its window, as mapped here.

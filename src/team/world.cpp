@@ -21,7 +21,7 @@ namespace crosslane::team {
 namespace {
 
 // Counts the changes of what ranks exchange or share; ranks with different numbers must not meet.
-constexpr std::uint64_t protocol = 3;
+constexpr std::uint64_t protocol = 4;
 
 Cookie random_cookie() {
   Cookie cookie{};

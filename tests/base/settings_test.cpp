@@ -111,7 +111,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
       {"CROSSLANE_ALLTOALL", "window"},  {"CROSSLANE_GATHER", "window"},
       {"CROSSLANE_SCATTER", "window"},   {"CROSSLANE_SCAN", "ll"},
       {"CROSSLANE_EXSCAN", "window"},    {"CROSSLANE_PATIENCE_MS", "2.5"},
-      {"CROSSLANE_CHECK", "1"}};
+      {"CROSSLANE_CHECK", "1"},          {"CROSSLANE_DETERMINISTIC", "1"}};
   for (const auto& [name, value] : given) set(name, value);
   const Settings settings = Settings::from_environment();
   EXPECT_TRUE(settings.disable);
@@ -140,8 +140,8 @@ TEST_F(SettingsTest, UnknownNameNamesTheNearest) {
 }
 
 TEST_F(SettingsTest, NamesOfOtherPartsAreKnown) {
-  for (const char* name : {"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS", "CROSSLANE_TEST_SEED",
-                           "CROSSLANE_PRELOAD", "CROSSLANE_SANITIZE"})
+  for (const char* name : {"CROSSLANE_EMULATED_MEMORY", "CROSSLANE_EMULATED_FAULTS", "CROSSLANE_EMULATED_MPS",
+                           "CROSSLANE_TEST_SEED", "CROSSLANE_PRELOAD", "CROSSLANE_SANITIZE"})
     set(name, "whatever");
   EXPECT_EQ(error(), std::nullopt);
 }

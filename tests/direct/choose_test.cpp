@@ -43,6 +43,20 @@ TEST(Preferences, AreRangesOfBytesAndNames) {
   EXPECT_EQ(found[4].end, std::numeric_limits<std::size_t>::max());
 }
 
+TEST(Preferences, HaveCommasInsideParentheses) {
+  for (const std::string inner : {"gsb,gsb", "gsb,btb", "btb,gsb", "btb,btb"}) {
+    const auto found = parse_preferences("s", Collective::reduce, "0-4k:ll,4k-1m:hierarchy(" + inner + "),gsb");
+    ASSERT_EQ(found.size(), 3U);
+    EXPECT_EQ(found[1].row->name, "hierarchy(" + inner + ")");
+    EXPECT_EQ(found[1].row->drive(), Drive::host);
+    EXPECT_EQ(found[2].row->name, "gsb");
+  }
+  const std::string told = refusal(Collective::allreduce, "0-4k:ll,4k-:hierarchy(ll,btb),0-:gsb");
+  EXPECT_NE(told.find("\"hierarchy(ll,btb)\""), std::string::npos) << told;
+  EXPECT_NE(refusal(Collective::allreduce, "hierarchy(gsb").find("hierarchy(gsb"), std::string::npos);
+  EXPECT_NE(refusal(Collective::allreduce, "gsb),btb").find("\"gsb)\""), std::string::npos);
+}
+
 TEST(Preferences, OfWhatIsNotThereNameSettingAndChoices) {
   for (const std::string text : {"nonsense", "0-:nonsense", "0-4k:", "0-4k:ll,,4k-:ll"}) {
     const std::string told = refusal(Collective::allreduce, text);
@@ -102,6 +116,41 @@ TEST(Choice, HasAnAlgorithmForEverything) {
   }
 }
 
+TEST(Choice, SpinsNowhereIfMembersTakeTurns) {
+  const Choice choice(base::Settings{});
+  const Choice forced(with("reduce", "0-:ll,0-:btb"));
+  const TeamFacts turns{.members = 8, .most_on_one_gpu = 8, .exposed = true, .spinning = false, .driven = true};
+  TeamFacts helpless = turns;
+  helpless.driven = false;
+  for (std::size_t index = 0; index < collective_count; ++index) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{1} << 20, std::size_t{1} << 30}) {
+      const Shape shape{.collective = static_cast<Collective>(index), .bytes = bytes};
+      const bool driven = shape.collective == Collective::allreduce || shape.collective == Collective::reduce ||
+                          shape.collective == Collective::broadcast;
+      const Algorithm* const row = choice.choose(shape, turns);
+      EXPECT_EQ(row != nullptr, driven && bytes >= (std::size_t{256} << 10)) << name_of(shape.collective);
+      EXPECT_TRUE(row == nullptr || row->drive() == Drive::host);
+      EXPECT_EQ(choice.choose(shape, helpless), nullptr);
+      if (shape.collective == Collective::reduce) {
+        EXPECT_EQ(forced.choose(shape, turns)->name, "btb");
+      }
+    }
+  }
+  EXPECT_TRUE(forced.drives());
+  EXPECT_FALSE(choice.drives());
+}
+
+TEST(Choice, KeepsTheOrderOfCombiningWhereAsked) {
+  base::Settings settings = with("allreduce", "0-:btb");
+  settings.deterministic = true;
+  const Choice choice(settings);
+  const TeamFacts facts{.members = 4, .driven = true, .deterministic = true};
+  Shape shape{.collective = Collective::allreduce, .bytes = 4096, .element = kernel::Element::f32};
+  EXPECT_NE(choice.choose(shape, facts)->name, "btb");
+  shape.element = kernel::Element::i32;
+  EXPECT_EQ(choice.choose(shape, facts)->name, "btb");
+}
+
 TEST(Choice, CanLeaveSizesToMpi) {
   const Choice choice(with("allreduce", "0-4k:mpi"));
   Shape shape{.collective = Collective::allreduce, .bytes = 4095};
@@ -133,7 +182,7 @@ TEST(Support, SaysWhatTheCatalogueDoes) {
     const auto support = support_of(row);
     if (!support) continue;
     Shape shape{.collective = row.collective, .bytes = support->most_bytes, .element = kernel::Element::f32};
-    const TeamFacts facts{.members = support->least_members, .exposed = true};
+    const TeamFacts facts{.members = support->least_members, .exposed = true, .driven = true};
     if (support->most_bytes != 0) {
       EXPECT_TRUE(row.supports(shape, facts)) << row.name;
       ++shape.bytes;

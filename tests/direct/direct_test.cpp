@@ -5,6 +5,8 @@
 //   --node <n>            what CROSSLANE_NODE_SIZE says: communicators of ranks of several nodes must not go direct
 //   --direct 0            nothing may go direct (no kernels, no mappings), and all must be right
 //   --most <bytes>        the largest block
+//   --any_order 1         reductions may combine in any order: with numbers for which it does not show
+//   --turns 1             kernels of ranks take turns on a GPU that they share: then only what the host drives goes direct
 #include "direct/job.h"
 #include "support/plain_mpi.h"
 
@@ -136,7 +138,9 @@ class Test {
         algorithm_(program.text_option("algorithm", "")),
         most_(static_cast<std::size_t>(program.option("most", 600000))),
         strict_(program.memory() == "device"),
-        direct_(program.option("direct", 1) != 0) {
+        direct_(program.option("direct", 1) != 0),
+        any_order_(program.option("any_order", 0) != 0),
+        turns_(program.option("turns", 0) != 0) {
     int gpus = 0;
     CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
     if (!strict_ && gpus > 1) {
@@ -200,11 +204,8 @@ class Test {
     while (what.bytes() * ranks > 2 * most_) what.units /= 2;
   }
 
-  // Whether the ranks of a communicator share a node, as far as Crosslane is told.
-  [[nodiscard]] bool may_go_direct(const Job& job) const {
-    if (!direct_ || job.size() < 2) return false;
-    const auto node = static_cast<int>(program_.option("node", 0));
-    if (node == 0) return true;
+  // The ranks of a communicator in the world.
+  static std::vector<int> ranks_of(const Job& job) {
     MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Comm_group(job.communicator(), &group);
@@ -213,7 +214,23 @@ class Test {
     MPI_Group_translate_ranks(group, job.size(), ranks.data(), world, there.data());
     MPI_Group_free(&group);
     MPI_Group_free(&world);
-    return std::ranges::all_of(there, [&](int rank) { return rank / node == there.front() / node; });
+    return there;
+  }
+
+  // Whether the ranks of a communicator share a node, as far as Crosslane is told, and the call needs no kernels that wait where they
+  // take turns.
+  [[nodiscard]] bool may_go_direct(const Job& job, Kind kind) const {
+    if (!direct_ || job.size() < 2) return false;
+    const auto ranks = ranks_of(job);
+    if (turns_ && !drivable(kind)) {
+      int gpus = 1;
+      CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
+      std::set<int> used;
+      for (const int rank : ranks) used.insert(rank % gpus);
+      if (used.size() < ranks.size()) return false;
+    }
+    const auto node = static_cast<int>(program_.option("node", 0));
+    return node == 0 || std::ranges::all_of(ranks, [&](int rank) { return rank / node == ranks.front() / node; });
   }
 
   // Whatever the dice said: each collective by its algorithm once.
@@ -230,9 +247,9 @@ class Test {
   }
 
   void run(Case what, const Job& job) {
-    const bool may = may_go_direct(job) && what.units > 0;
+    const bool may = may_go_direct(job, what.kind) && what.units > 0;
     // MPI itself may combine in another order.
-    what.whole = !strict_ || !may;
+    what.whole = !strict_ || !may || any_order_;
 #if CROSSLANE_TEST_MPI_MPICH
     // MPICH 4.0.2 crashes by itself in longer ones whose root is not 0, and cannot scatter what has gaps.
     if (what.whole && what.kind == Kind::reduce) what.in_place = false;
@@ -258,6 +275,14 @@ class Test {
     if (what.seed % 7 == 0 && what.bytes() < 100000) job.compare_with_mpi(what);
   }
 
+  // Whether the host can drive it (docs/collectives.md).
+  [[nodiscard]] static bool drivable(Kind kind) {
+    return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::broadcast;
+  }
+  [[nodiscard]] bool driven() const {
+    return algorithm_ == "gsb" || algorithm_ == "btb" || algorithm_.starts_with("hierarchy");
+  }
+
   // The algorithm that --algorithm means for this collective.
   [[nodiscard]] std::string name_of(Kind kind) const {
     const bool all = kind == Kind::allreduce || kind == Kind::reduce;
@@ -266,6 +291,7 @@ class Test {
     return algorithm_;
   }
   [[nodiscard]] bool exists(Kind kind) const {
+    if (driven()) return drivable(kind);
     if (algorithm_ == "two_shot_window") return kind == Kind::allreduce || kind == Kind::reduce;
     return algorithm_ != "zero_copy" || (kind != Kind::scan && kind != Kind::exscan);
   }
@@ -274,6 +300,7 @@ class Test {
   // Whether the algorithm takes this call, by docs/collectives.md.
   [[nodiscard]] bool takes(const Case& what, const Job& job, int repeat) const {
     if (!exists(what.kind)) return false;
+    if (driven()) return algorithm_ == "gsb" || any_order_ || !combining(what.kind) || what.element->exact;
     if (algorithm_ == "ll") return what.sent_bytes() <= 64 * kib;
     if (algorithm_ != "zero_copy") return true;
     // Shown from the second use on, and then mapped; saved first, or not shown, in place.
@@ -287,7 +314,7 @@ class Test {
   Program& program_;
   std::string algorithm_;
   std::size_t most_;
-  bool strict_, direct_;
+  bool strict_, direct_, any_order_, turns_;
   std::unique_ptr<Device> other_;
   Manners manners_;
 };

@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|communicators|strangers|refused|missing|threads
+// cannot take part says so. --what buffers|communicators|strangers|refused|events|missing|fails|threads
 #include "direct/job.h"
 
 #include <fcntl.h>
@@ -116,6 +116,16 @@ void refused(Program& program) {
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce), std::int64_t{0});
 }
 
+// The preferred algorithm cannot have what it needs on some rank: all ranks take another one.
+void events(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  const std::int64_t before = direct_calls(Kind::allreduce);
+  world.run(sum_of_ints(5000, program.seed, 3), on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, std::int64_t{3});
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "gsb"), std::int64_t{0});
+}
+
 // Passes what this process prints on, and makes `path` once a line names the call, the communicator and the rank that is missing.
 class Listener {
  public:
@@ -176,6 +186,40 @@ void missing(Program& program) {
   if (program.rank == 0) std::filesystem::remove_all(folder.data());
 }
 
+// The last rank, in whose window a host-driven all-reduce gathers, fails in the second one (main() sees to that): all are told, nobody
+// hangs, and later calls are right again.
+void fails(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  const Case what = sum_of_ints(1000, program.seed);
+  world.run(what, on_the_gpu(), program.local());
+  CROSSLANE_STEP("a call in which the last rank fails");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  Memory data(MemoryKind::device, 100 * sizeof(int));
+  const int code = MPI_Allreduce(MPI_IN_PLACE, data.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  CROSSLANE_CHECK(code != MPI_SUCCESS, "no error");
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  const std::string expected = program.rank == program.size - 1
+                                   ? "cuLaunchKernel"
+                                   : fmt::format("rank {} of the communicator failed", program.size - 1);
+  CROSSLANE_CHECK(std::string(text.data()).find(expected) != std::string::npos, "{}", text.data());
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  const std::int64_t before = direct_calls(Kind::allreduce, "gsb");
+  world.run(what, on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "gsb") - before, std::int64_t{1});
+}
+
+// Before MPI and the driver start. Rank 0 of three launches no kernel in a call, the last one two in each.
+void make_last_rank_fail() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    const char* const rank = std::getenv(name);
+    if (rank == nullptr || std::string(rank) != "2") continue;
+    setenv("CROSSLANE_EMULATED_FAULTS", "cuLaunchKernel:3=CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 1);
+  }
+}
+
 // Threads, each with a communicator of its own, all at once.
 void threads(Program& program) {
   constexpr int most = 3;
@@ -217,12 +261,15 @@ int main(int argc, char** argv) {
   using namespace crosslane::tests;
   // --what threads first, for MPI_Init_thread.
   const std::string what = argc > 2 && std::string(argv[1]) == "--what" ? argv[2] : "";
+  if (what == "fails") make_last_rank_fail();
   Program program(argc, argv, "direct_upkeep", what == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
   if (what == "buffers") buffers(program);
   if (what == "communicators") communicators(program);
   if (what == "strangers") strangers(program);
   if (what == "refused") refused(program);
+  if (what == "events") events(program);
   if (what == "missing") missing(program);
+  if (what == "fails") fails(program);
   if (what == "threads") threads(program);
   return program.finish();
 }

@@ -78,8 +78,8 @@ int attribute_of(const Device& device, CUdevice_attribute attribute) {
       return 1;
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
       return 1;
-    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:  // processes' kernels run side by side
-      return 1;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+      return device.mps ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
       return 0;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:

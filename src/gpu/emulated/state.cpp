@@ -48,6 +48,13 @@ std::size_t memory_setting() {
   return static_cast<std::size_t>(number) << shift;
 }
 
+bool mps_setting() {
+  const char* const text = std::getenv("CROSSLANE_EMULATED_MPS");
+  const std::string_view value = text == nullptr ? "1" : text;
+  if (value != "0" && value != "1") malformed("CROSSLANE_EMULATED_MPS is '" + std::string(value) + "'; give 0 or 1");
+  return value == "1";
+}
+
 // A UUID that every process of every node gives to the same GPU of its node: the ordinal in a fixed pattern. Hosts
 // differ in reality, so the host's name is hashed in (FNV-1a).
 CUuuid uuid_of(int physical) {
@@ -160,6 +167,7 @@ void initialize() {
     if (stop != end) topology_file = stop + 1;
   }
   const std::size_t memory_bytes = memory_setting();
+  const bool mps = mps_setting();
   read_faults();
 
   std::vector<std::unique_ptr<Device>> physical;
@@ -172,6 +180,7 @@ void initialize() {
     device->pci = pci;
     device->uuid = uuid_of(index);
     device->memory = memory_bytes;
+    device->mps = mps;
     physical.push_back(std::move(device));
   }
   const auto all_gpus = static_cast<std::size_t>(count);

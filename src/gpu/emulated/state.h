@@ -38,6 +38,7 @@ struct Device {
   CUuuid uuid{};
   int numa = 0;
   std::size_t memory = 0;  // bytes that cuMemAlloc gives in all
+  bool mps = true;         // what it says of itself: processes' kernels run side by side in any case
   std::atomic<std::size_t> used{0};
   CUcontext primary = nullptr;  // guarded by State::mutex
   unsigned primary_references = 0;

@@ -1,0 +1,159 @@
+// See team_site.h.
+#include "collective/team_site.h"
+
+#include "base/error.h"
+#include "gpu/context.h"
+#include "gpu/copy.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace crosslane::collective {
+namespace {
+
+class TeamSite final : public Site {
+ public:
+  explicit TeamSite(const DrivenCall& driven)
+      : driven_(driven),
+        shape_(driven.call.shape),
+        team_(driven.team),
+        connection_(team_.connection()),
+        home_(*connection_.home),
+        culprit_(team_.me()) {}
+
+  [[nodiscard]] std::uint64_t call() const override { return team_.direct_call(); }
+  [[nodiscard]] share::Entry& own_entry() override { return team_.own_entry(); }
+  [[nodiscard]] const share::Entry& entry(int member) const override { return team_.entry(member); }
+  [[nodiscard]] std::byte* window(int member, std::size_t parity) const override {
+    const team::RegionLayout& layout = connection_.layout;
+    return connection_.regions[static_cast<std::size_t>(member)] + layout.staging + parity * layout.parity_bytes();
+  }
+
+  // A task may go on in another thread after each of its waits: so each of these makes the context current for itself.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    const gpu::ContextScope scope(home_.driver(), home_.context());
+    gpu::copy_async(to, from, bytes, *connection_.stream);
+  }
+  void combine(std::byte* inout, const std::byte* in, std::size_t bytes) override {
+    const gpu::ContextScope scope(home_.driver(), home_.context());
+    home_.kernels().reduce(*connection_.stream, shape_.op, shape_.element, inout, in,
+                           bytes / kernel::bytes_of(shape_.element));
+  }
+  void record(std::size_t parity) override {
+    const gpu::ContextScope scope(home_.driver(), home_.context());
+    connection_.events[parity].record(*connection_.stream);
+  }
+  void follow(int member, std::size_t parity) override {
+    const gpu::ContextScope scope(home_.driver(), home_.context());
+    connection_.peer_events[static_cast<std::size_t>(member)][parity].make_wait(*connection_.stream);
+  }
+
+  engine::Task<> complete() override {
+    const std::uint64_t mark = post_marker();
+    const auto& word = connection_.marker->word();
+    waits_for(-1);
+    for (const base::Time begin = base::now(); word.load(std::memory_order_acquire) < mark; look(-1, begin)) {
+      co_await reached_or_look(word, mark);
+    }
+  }
+
+  void waits_for(int member) noexcept override { driven_.waits_for.store(member, std::memory_order_relaxed); }
+
+  void look(int member, base::Time begin) override {
+    for (int each = 0; each < team_.size(); ++each) {
+      if (each == team_.me() || team_.entry(each).failed.load(std::memory_order_acquire) != team_.direct_call())
+        continue;
+      culprit_ = team_.entry(each).culprit.load(std::memory_order_relaxed);
+      throw base::Error(base::ErrorClass::other, "rank {} of the communicator failed in this call", culprit_);
+    }
+    const base::Duration waited = base::now() - begin;
+    if (waited < look_every) return;
+    for (int each = 0; each < team_.size(); ++each) {
+      if (team_.alive(each)) continue;
+      culprit_ = each;
+      throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call", each);
+    }
+    {
+      const gpu::ContextScope scope(home_.driver(), home_.context());
+      static_cast<void>(connection_.stream->view().idle());  // throws where the GPU has failed
+    }
+    if (std::chrono::duration<double>(waited).count() < driven_.limit_s) return;
+    if (member >= 0) {
+      culprit_ = member;
+      throw base::Error(base::ErrorClass::other,
+                        "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its "
+                        "process or GPU is gone or busy",
+                        member, driven_.limit_s);
+    }
+    throw base::Error(base::ErrorClass::other, "the GPU did not finish its part of a collective within {:.0f} s",
+                      driven_.limit_s);
+  }
+
+  // Others are not to wait for this rank; and what it has enqueued is not to outlive the call, if that can be had.
+  engine::Task<> give_up() {
+    team_.own_entry().culprit.store(culprit_, std::memory_order_relaxed);
+    team_.own_entry().failed.store(team_.direct_call(), std::memory_order_release);
+    std::uint64_t mark = 0;
+    try {
+      mark = post_marker();
+    } catch (const base::Error&) {
+      co_return;
+    }
+    co_await reached_or_look(connection_.marker->word(), mark);
+  }
+
+ private:
+  std::uint64_t post_marker() {
+    const gpu::ContextScope scope(home_.driver(), home_.context());
+    return connection_.marker->post(*connection_.stream);
+  }
+
+  const DrivenCall& driven_;
+  const Shape shape_;
+  team::Team& team_;
+  team::Team::Connection& connection_;
+  team::Home& home_;
+  int culprit_;  // who is to be named if this call fails
+};
+
+// Of a slot: larger ones gain nothing but fewer flags, smaller ones keep the levels of a hierarchy busy at once. Whole elements.
+std::size_t slot_bytes(const team::RegionLayout& layout, const std::vector<RelayLevel>& levels) noexcept {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  constexpr std::size_t granule = 256;
+  std::size_t slots = 0;
+  for (const RelayLevel& level : levels) slots += level.slots;
+  return std::min(layout.parity_bytes() / std::max<std::size_t>(slots, 1) / granule * granule, most);
+}
+
+}  // namespace
+
+engine::Task<> relay_in_team(DrivenCall driven, std::vector<RelayLevel> levels) {
+  const Call& call = driven.call;
+  TeamSite site(driven);
+  const Relayed relayed{.shape = call.shape,
+                        .me = call.team.me(),
+                        .root = call.team.me() == call.shape.root,
+                        .send = call.mine.send,
+                        .receive = call.mine.receive,
+                        .slot_bytes = slot_bytes(call.team.layout(), levels),
+                        .in_order = driven.deterministic};
+  std::exception_ptr error;
+  try {
+    co_await relay(site, relayed, std::move(levels));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!error) co_return;
+  co_await site.give_up();
+  std::rethrow_exception(error);
+}
+
+bool relays(const Shape& shape, const TeamFacts& facts) noexcept {
+  // Slots shrink with the members that share a window, and their parts are numbered (share::Step::most_parts).
+  constexpr std::size_t most_bytes = std::size_t{32} << 30;
+  return facts.driven && shape.bytes <= most_bytes;
+}
+
+}  // namespace crosslane::collective
