@@ -126,6 +126,12 @@ CROSSLANE_DEVICE T from_float(float value) {
   return result;
 }
 
+/// Byte `index` of a number. By a permutation, as ptxas (of CUDA 13.0) makes one more conversion of a store of the low
+/// byte of what was just converted to half precision: of 121.3, which is 0x5795, it stores 121, which is 0x79.
+CROSSLANE_DEVICE std::uint8_t byte_of(std::uint16_t number, unsigned index) {
+  return static_cast<std::uint8_t>(__byte_perm(number, 0, 0x4440 + index));
+}
+
 /// How long one thread goes on polling. Time and abort word are looked at only once in many polls: reading host memory
 /// takes longer than a flag takes to come.
 class GpuPatience {
@@ -283,6 +289,10 @@ T from_float(float value) {
   // Subnormal: in units of 2^-24. Adding 2^-1 leaves room for exactly these digits, rounded as the CPU rounds.
   const float sum = std::bit_cast<float>(magnitude) + 0.5F;
   return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000U))};
+}
+
+inline std::uint8_t byte_of(std::uint16_t number, unsigned index) {
+  return static_cast<std::uint8_t>(number >> 8 * index);
 }
 
 class EmulatedPatience {

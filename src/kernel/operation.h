@@ -169,7 +169,13 @@ CROSSLANE_DEVICE void store_bytes(const B& block, std::uint64_t address, T value
   } raw;
   raw.value = value;
   auto* const bytes = reinterpret_cast<std::uint8_t*>(address);
-  for (unsigned k = 0; k < sizeof(T); ++k) block.store(bytes + k, raw.bytes[k]);
+  for (unsigned k = 0; k < sizeof(T); ++k) {
+    if constexpr (op::is_short_real<T>) {
+      block.store(bytes + k, byte_of(value.bits, k));
+    } else {
+      block.store(bytes + k, raw.bytes[k]);
+    }
+  }
 }
 
 }  // namespace crosslane::kernel
