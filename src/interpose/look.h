@@ -26,7 +26,10 @@ struct Freed {
 ///   plain     MPI has completed it, with an ordinary message   (MPI's own completion call finishes it)
 ///   own       matched from the unexpected queue: MPI does not have it -> pulling, fetched
 ///   pulling   it was a header: the payload is being fetched    -> fetched
-///   fetched   the payload is in the buffer, `status` and `error` say how it went
+///   fetched   the payload is in the buffer, `status`, `error` and `code` say how it went
+///
+/// MPI's request of a persistent receive is completed where it is looked at, since a mere query makes it inactive in
+/// MPICH 5.0. So it is never plain: an ordinary message is delivered at once, and it goes from posted to fetched.
 struct Look {
   enum class State { posted, plain, pulling, fetched };
 
@@ -50,6 +53,7 @@ struct Look {
   bool has_inner = false;
   MPI_Status status{};
   std::exception_ptr error;  // what went wrong with the payload
+  int code = mpi::success;   // what MPI returned, and raised, for a message that it has completed already
 
   MPI_Request send{};               // MPI_Isendrecv: the other half,
   bool sends = false;               // whether it is still under way,
@@ -65,6 +69,7 @@ struct Look {
     own = false;
     has_inner = false;
     error = nullptr;
+    code = mpi::success;
   }
 };
 

@@ -92,6 +92,19 @@ void Pending::copy_back(const std::vector<MPI_Request>& handles, MPI_Request req
     if (!hidden(static_cast<int>(i))) requests[i] = handles[i];
 }
 
+bool Pending::left_alone(const MPI_Request requests[], const std::vector<MPI_Request>& handles,
+                         const Statuses& statuses) const {
+  const MPI_Request none = process_.library().handles().request_null;
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (hidden(index) || handles[i] == none || handles[i] != requests[i]) continue;
+    const int code = mpi::error(statuses[index]);
+    if (code != mpi::success && code != mpi::err_pending && !(operations_[i] && operations_[i]->persistent))
+      return true;
+  }
+  return false;
+}
+
 std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
   std::vector<MPI_Request> handles(requests, requests + operations_.size());
   for (std::size_t i = 0; i < handles.size(); ++i)

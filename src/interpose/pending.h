@@ -56,6 +56,10 @@ class Pending {
   [[nodiscard]] std::vector<MPI_Request> visible(const MPI_Request requests[]) const;
   /// What MPI made of them.
   void copy_back(const std::vector<MPI_Request>& handles, MPI_Request requests[]) const;
+  /// True if MPI has told of an error of a request in `handles`, which visible() gave, without completing it: the request
+  /// is still there. Of persistent ones that says nothing.
+  [[nodiscard]] bool left_alone(const MPI_Request requests[], const std::vector<MPI_Request>& handles,
+                                const Statuses& statuses) const;
   /// The requests that are not ours.
   [[nodiscard]] std::vector<MPI_Request> others(const MPI_Request requests[]) const;
 

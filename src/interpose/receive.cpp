@@ -51,21 +51,30 @@ void take_over(Process& process, Operation& operation, const message::Arrived& a
   look.state = Look::State::fetched;
 }
 
+// MPI has completed an ordinary message of a persistent receive, and raised what went wrong.
+void end_persistent(Process& process, Operation& operation, int code, const MPI_Status& status) {
+  Look& look = *operation.look;
+  const auto& below = process.library().below();
+  look.code = code;
+  look.status = status;
+  look.state = Look::State::fetched;
+  if (code != mpi::success && !mpi::is_truncation(below, code)) return;
+  try {
+    operation.deliver(process.copier(), &look.status, below);
+  } catch (...) {
+    look.error = std::current_exception();  // the completion call's to raise, which this may not be
+  }
+}
+
 // A message that MPI held for a persistent receive; it is no header.
 void look_at_inner(Process& process, Operation& operation) {
   Look& look = *operation.look;
-  const auto& below = process.library().below();
   int flag = 0;
-  const int code = below.Test(&look.inner, &flag, &look.status);
+  MPI_Status status{};
+  const int code = process.library().below().Test(&look.inner, &flag, &status);
   if (code == mpi::success && flag == 0) return;
-  if (code == mpi::success || mpi::is_truncation(below, code)) operation.deliver(process.copier(), &look.status, below);
-  if (code != mpi::success) {
-    look.error = std::make_exception_ptr(
-        base::Error(mpi::is_truncation(below, code) ? base::ErrorClass::truncate : base::ErrorClass::other,
-                    "{}: the message does not fit into the buffer", operation.call));
-  }
   look.has_inner = false;
-  look.state = Look::State::fetched;
+  end_persistent(process, operation, code, status);
 }
 
 void finish_fetch(Process& process, Operation& operation) {
@@ -226,14 +235,17 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
   if (look.state == Look::State::posted && !look.own) {
     int flag = 0;
     MPI_Status status{};
-    const int code = below.Request_get_status(request, &flag, &status);
+    const int code =
+        operation.persistent ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
     if (code == mpi::success && flag == 0) return;
-    // An error is the completion call's to report. What is cut is none of ours: Open MPI then tells the message's length.
-    // Of a cancelled receive MPICH tells any length.
+    // An error of a query is the completion call's to report. What is cut is none of ours: Open MPI then tells the
+    // message's length. Of a cancelled receive MPICH tells any length.
     const bool could = code == mpi::success && look.buffer.bytes >= header_bytes && !mpi::cancelled(below, status);
     const auto header = could ? header_in(process, look.landing, status) : std::nullopt;
     if (header) {
       fetch(process, operation, *header, status);
+    } else if (operation.persistent) {
+      end_persistent(process, operation, code, status);
     } else {
       look.state = Look::State::plain;
     }
@@ -267,7 +279,7 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
   if (look.own) {
     if (!operation.persistent) process.library().below().Request_free(request);
   } else {
-    result = next.Wait(request, &own);
+    result = next.Wait(request, &own);  // a tool is to see it, even where a persistent one is over
   }
   operation.active = false;
   if (look.state == Look::State::plain) {
@@ -279,7 +291,7 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
   }
   mpi::copy_but_error(look.status, status);
   if (look.error) std::rethrow_exception(std::exchange(look.error, nullptr));
-  return result;
+  return look.code != mpi::success ? look.code : result;
 }
 
 int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status) {
