@@ -70,13 +70,16 @@ void run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   if (teams.blocking().checks()) side.claim = claim_of(process, team, call, role);
   std::optional<Lifted> send, receive;
   const bool show = collective::worth_exposing(role.shape, team.size());
-  if (role.receive) {
+  if (role.receive)
     receive.emplace(process, home, call.call, role.receive->argument, role.receive->base, role.receive->extent);
+  if (role.send) send.emplace(process, home, call.call, role.send->argument, role.send->base, role.send->extent);
+  if (receive) {
+    receive->make_room();
     side.buffers.receive = receive->data();
     if (show) side.receive = receive->show();
   }
-  if (role.send) {
-    send.emplace(process, home, call.call, role.send->argument, role.send->base, role.send->extent);
+  if (send) {
+    send->make_room();
     send->lift();
     side.buffers.send = send->data();
     if (show) side.send = send->show();

@@ -39,6 +39,11 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
                       "the call, or does it belong to a context that was destroyed?",
                       call_, argument, static_cast<const void*>(data_));
   }
+  copied_ = true;
+}
+
+void Lifted::make_room() {
+  if (!copied_) return;
   copy_ = home_.lend(extent_.bytes());
   data_ = copy_->data();
 }

@@ -36,10 +36,13 @@ class Lifted {
   Lifted(const Lifted&) = delete;
   Lifted& operator=(const Lifted&) = delete;
 
-  /// Contiguous memory of the GPU: the buffer's first byte, or its copy's.
+  /// Lends memory for the copy, where one is needed. To be called once all buffers of a call have been looked at: what is
+  /// lent may lie where the application has freed another buffer, which would then pass for live memory.
+  void make_room();
+  /// Contiguous memory of the GPU: the buffer's first byte, or its copy's. After make_room().
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   /// True if data() is the buffer itself.
-  [[nodiscard]] bool is_buffer() const noexcept { return !copy_; }
+  [[nodiscard]] bool is_buffer() const noexcept { return !copied_; }
   /// The buffer as others may map it; id 0 where they cannot.
   [[nodiscard]] share::Exposed show() const noexcept;
 
@@ -55,7 +58,8 @@ class Lifted {
   std::byte* base_;
   Extent extent_;
   gpu::PointerInfo info_;
-  lane::Place place_;  // where it is, as known at first sight
+  lane::Place place_;    // where it is, as known at first sight
+  bool copied_ = false;  // it cannot be used as it is
   std::optional<gpu::Buffer> copy_;
   std::byte* data_;
 };
