@@ -29,7 +29,9 @@ Type fitting(Random& random, const Base& base, int elements, int granule, std::i
 void Argument::allocate(Draw draw, MPI_Aint low, MPI_Aint high, bool aligned) {
   auto& random = draw.random;
   const MPI_Aint start = round_down(std::min<MPI_Aint>(low, 0) - static_cast<MPI_Aint>(random.below(40)));
-  const auto bytes = static_cast<std::size_t>(std::max<MPI_Aint>(high, 0) - start) + random.below(40);
+  const auto wanted = static_cast<std::size_t>(std::max<MPI_Aint>(high, 0) - start) + random.below(40);
+  const auto bytes =
+      std::max<std::size_t>(wanted, 1);  // no bytes would have their host copy at null, unlike the memory
   const std::size_t offset = aligned ? 16 * random.below(4) : random.below(48);
   kind_ = Kind::memory;
   memory_.emplace(draw.memory(), bytes, offset);

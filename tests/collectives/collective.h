@@ -52,12 +52,13 @@ class Traffic {
 
 /// What a plain MPI gets wrong, found by running these tests on host memory without Crosslane; left out there.
 struct Defects {
-  bool inter = false;           ///< inter-communicators: rooted collectives take each other's messages
-  bool alone = false;           ///< communicators of one rank
-  bool large = false;           ///< large-count form
-  bool user_defined = false;    ///< user-defined operations on non-contiguous types
-  bool directed = false;        ///< graphs of directed edges
-  bool empty_in_place = false;  ///< empty blocks with MPI_IN_PLACE
+  bool inter = false;                    ///< inter-communicators: rooted collectives take each other's messages
+  bool alone = false;                    ///< communicators of one rank
+  bool large = false;                    ///< large-count form
+  bool user_defined = false;             ///< user-defined operations on non-contiguous types
+  bool user_defined_persistent = false;  ///< the same of its persistent form alone
+  bool directed = false;                 ///< graphs of directed edges
+  bool empty_in_place = false;           ///< empty blocks with MPI_IN_PLACE
 };
 Defects defects_of(const std::string& collective);
 

@@ -114,7 +114,10 @@ class Test {
            (defects.directed && call.group->directed))
       call.group = &groups_.pick(common, kind);
     call.comm = call.group->comm;
-    if (procedure.collective->reduces) call.reduction = reductions_.pick(common, !defects.user_defined);
+    const bool persistent = procedure.plain.form == Form::persistent;
+    if (procedure.collective->reduces)
+      call.reduction =
+          reductions_.pick(common, !defects.user_defined && !(persistent && defects.user_defined_persistent));
     const Base& base = common.pick(bases());
     const Traffic traffic(common, base, call.group->sizes[0] + call.group->sizes[1], procedure.collective->same_counts);
     const Draw draw{mine, program_};

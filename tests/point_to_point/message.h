@@ -30,6 +30,12 @@ struct Message {
   [[nodiscard]] std::vector<std::byte> contents(int round = 0) const;
   [[nodiscard]] std::string text() const;
 
+  /// The receiver's memory has no gaps after all.
+  void receive_without_gaps() {
+    received = Layout(sent.unit());
+    receive_count = static_cast<int>(unit_count);
+  }
+
   /// Checks source, tag, count in elements of the buffer's datatype, and basic elements.
   void check_status(const MPI_Status& status, const TypedBuffer& buffer, const std::string& what) const;
 

@@ -1,6 +1,9 @@
 // Failure reports and the watchdog. It must not know CUDA or Crosslane.
 #include "support/check.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -43,6 +46,31 @@ std::string head(const Report& state) {
   return fmt::format("{}, rank {}, --seed {}", state.program, state.rank, state.seed);
 }
 
+// A crash says where it was, too. Nothing here is safe in a signal's handler, and nothing is left to lose: the alarm ends
+// what gets stuck.
+void tell_crash(int signal_number) {
+  alarm(5);
+  auto& state = report();
+  const std::unique_lock lock(state.mutex, std::try_to_lock);
+  if (lock.owns_lock()) {
+    const auto place = state.places.find(std::this_thread::get_id());
+    print(fmt::format("CRASHED {}: signal {}{}", head(state), signal_number,
+                      place == state.places.end() ? "" : fmt::format("\n  in step: {}", place->second.text)));
+  }
+  raise(signal_number);  // the handler is the default's again
+}
+
+// Who has a handler already (a sanitizer, an MPI) tells more.
+void tell_crashes() {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    struct sigaction action{};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = tell_crash;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    sigaction(number, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 void report_failure(const std::string& text, std::source_location where) {
@@ -80,6 +108,7 @@ void describe_process(std::string program, int rank, std::uint64_t seed) {
   state.program = std::move(program);
   state.rank = rank;
   state.seed = seed;
+  tell_crashes();
 }
 
 std::string describe_mpi_error(int result) {

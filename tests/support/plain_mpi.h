@@ -5,6 +5,9 @@
 
 #include <mpi.h>
 
+#include <cstddef>
+#include <vector>
+
 namespace crosslane::tests {
 
 struct PlainMpi {
@@ -31,6 +34,10 @@ bool plain_mpi_buffered_sends_start_once();
 /// Whether what a rank sends to itself in a collective ends too soon, where its elements have gaps and take part of the last
 /// of several pieces. Prints if so.
 bool plain_mpi_copies_to_itself_end_early();
+
+/// The lengths in bytes, of those near powers of two, at which a receive with gaps between elements of 16 bytes calls a
+/// synchronous message truncated that fits. Collective over MPI_COMM_WORLD; rank 0 prints if there are any.
+std::vector<std::size_t> plain_mpi_lengths_taken_for_truncated();
 
 /// Whether MPI_Win_create and a fence work on host memory. Collective; rank 0 prints if not.
 bool plain_mpi_has_windows(MPI_Comm communicator);

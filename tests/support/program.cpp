@@ -1,6 +1,8 @@
 // Start and end of a test program, and polite waiting. It must not know Crosslane.
 #include "support/program.h"
 
+#include "support/plain_mpi.h"
+
 #include <sched.h>
 
 #include <array>
@@ -79,6 +81,8 @@ Program::Program(int argc, char** argv, const std::string& name, int thread_leve
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);  // inherited by every communicator made from it
   MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
   MPI_Errhandler_free(&handler);
+  // Before anything is done to the MPI: after failed calls MPICH 4.0 may wait forever for a message to itself.
+  static_cast<void>(plain_mpi());
   if (memory_ != "host") {
     MPI_Comm node = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
