@@ -160,7 +160,8 @@ function(crosslane_mpi_test name)
       -- $<TARGET_FILE:${arg_EXECUTABLE}_${family}> ${arg_ARGS})
     math(EXPR limit "${arg_TIMEOUT} + 30")  # run_mpi.sh ends the launch itself; this is for the script
     set(labels mpi ${family} ${arg_LABELS})
-    set_tests_properties(${test} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 PROCESSORS ${arg_RANKS}
+    # Those that may take long start first, so that a parallel run does not end with one of them alone.
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 PROCESSORS ${arg_RANKS} COST ${arg_TIMEOUT}
       LABELS "${labels}")
   endforeach()
 endfunction()
