@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
@@ -19,19 +20,16 @@ void require(int code, const char* what) {
 }
 
 // Open MPI makes no distributed array of a type without bytes, and takes a stride of -1 byte for "the default".
-// MPICH copies a long double as the 10 bytes of its value and leaves the padding as it was, and counts the empty rest
-// of a cyclic distribution in the true bounds; it places repetitions of contiguous types with a negative extent by
-// another extent than it reports.
+// MPICH counts the empty rest of a cyclic distribution in the true bounds; it places repetitions of contiguous types with
+// a negative extent by another extent than it reports.
 #if defined(CROSSLANE_ABI_OPENMPI)
 constexpr bool empty_darray_refused = true;
 constexpr bool minus_one_is_wrong = true;
-constexpr bool padding_is_lost = false;
 constexpr bool darray_bounds_are_loose = false;
 constexpr bool negative_extents_are_wrong = false;
 #else
 constexpr bool empty_darray_refused = false;
 constexpr bool minus_one_is_wrong = false;
-constexpr bool padding_is_lost = true;
 constexpr bool darray_bounds_are_loose = true;
 constexpr bool negative_extents_are_wrong = true;
 #endif
@@ -42,6 +40,24 @@ std::vector<To> as(const std::vector<From>& from) {
 }
 
 }  // namespace
+
+bool RandomType::packs_wrong(MPI_Datatype basic, int stride) const {
+  constexpr std::size_t count = 3, bytes = 16;
+  MPI_Datatype spread{};
+  require(mpi_.Type_create_hvector(count, 1, stride, basic, &spread), "MPI_Type_create_hvector");
+  require(mpi_.Type_commit(&spread), "MPI_Type_commit");
+  std::array<unsigned char, 256> memory{};
+  for (std::size_t i = 0; i < memory.size(); ++i) memory.at(i) = static_cast<unsigned char>(i + 1);
+  std::array<unsigned char, count * bytes> packed{};
+  int position = 0;
+  require(mpi_.Pack(memory.data(), 1, spread, packed.data(), static_cast<int>(packed.size()), &position,
+                    handles_.comm_self),
+          "MPI_Pack");
+  require(mpi_.Type_free(&spread), "MPI_Type_free");
+  for (std::size_t i = 0; i < packed.size(); ++i)
+    if (packed.at(i) != memory.at(i / bytes * static_cast<std::size_t>(stride) + i % bytes)) return true;
+  return false;
+}
 
 RandomType::Made RandomType::make(int depth) {
   Made made = depth == 0 ? predefined() : derived(depth);
@@ -86,7 +102,9 @@ RandomType::Made RandomType::predefined() {
   if (between(0, 24) == 0) {
     // Predefined, but made: MPI_Type_free must not be called on them.
     Made made{{}, true, "", false, false};
-    switch (between(0, 2)) {
+    auto which = between(0, 2);
+    if (which == 1 && complex_is_misplaced_) which = 0;
+    switch (which) {
       case 0:
         require(mpi_.Type_create_f90_real(static_cast<int>(between(3, 14)), mpi::undefined, &made.type), "f90_real");
         made.text = "f90_real";
@@ -105,9 +123,11 @@ RandomType::Made RandomType::predefined() {
   }
   const auto last = static_cast<std::int64_t>(std::size(basics)) - 1;
   auto basic = basics[between(0, last)];
-  while (padding_is_lost && (basic.type == handles_.long_double || basic.type == handles_.long_double_int)) {
-    basic = basics[between(0, last)];
-  }
+  const auto left_out = [this](MPI_Datatype type) {
+    return (padding_is_lost_ && (type == handles_.long_double || type == handles_.long_double_int)) ||
+           (complex_is_misplaced_ && type == handles_.c_double_complex);
+  };
+  while (left_out(basic.type)) basic = basics[between(0, last)];
   return {basic.type, true, basic.text, false, false};
 }
 
