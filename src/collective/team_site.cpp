@@ -2,6 +2,7 @@
 #include "collective/team_site.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
 
@@ -98,7 +99,8 @@ class TeamSite final : public Site {
     std::uint64_t mark = 0;
     try {
       mark = post_marker();
-    } catch (const base::Error&) {
+    } catch (const base::Error& error) {
+      base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
       co_return;
     }
     co_await reached_or_look(connection_.marker->word(), mark);
