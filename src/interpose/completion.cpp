@@ -121,6 +121,7 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
   const bool told = result == mpi::success;
   if (!told && result != mpi::err_in_status) return result;
   std::vector<int> codes;
+  codes.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < *outcount; ++i)
     codes.push_back(pending.completed(indices[i], &own[i], told ? mpi::success : mpi::error(own[i])));
   for (int i = 0; i < count; ++i) {
