@@ -12,8 +12,6 @@
 namespace crosslane::interpose {
 namespace {
 
-bool nothing_ours(const Site& site) { return detail::nesting != 0 || site.process().requests().empty(); }
-
 // Runs a completion call; errors of ours are raised on the communicator of the request that they belong to.
 template <class Body>
 int completing(const Site& site, const char* call, Body&& body) {

@@ -98,8 +98,7 @@ int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count
     arrived = process.unexpected().claim(*message);
     if (!arrived) {
       if (!on_gpu) return mpi::calls::Mrecv(next, buf, count, datatype, message, status);
-      const auto& argument =
-          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
         return mpi::calls::Mrecv(functions, argument.address(), argument.count(), argument.type(), message, told);
       });
@@ -125,8 +124,7 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
     arrived = process.unexpected().claim(*message);
     if (!arrived) {
       if (!on_gpu) return mpi::calls::Imrecv(next, buf, count, datatype, message, request);
-      const auto& argument =
-          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
         return mpi::calls::Imrecv(functions, argument.address(), argument.count(), argument.type(), message, request);
       });

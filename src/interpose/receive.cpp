@@ -307,6 +307,10 @@ int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status) {
   return finish(process, route.next(), operation, request, status);
 }
 
+const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype) {
+  return route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+}
+
 int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
                  int tag, MPI_Comm comm, MPI_Status* status) {
   auto& process = site.process();
@@ -334,8 +338,7 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
   }
   return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
-      const auto& argument =
-          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
         return mpi::calls::Recv(functions, argument.address(), argument.count(), argument.type(), source, tag, comm,
                                 told);
@@ -361,8 +364,7 @@ int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count
     return mpi::calls::Irecv(next, buf, count, datatype, source, tag, comm, request);
   return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
-      const auto& argument =
-          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
         return mpi::calls::Irecv(functions, argument.address(), argument.count(), argument.type(), source, tag, comm,
                                  request);
@@ -386,8 +388,7 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
   if (!on_gpu && !room.known) return mpi::calls::Recv_init(next, buf, count, datatype, source, tag, comm, request);
   return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
-      const auto& argument =
-          route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
+      const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.persistent(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
         return mpi::calls::Recv_init(functions, argument.address(), argument.count(), argument.type(), source, tag,
                                      comm, request);

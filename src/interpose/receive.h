@@ -36,6 +36,9 @@ struct Room {
 [[nodiscard]] std::optional<message::Header> header_in(Process& process, const std::byte* landing,
                                                        const MPI_Status& status);
 
+/// The buffer of a receive that is not looked at, as the staged route takes it: packed, for as much as the status says.
+const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype);
+
 /// Gives the route's operation a Look: where the message lands, and where it goes.
 void describe(Route& route, const Receive& receive);
 

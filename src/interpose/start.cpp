@@ -1,5 +1,6 @@
 // Starting persistent operations, and partitioned communication (MPI 5.0, sections 3.9 and 4.2), with GPU memory.
 #include "interpose/manual.h"
+#include "interpose/pending.h"
 #include "interpose/process.h"
 #include "interpose/receive.h"
 #include "interpose/route.h"
@@ -12,8 +13,6 @@
 
 namespace crosslane::interpose {
 namespace {
-
-bool nothing_ours(const Site& site) { return detail::nesting != 0 || site.process().requests().empty(); }
 
 // Starts one receive that is looked at: the unexpected queue has it, or MPI.
 int start_look(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request) {
