@@ -190,9 +190,10 @@ void Route::stage_and_fetch() {
 int Route::track(MPI_Request* request, int result, bool persistent) {
   if (result != mpi::success) return result;
   operation_->persistent = persistent;
-  if (!persistent) {
-    // Some operations are complete at once, and then MPIs like to hand out one shared request for all of them.
-    operation_->active = true;
+  operation_->active = !persistent;
+  // Some operations are complete at once, and then MPIs like to hand out one shared request for all of them. Not for files, whose
+  // requests end in MPICH 5.0 when they are asked (they are generalized ones): the application's own call would find one that is gone.
+  if (!persistent && operation_->target.kind != Target::Kind::file) {
     const auto& below = process_.library().below();
     int flag = 0;
     MPI_Status status;
