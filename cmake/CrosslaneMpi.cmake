@@ -120,11 +120,11 @@ function(crosslane_mpi_executable name)
 endfunction()
 
 # crosslane_mpi_test(<name> RANKS <n> [GPUS <k>] [EXECUTABLE <executable>] [FAMILY <family>...] [ENV <NAME=value>...]
-#                    [PRELOAD on|off] [LABELS <label>...] [TIMEOUT <seconds>] [ARGS <argument>...])
+#                    [PRELOAD on|off|<library>] [LABELS <label>...] [TIMEOUT <seconds>] [ARGS <argument>...])
 #
 # Registers the test <name>.<family> for each family: <executable>_<family> (default: <name>) on n ranks under the
-# family's launcher, through tests/run_mpi.sh. PRELOAD (default on) loads libcrosslane_<family>.so; GPUS above 0 loads
-# the emulated driver with k GPUs, unless CROSSLANE_TEST_GPU=real is in ctest's environment. Status 77 is "skipped".
+# family's launcher, through tests/run_mpi.sh. PRELOAD (default on: libcrosslane_<family>.so) loads a library; GPUS above 0 loads
+# the emulated driver with k GPUs, unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
 # TIMEOUT (default 120) ends the whole launch, ranks included, and fails.
 function(crosslane_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT" "FAMILY;ENV;LABELS;ARGS")

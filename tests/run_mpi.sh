@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Runs one test program under an MPI launcher with Crosslane and, without real GPUs, the emulated driver preloaded into
-# the ranks (never into the launcher). The same registered tests run on real GPUs with CROSSLANE_TEST_GPU=real.
+# the ranks (never into the launcher). The same registered tests run on real GPUs with CROSSLANE_TEST_GPU=real; those that
+# set the emulated driver's faults are skipped there.
 # Exit status: the program's; 77 if this machine cannot run it; 124 if it was ended after --timeout seconds.
 set -euo pipefail
 
 usage() {
   cat >&2 <<'TEXT'
 usage: run_mpi.sh --family openmpi|mpich --build <folder> [--mpiexec <launcher>] [--ranks <n>] [--gpus <k>]
-                  [--preload on|off] [--timeout <seconds>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
+                  [--preload on|off|<library>] [--timeout <seconds>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
 environment: CROSSLANE_TEST_GPU=real   use the machine's driver instead of the emulated one
+             CROSSLANE_TEST_GPU=one    as on a machine with one GPU, emulated; one_in_turns: the same without MPS
              CROSSLANE_SANITIZE=<list> as --sanitize
 TEXT
   exit 2
@@ -50,7 +52,23 @@ case ",$sanitize," in
     environment+=("TSAN_OPTIONS=ignore_noninstrumented_modules=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}")
     ;;
 esac
-if [ "${CROSSLANE_TEST_GPU:-emulated}" = real ]; then
+machine="${CROSSLANE_TEST_GPU:-emulated}"
+if [ "$machine" != emulated ]; then
+  # What the emulated driver is told about itself means nothing to a machine's own. Whether there is MPS tests ask the driver.
+  kept=()
+  for entry in "${extra[@]}"; do
+    case "$entry" in
+      CROSSLANE_EMULATED_MPS=*) ;;
+      CROSSLANE_EMULATED_*)
+        echo "run_mpi.sh: skipped, a real driver knows no ${entry%%=*}"
+        exit 77
+        ;;
+      *) kept+=("$entry") ;;
+    esac
+  done
+  extra=("${kept[@]}")
+fi
+if [ "$machine" = real ]; then
   present="$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)"
   # Ranks share what there is: a test that cannot do with fewer GPUs says so itself.
   if [ "$gpus" -gt 0 ] && [ "$present" -eq 0 ]; then
@@ -58,12 +76,25 @@ if [ "${CROSSLANE_TEST_GPU:-emulated}" = real ]; then
     exit 77
   fi
 elif [ "$gpus" -gt 0 ]; then
+  case "$machine" in
+    emulated) ;;
+    one) gpus=1 ;;
+    one_in_turns)
+      gpus=1
+      environment+=("CROSSLANE_EMULATED_MPS=0")
+      ;;
+    *) usage ;;
+  esac
   libraries+=("$build/lib/emulated/libcuda.so.1")
   environment+=("CROSSLANE_GPU=emulated:$gpus")
 else
   environment+=("CROSSLANE_GPU=none")
 fi
-[ "$preload" = off ] || libraries+=("$build/lib/libcrosslane_$family.so")
+case "$preload" in
+  on) libraries+=("$build/lib/libcrosslane_$family.so") ;;
+  off) ;;
+  *) libraries+=("$preload") ;;
+esac
 for library in "${libraries[@]}"; do
   # ld.so only warns about a preload that is missing: the test would then pass or fail for the wrong reason.
   [ -e "$library" ] || { echo "run_mpi.sh: $library is not built" >&2; exit 2; }

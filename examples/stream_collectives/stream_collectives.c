@@ -56,6 +56,21 @@ static uint32_t expected(int ranks, int weight) {
   return sum;
 }
 
+/* Kernels wait for other ranks' kernels here, so all of them must run at once. MPI_Allreduce works all the same. */
+static int refused(int code, int rank) {
+  char why[MPI_MAX_ERROR_STRING] = "";
+  int length = 0, class = MPI_SUCCESS;
+  MPI_Error_string(code, why, &length);
+  MPI_Error_class(code, &class);
+  if (rank == 0)
+    fprintf(stderr,
+            "stream_collectives: skipped, collectives on streams need ranks of one node, each with a GPU of its own or "
+            "MPS: %s\n",
+            why);
+  MPI_Finalize();
+  return class == MPI_ERR_UNSUPPORTED_OPERATION ? 77 : 1; /* 77: cannot be shown on this machine */
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int size = 0, rank = 0;
@@ -72,9 +87,11 @@ int main(int argc, char** argv) {
   for (int i = 0; i < WEIGHTS; ++i) host[i] = wish(rank, i);
   check(cuMemcpyHtoD(gradients, host, sizeof host), "cuMemcpyHtoD");
 
-  /* Once for a communicator: may wait and allocate, so that what follows need not. An error aborts, as MPI's do; with
-     MPI_ERRORS_RETURN it would be returned, and MPI_Allreduce still be there. */
-  crosslane_prepare(MPI_COMM_WORLD, sizeof host, 0, NULL);
+  /* Once for a communicator: may wait and allocate, so that what follows need not. All ranks get the same answer. */
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  const int prepared = crosslane_prepare(MPI_COMM_WORLD, sizeof host, 0, NULL);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  if (prepared != MPI_SUCCESS) return refused(prepared, rank);
 
   CUgraph graph = NULL;
   CUgraphExec launchable = NULL;

@@ -6,9 +6,10 @@
 //   --direct 0            nothing may go direct (no kernels, no mappings), and all must be right
 //   --most <bytes>        the largest block
 //   --any_order 1         reductions may combine in any order: with numbers for which it does not show
-//   --turns 1             kernels of ranks take turns on a GPU that they share: then only what the host drives goes direct
+// Where kernels of ranks take turns on a GPU that they share, only what the host can drive goes direct.
 #include "direct/job.h"
 #include "support/plain_mpi.h"
+#include "support/sharing.h"
 
 #include <algorithm>
 #include <memory>
@@ -139,8 +140,7 @@ class Test {
         most_(static_cast<std::size_t>(program.option("most", 600000))),
         strict_(program.memory() == "device"),
         direct_(program.option("direct", 1) != 0),
-        any_order_(program.option("any_order", 0) != 0),
-        turns_(program.option("turns", 0) != 0) {
+        any_order_(program.option("any_order", 0) != 0) {
     int gpus = 0;
     CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
     if (!strict_ && gpus > 1) {
@@ -218,17 +218,13 @@ class Test {
   }
 
   // Whether the ranks of a communicator share a node, as far as Crosslane is told, and the call needs no kernels that wait where they
-  // take turns.
-  [[nodiscard]] bool may_go_direct(const Job& job, Kind kind) const {
-    if (!direct_ || job.size() < 2) return false;
+  // take turns: by preference, or as it is shipped for them.
+  [[nodiscard]] bool may_go_direct(const Case& what, const Job& job) const {
+    if (!direct_ || job.size() < 2 || what.units == 0) return false;
+    const bool driven_here = driven() && takes(what, job, 0);
+    if (job.in_turns() && !driven_here && !(drivable(what.kind) && what.sent_bytes() >= direct_in_turns_from))
+      return false;
     const auto ranks = ranks_of(job);
-    if (turns_ && !drivable(kind)) {
-      int gpus = 1;
-      CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
-      std::set<int> used;
-      for (const int rank : ranks) used.insert(rank % gpus);
-      if (used.size() < ranks.size()) return false;
-    }
     const auto node = static_cast<int>(program_.option("node", 0));
     return node == 0 || std::ranges::all_of(ranks, [&](int rank) { return rank / node == ranks.front() / node; });
   }
@@ -241,15 +237,15 @@ class Test {
     what.repeats = 3;
     what.seed = mix(program_.seed, 77);
     run(what, world);
-    if (algorithm_.empty() || !exists(kind) || !strict_ || !direct_) return;
+    if (algorithm_.empty() || !exists(kind) || !strict_ || !direct_ || (world.in_turns() && !driven())) return;
     CROSSLANE_CHECK(by_name(kind) > 0, "{} never ran by {} in all cases", kind_names.at(static_cast<std::size_t>(kind)),
                     name_of(kind));
   }
 
   void run(Case what, const Job& job) {
-    const bool may = may_go_direct(job, what.kind) && what.units > 0;
-    // MPI itself may combine in another order.
-    what.whole = !strict_ || !may || any_order_;
+    const bool may = may_go_direct(what, job);
+    // MPI itself may combine in another order, and so does what is taken for ranks in turns unless it was asked for.
+    what.whole = !strict_ || !may || any_order_ || (job.in_turns() && !driven());
 #if CROSSLANE_TEST_MPI_MPICH
     // MPICH 4.0.2 crashes by itself in longer ones whose root is not 0, and cannot scatter what has gaps.
     if (what.whole && what.kind == Kind::reduce) what.in_place = false;
@@ -299,7 +295,7 @@ class Test {
 
   // Whether the algorithm takes this call, by docs/collectives.md.
   [[nodiscard]] bool takes(const Case& what, const Job& job, int repeat) const {
-    if (!exists(what.kind)) return false;
+    if (!exists(what.kind) || (job.in_turns() && !driven())) return false;
     if (driven()) {
       // Zeros of either sign make even pairs of a number and a place depend on the order.
       const bool number = what.element->base.name.starts_with("float") || what.element->base.name.starts_with("double");
@@ -318,7 +314,7 @@ class Test {
   Program& program_;
   std::string algorithm_;
   std::size_t most_;
-  bool strict_, direct_, any_order_, turns_;
+  bool strict_, direct_, any_order_;
   std::unique_ptr<Device> other_;
   Manners manners_;
 };

@@ -1,6 +1,8 @@
 // See job.h.
 #include "direct/job.h"
 
+#include "support/sharing.h"
+
 #include <dlfcn.h>
 #include <sched.h>
 
@@ -85,6 +87,7 @@ Job::Job(const Program& program, MPI_Comm communicator, std::string name)
     : program_(program), communicator_(communicator), name_(std::move(name)) {
   MPI_Comm_size(communicator_, &size_);
   MPI_Comm_rank(communicator_, &me_);
+  in_turns_ = take_turns(communicator_);
 }
 
 void Job::warm_up() const {

@@ -77,12 +77,15 @@ struct Manners {
 
 class Job {
  public:
+  /// Collective over the communicator.
   Job(const Program& program, MPI_Comm communicator, std::string name);
 
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] int me() const { return me_; }
   [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  /// Kernels of two members take turns on a GPU (support/sharing.h).
+  [[nodiscard]] bool in_turns() const { return in_turns_; }
 
   /// Calls with GPU memory on all ranks, until later ones go direct where they can at all.
   void warm_up() const;
@@ -126,6 +129,7 @@ class Job {
   MPI_Comm communicator_;
   std::string name_;
   int size_ = 1, me_ = 0;
+  bool in_turns_ = false;
 };
 
 }  // namespace crosslane::tests

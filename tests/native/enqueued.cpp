@@ -1,10 +1,14 @@
 // See enqueued.h.
 #include "native/enqueued.h"
 
+#include "support/sharing.h"
+
 #include <crosslane/crosslane.h>
 #include <dlfcn.h>
 #include <sched.h>
 
+#include <array>
+#include <string>
 #include <utility>
 
 namespace crosslane::tests {
@@ -94,6 +98,32 @@ int enqueue(const Job& job, const Job::Run& run, const Stream& stream) {
 void prepare(MPI_Comm communicator, std::size_t bytes, const std::vector<void*>& buffers) {
   CROSSLANE_MPI(
       crosslane_prepare(communicator, static_cast<MPI_Count>(bytes), static_cast<int>(buffers.size()), buffers.data()));
+}
+
+bool can_prepare(Program& program) {
+  if (!take_turns(MPI_COMM_WORLD)) return true;
+  CROSSLANE_STEP("preparing what ranks in turns cannot use");
+  MPI_Comm world = MPI_COMM_NULL, alone = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+  const int code = crosslane_prepare(world, 0, 0, nullptr);
+  int error_class = MPI_SUCCESS, length = 0;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  MPI_Error_class(code, &error_class);
+  if (code != MPI_SUCCESS) MPI_Error_string(code, text.data(), &length);
+  CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_UNSUPPORTED_OPERATION);
+  for (const char* const part : {"share a GPU without MPS", "nvidia-cuda-mps-control -d"})
+    CROSSLANE_CHECK(std::string(text.data()).find(part) != std::string::npos, "\"{}\" does not say \"{}\"", text.data(),
+                    part);
+  MPI_Comm_free(&world);
+  CROSSLANE_STEP("preparing what a rank has alone");
+  MPI_Comm_split(MPI_COMM_WORLD, program.rank, 0, &alone);
+  prepare(alone, 0);
+  MPI_Comm_free(&alone);
+  program.skip(
+      "ranks take turns on a GPU that they share: crosslane_prepare refuses, as it must; nothing else is there to "
+      "test");
+  return false;
 }
 
 int missing(MPI_Comm communicator) {

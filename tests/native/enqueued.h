@@ -65,6 +65,11 @@ int enqueue(const Job& job, const Job::Run& run, const Stream& stream);
 /// Must succeed; `buffers` as crosslane_prepare takes them.
 void prepare(MPI_Comm communicator, std::size_t bytes, const std::vector<void*>& buffers = {});
 
+/// Whether enqueued calls can be prepared on the world. Where kernels of its ranks take turns on a GPU that they share they cannot:
+/// then checks that crosslane_prepare says so on every rank, and still prepares what one rank has alone, and marks the program as
+/// skipped. Collective.
+[[nodiscard]] bool can_prepare(Program& program);
+
 /// -1 while nobody was waited for in vain.
 [[nodiscard]] int missing(MPI_Comm communicator);
 

@@ -1,6 +1,6 @@
 // Wrong arguments to crosslane.h's functions, each with its MPI error class and a message that names argument and remedy, after
 // which right calls are right; communicators that cannot be prepared, on all ranks alike; a rank that never comes.
-// --what arguments|gives_up|refused  --told <what the refusal says; . for a space>
+// --what arguments|gives_up|refused|in_turns  --told <what the refusal says; . for a space>
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
@@ -54,6 +54,7 @@ class Arguments {
     CROSSLANE_CHECK_EQUAL(missing, -1);
     expect(crosslane_status(comm_, nullptr), MPI_ERR_ARG, "argument missing");
     preparations();
+    if (!can_prepare(program_)) return;
     CROSSLANE_STEP("preparing");
     CROSSLANE_MPI(crosslane_prepare(comm_, bytes, 0, nullptr));
     check_sum();
@@ -219,6 +220,7 @@ void refused(const Program& program) {
 
 // Rank 1 never enqueues its side: rank 0's kernel gives up, which is told, and everything else goes on.
 void gives_up(Program& program) {
+  if (!can_prepare(program)) return;
   MPI_Comm comm = MPI_COMM_NULL, next = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_dup(MPI_COMM_WORLD, &next);
@@ -261,5 +263,6 @@ int main(int argc, char** argv) {
   if (what == "arguments") Arguments(program).run();
   if (what == "refused") refused(program);
   if (what == "gives_up") gives_up(program);
+  if (what == "in_turns") program.skip(can_prepare(program) ? "no two ranks take turns on a GPU" : "");
   return program.finish();
 }

@@ -202,8 +202,10 @@ int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "native_prepared");
   const std::string what = program.text_option("what", "");
-  if (what == "buffers") buffers(program);
-  if (what == "communicators") communicators(program);
-  if (what == "ahead") ahead(program);
+  if (can_prepare(program)) {
+    if (what == "buffers") buffers(program);
+    if (what == "communicators") communicators(program);
+    if (what == "ahead") ahead(program);
+  }
   return program.finish();
 }

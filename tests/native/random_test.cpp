@@ -170,6 +170,6 @@ class Test {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "native_random");
-  Test(program).run();
+  if (can_prepare(program)) Test(program).run();
   return program.finish();
 }

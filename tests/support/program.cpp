@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -136,9 +137,13 @@ int Program::finish(const std::function<void()>& last) {
   MPI_Finalize();
   device_.reset();
   watchdog_.reset();
-  if (rank == 0)
-    fmt::print(stderr, "{} --seed {}: {}\n", name_, seed, all == 0 ? "passed" : fmt::format("{} checks FAILED", all));
-  return all == 0 ? 0 : 1;
+  const bool skipped = all == 0 && !skipped_.empty();
+  const std::string verdict = all != 0  ? fmt::format("{} checks FAILED", all)
+                              : skipped ? "skipped, " + skipped_
+                                        : "passed";
+  if (rank == 0) fmt::print(stderr, "{} --seed {}: {}\n", name_, seed, verdict);
+  constexpr int not_run = 77;
+  return skipped ? not_run : std::min(all, 1);
 }
 
 void polite_wait(MPI_Request& request, MPI_Status* status) {

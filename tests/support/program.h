@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace crosslane::tests {
@@ -49,13 +50,16 @@ class Program {
   /// nullptr with --memory host.
   [[nodiscard]] const Device* device() const { return device_.get(); }
 
+  /// What this program is for cannot be done here, on any rank: finish() says why and returns 77, unless a check fails.
+  void skip(std::string reason) { skipped_ = std::move(reason); }
+
   /// Collective over all ranks: ends MPI, and returns the exit status (1 if a check failed on any rank). `last` is done
   /// after the verdict, just before MPI_Finalize.
   [[nodiscard]] int finish(const std::function<void()>& last = {});
 
  private:
   std::map<std::string, std::string> options_;
-  std::string name_, memory_;
+  std::string name_, memory_, skipped_;
   std::unique_ptr<Random> shared_, local_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Watchdog> watchdog_;

@@ -1,0 +1,49 @@
+// See sharing.h.
+#include "support/sharing.h"
+
+#include "support/memory.h"
+#include "support/program.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+// The UUID of the current GPU, and whether processes' kernels take turns on it.
+using Card = std::array<char, sizeof(CUuuid) + 1>;
+
+Card card_of_current_gpu() {
+  CUdevice gpu = 0;
+  CUuuid uuid{};
+  CROSSLANE_CUDA(cuCtxGetDevice(&gpu));
+  CROSSLANE_CUDA(cuDeviceGetUuid(&uuid, gpu));
+  // Drivers before 12.3 do not know the question; nobody knows then, and turns are what is safe.
+  int mps = 0;
+  if (cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, gpu) != CUDA_SUCCESS) mps = 0;
+  Card card{};
+  std::memcpy(card.data(), &uuid, sizeof uuid);
+  card.back() = mps != 0 ? 0 : 1;
+  return card;
+}
+
+}  // namespace
+
+bool take_turns(MPI_Comm communicator) {
+  int size = 1;
+  MPI_Comm_size(communicator, &size);
+  const Card mine = card_of_current_gpu();
+  std::vector<Card> all(static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int bytes = static_cast<int>(mine.size());
+  CROSSLANE_MPI(MPI_Iallgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, communicator, &request));
+  polite_wait(request);
+  return std::ranges::any_of(all,
+                             [&](const Card& card) { return card.back() != 0 && std::ranges::count(all, card) > 1; });
+}
+
+}  // namespace crosslane::tests
