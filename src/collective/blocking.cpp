@@ -198,10 +198,13 @@ void Blocking::start(const Algorithm& algorithm, team::Team& team, const Call& c
   report.failed = report.done + failed;
   report.limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9);
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
+  const auto may_start = [&] { return team.may_start(plan->blocks()); };
+  if (!may_start()) engine_.until(may_start, watch);
   {
     const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
     plan->start(*connection.stream, report);
   }
+  team.started();
   const std::atomic<std::uint64_t>& done = *reinterpret_cast<std::atomic<std::uint64_t>*>(words);
   engine_.wait(engine::Completion::of(done, report.value), watch);
   const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words[failed]).load(std::memory_order_acquire);

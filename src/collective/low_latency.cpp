@@ -36,6 +36,8 @@ class Movement final : public Plan {
     team_.kernels().low_latency_move(stream, parameters_, blocks_);
   }
 
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
+
  private:
   team::TeamView team_;
   kernel::LowLatencyMoveParameters parameters_{};
@@ -86,6 +88,8 @@ class Combination final : public Plan {
     parameters_.frame = frame_of(team_, report);
     team_.kernels().low_latency_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
+
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:
   team::TeamView team_;

@@ -46,6 +46,9 @@ class Plan {
   /// Enqueues the call; its context must be current. All members start their plans of a team in the same order. What the Call
   /// referred to may be gone by now, but for the connection that its team is a view of.
   virtual void start(gpu::StreamView stream, const Report& report) = 0;
+
+  /// Thread blocks that it keeps on the GPU until other members' have come: the most of its launches. The same on all members.
+  [[nodiscard]] virtual unsigned blocks() const noexcept = 0;
 };
 
 }  // namespace crosslane::collective

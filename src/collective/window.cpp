@@ -15,8 +15,14 @@ constexpr std::size_t most_blocks = 32;  // measured on H200: 64 gain nothing
 // A plan that runs part after part, each in a launch of its own; the last one reports.
 class Parted : public Plan {
  public:
-  Parted(const Call& call, std::size_t part_bytes)
-      : shape_(call.shape), mine_(call.mine), team_(call.team), facts_(facts_of(call.team)), part_bytes_(part_bytes) {}
+  /// `volume`: what moves through a member, in parts.
+  Parted(const Call& call, std::size_t part_bytes, std::size_t volume)
+      : shape_(call.shape),
+        mine_(call.mine),
+        team_(call.team),
+        facts_(facts_of(call.team)),
+        part_bytes_(part_bytes),
+        volume_(volume) {}
 
   void start(gpu::StreamView stream, const Report& report) override {
     const std::size_t bytes = shape_.bytes;
@@ -29,7 +35,15 @@ class Parted : public Plan {
     } while (done < bytes);
   }
 
+  [[nodiscard]] unsigned blocks() const noexcept override {
+    return blocks_for_part(std::min(shape_.bytes, part_bytes_));
+  }
+
  protected:
+  /// Of the launch for a part of so many bytes; equal on all ranks, for all must launch the same number.
+  [[nodiscard]] unsigned blocks_for_part(std::size_t bytes) const noexcept {
+    return blocks_for(facts_, bytes * volume_, bytes_a_block, most_blocks);
+  }
   virtual void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) = 0;
 
   [[nodiscard]] int me() const noexcept { return team_.me(); }
@@ -48,6 +62,7 @@ class Parted : public Plan {
   [[nodiscard]] std::uint64_t region(int member) const { return address_of(team_.region(member)); }
 
   std::size_t part_bytes_;
+  std::size_t volume_;
 };
 
 // Parts of whole vectors and whole elements, of which so many blocks fit side by side.
@@ -63,7 +78,9 @@ std::size_t blocks_in_window(const Call& call) {
 
 class Movement final : public Parted {
  public:
-  explicit Movement(const Call& call) : Parted(call, part_of(call, blocks_in_window(call))) {}
+  explicit Movement(const Call& call)
+      : Parted(call, part_of(call, blocks_in_window(call)),
+               call.shape.collective == Collective::broadcast ? 1 : static_cast<std::size_t>(call.team.size())) {}
 
  private:
   void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
@@ -88,16 +105,13 @@ class Movement final : public Parted {
       const std::size_t place = personal ? static_cast<std::size_t>(me()) * bytes : 0;
       parameters.move[parameters.moves++] = {inbound(from) + place, to, bytes};
     }
-    // Equal on all ranks, for all must launch the same number of blocks.
-    const std::size_t volume =
-        shape_.collective == Collective::broadcast ? bytes : bytes * static_cast<std::size_t>(members());
-    kernels().exchange_move(stream, parameters, blocks_for(facts_, volume, bytes_a_block, most_blocks));
+    kernels().exchange_move(stream, parameters, blocks_for_part(bytes));
   }
 };
 
 class OneShot final : public Parted {
  public:
-  explicit OneShot(const Call& call) : Parted(call, part_of(call, blocks_in_window(call))) {}
+  explicit OneShot(const Call& call) : Parted(call, part_of(call, blocks_in_window(call)), blocks_in_window(call)) {}
 
  private:
   void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
@@ -122,15 +136,13 @@ class OneShot final : public Parted {
       parameters.destination[parameters.destinations++] = address_of(mine_.receive) + offset;
       parameters.count = bytes / kernel::bytes_of(shape_.element);
     }
-    kernels().exchange_combine(
-        stream, shape_.op, shape_.element, parameters,
-        blocks_for(facts_, bytes * (personal ? static_cast<std::size_t>(members()) : 1), bytes_a_block, most_blocks));
+    kernels().exchange_combine(stream, shape_.op, shape_.element, parameters, blocks_for_part(bytes));
   }
 };
 
 class TwoShot final : public Parted {
  public:
-  explicit TwoShot(const Call& call) : Parted(call, part_of(call, 1)) {}
+  explicit TwoShot(const Call& call) : Parted(call, part_of(call, 1), 1) {}
 
  private:
   void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
@@ -159,8 +171,7 @@ class TwoShot final : public Parted {
       if (to_all || member == part.root) parameters.destination[parameters.destinations++] = outbound(member) + mine;
     }
     parameters.count = shards.bytes(me()) / kernel::bytes_of(part.element);
-    kernels().exchange_combine(stream, part.op, part.element, parameters,
-                               blocks_for(facts_, bytes, bytes_a_block, most_blocks));
+    kernels().exchange_combine(stream, part.op, part.element, parameters, blocks_for_part(bytes));
   }
 };
 

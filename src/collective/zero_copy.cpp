@@ -42,6 +42,8 @@ class Push final : public Plan {
     team_.kernels().exchange_move(stream, parameters_, blocks_);
   }
 
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
+
  private:
   team::TeamView team_;
   kernel::ExchangeMoveParameters parameters_{};
@@ -67,35 +69,40 @@ class Shares {
 // sends every byte once, and every other rank receives every byte once.
 class Broadcast final : public Plan {
  public:
-  explicit Broadcast(const Call& call) : team_(call.team), shape_(call.shape), all_(call.all.begin(), call.all.end()) {}
+  explicit Broadcast(const Call& call)
+      : team_(call.team),
+        shape_(call.shape),
+        all_(call.all.begin(), call.all.end()),
+        part_(std::min(most_part, std::max(granule, (shape_.bytes / fewest_parts + granule - 1) / granule * granule))),
+        blocks_(blocks_for(facts_of(team_), part_, bytes_a_block, most_pushing)) {}
 
   void start(gpu::StreamView stream, const Report& report) override {
-    constexpr std::size_t most = std::size_t{16} << 20;
-    constexpr std::size_t fewest_parts = 4;
-    constexpr std::size_t granule = std::size_t{64} << 10;
-    const std::size_t part =
-        std::min(most, std::max(granule, (shape_.bytes / fewest_parts + granule - 1) / granule * granule));
-    const std::size_t parts = std::max<std::size_t>((shape_.bytes + part - 1) / part, 1);
-    const unsigned blocks = blocks_for(facts_of(team_), part, bytes_a_block, most_pushing);
+    const std::size_t parts = std::max<std::size_t>((shape_.bytes + part_ - 1) / part_, 1);
     for (std::size_t step = 0; step <= parts; ++step) {
       kernel::ExchangeMoveParameters parameters{};
       const bool last = step == parts;
       parameters.frame = frame_of(team_, last ? report : Report{.failed = report.failed, .limit_ns = report.limit_ns});
       parameters.end_barrier = last;
       if (team_.me() != shape_.root) {
-        if (!last) take(parameters, step * part, part, team_.me(), shape_.root);
+        if (!last) take(parameters, step * part_, part_, team_.me(), shape_.root);
         if (step > 0) {
           for (int hop = 1; hop < team_.size(); ++hop) {
             const int owner = (team_.me() + hop) % team_.size();
-            take(parameters, (step - 1) * part, part, owner, owner);
+            take(parameters, (step - 1) * part_, part_, owner, owner);
           }
         }
       }
-      team_.kernels().exchange_move(stream, parameters, blocks);
+      team_.kernels().exchange_move(stream, parameters, blocks_);
     }
   }
 
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
+
  private:
+  static constexpr std::size_t most_part = std::size_t{16} << 20;
+  static constexpr std::size_t fewest_parts = 4;
+  static constexpr std::size_t granule = std::size_t{64} << 10;
+
   // The share of member `whose` in the part at `offset`, from the buffer of `from`.
   void take(kernel::ExchangeMoveParameters& parameters, std::size_t offset, std::size_t most, int whose,
             int from) const {
@@ -113,6 +120,8 @@ class Broadcast final : public Plan {
   team::TeamView team_;
   Shape shape_;
   std::vector<Buffers> all_;
+  std::size_t part_;
+  unsigned blocks_;
 };
 
 class TwoShot final : public Plan {
@@ -162,6 +171,8 @@ class TwoShot final : public Plan {
     parameters_.frame = frame_of(team_, report);
     team_.kernels().exchange_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
+
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:
   [[nodiscard]] bool wants(int member) const noexcept {

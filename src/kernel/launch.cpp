@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned threads = 256;  // as the kernels' launch bounds
 // A multiprocessor holds so many blocks of a team's kernel, and maybe more: their launch bounds.
-constexpr unsigned resident_team_blocks = 2;
+constexpr unsigned blocks_a_processor = 2;
 // Several blocks for each multiprocessor of the largest GPUs; blocks loop over what is more.
 constexpr std::uint64_t most_blocks = 2048;
 
@@ -105,7 +105,8 @@ Kernels::Kernels(const gpu::Driver& driver)
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
   const auto resident = static_cast<unsigned>(exchange_move_.resident_blocks(team_threads, 0));
-  team_blocks_ = std::min(processors * std::min(resident, resident_team_blocks), most_team_blocks);
+  resident_team_blocks_ = processors * std::min(resident, blocks_a_processor);
+  team_blocks_ = std::min(resident_team_blocks_, most_team_blocks);
 }
 
 void Kernels::copy(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const {

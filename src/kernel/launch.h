@@ -52,6 +52,8 @@ class Kernels {
   static constexpr unsigned team_threads = 512;  ///< in each block of them
   /// How many blocks of them this context's GPU runs at once, at most most_team_blocks.
   [[nodiscard]] unsigned team_blocks() const noexcept { return team_blocks_; }
+  /// How many of them, of several launches, this context's GPU runs at once.
+  [[nodiscard]] unsigned resident_team_blocks() const noexcept { return resident_team_blocks_; }
 
   /// True if MPI defines the operation for such elements. The combining launches throw Error (op) where it does not.
   [[nodiscard]] static bool combines(Op op, Element element) noexcept;
@@ -75,7 +77,7 @@ class Kernels {
   gpu::Function pieces_[2];
   gpu::Function exchange_move_, low_latency_move_;
   std::vector<std::optional<gpu::Function>> combining_[family_count];  // by row of combinations()
-  unsigned team_blocks_;
+  unsigned team_blocks_, resident_team_blocks_;
 };
 
 /// The words in which a shape's bytes can be moved: the largest power of two up to 16 that divides everything.

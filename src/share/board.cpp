@@ -14,6 +14,9 @@ struct TeamPlace::Slot {
   std::int32_t members;            // 0: free
   std::int32_t joined;             // members that hold it now
   std::atomic<std::int32_t> came;  // members that ever joined it
+  // The last direct call that has its turn: stored with release after it.
+  alignas(line_bytes) std::atomic<std::uint64_t> turned;
+  std::array<std::atomic<std::uint64_t>, 2> turn;  // by parity
   // verdict + 4 * sequence of the call that it is for
   alignas(line_bytes) std::array<std::atomic<std::uint64_t>, ring> verdict;
 };
@@ -38,15 +41,19 @@ struct TeamPlace::Member {
 
 struct alignas(line_bytes) Board::Table {
   std::atomic<std::uint32_t> lock;
+  std::uint64_t last_turn;
+  // The call that is first in line for seats: of which team, and its number; null if none is.
+  std::atomic<std::uint64_t> waiting_direct;
+  std::atomic<std::ptrdiff_t> waiting_team;  // of its slot, in bytes from the first one
 };
 
 /// Taken, unless its holder died: it is held for microseconds, so the many tries last long enough for a holder that the system
 /// has put aside.
 class Board::Lock {
  public:
-  Lock(Table& table, int rank) noexcept : table_(table) {
-    constexpr int many = 100'000'000;
-    for (int tries = 0; tries < many && !taken_; ++tries) {
+  static constexpr int many = 100'000'000;
+  Lock(Table& table, int rank, int most_tries = many) noexcept : table_(table) {
+    for (int tries = 0; tries < most_tries && !taken_; ++tries) {
       std::uint32_t free = 0;
       taken_ = table_.lock.load(std::memory_order_relaxed) == 0 &&
                table_.lock.compare_exchange_strong(free, static_cast<std::uint32_t>(rank) + 1,
@@ -156,6 +163,11 @@ void TeamPlace::finish(std::uint64_t direct) const noexcept {
 
 const std::atomic<std::uint64_t>& TeamPlace::finished(int which) const noexcept { return member(which).finished.word; }
 
+std::optional<std::uint64_t> TeamPlace::turn(std::uint64_t direct) const noexcept {
+  if (slot_->turned.load(std::memory_order_acquire) < direct) return std::nullopt;
+  return slot_->turn[direct % 2].load(std::memory_order_relaxed);
+}
+
 Entry& TeamPlace::own_entry() const noexcept { return member(me_).entry; }
 
 const Entry& TeamPlace::entry(int which) const noexcept { return member(which).entry; }
@@ -210,6 +222,7 @@ std::size_t Board::bytes_for(int ranks) noexcept {
 Board::Board(std::span<std::byte> memory, int ranks, int local_rank)
     : team_members_(board_members(ranks)),
       local_rank_(local_rank),
+      ranks_(ranks),
       table_(at<Table>(memory.data())),
       windows_(at<WindowRecord>(memory.data() + sizeof(Table))),
       slots_(memory.data() + sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord)),
@@ -247,6 +260,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
   if (free < 0) return std::nullopt;
   TeamPlace::Slot& made = slot(free);
   for (auto& verdict : made.verdict) verdict.store(0, std::memory_order_relaxed);
+  made.turned.store(0, std::memory_order_relaxed);
   for (int which = 0; which < team_members_; ++which) {
     TeamPlace::Member& member = members_of(free)[which];
     member.entered.word.store(0, std::memory_order_relaxed);
@@ -275,6 +289,66 @@ void Board::leave(const TeamPlace& place) noexcept {
   --left.joined;
   // A member that never came may still make the team anew: it is then never whole, and its calls go to MPI unasked.
   if (left.joined == 0) left.members = 0;
+}
+
+int Board::take_seats(const Uuid& gpu, std::uint32_t all) noexcept {
+  const Lock lock(*table_, local_rank_);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (windows_[rank].counted.all != 0 && windows_[rank].counted.gpu == gpu) return rank;
+  }
+  Seats& own = windows_[local_rank_].counted;
+  own.gpu = gpu;
+  own.all = all;
+  return local_rank_;
+}
+
+bool Board::seats_free(std::span<const int> seats, std::uint32_t blocks) const noexcept {
+  for (const int rank : seats) {
+    const Seats& counted = windows_[rank].counted;
+    const auto sharers = static_cast<std::uint32_t>(std::ranges::count(seats, rank));
+    const std::uint32_t used = counted.used.load(std::memory_order_acquire);
+    // Alone on the GPU, a call is never too large.
+    if (used != 0 && used + sharers * blocks > counted.all) return false;
+  }
+  return true;
+}
+
+bool Board::give_turn(const TeamPlace& place, std::uint64_t direct, std::span<const int> seats,
+                      std::uint32_t blocks) noexcept {
+  if (place.turn(direct)) return true;
+  // Whoever holds the lock may be giving this very turn: better look again than wait.
+  const Lock lock(*table_, local_rank_, 1);
+  if (!lock || place.turn(direct)) return place.turn(direct).has_value();
+  const std::ptrdiff_t team = reinterpret_cast<std::byte*>(place.slot_) - slots_;
+  const std::uint64_t waiting = table_->waiting_direct.load(std::memory_order_relaxed);
+  const bool first =
+      waiting == 0 || (waiting == direct && table_->waiting_team.load(std::memory_order_relaxed) == team);
+  if (!first) return false;
+  if (!seats_free(seats, blocks)) {
+    table_->waiting_team.store(team, std::memory_order_relaxed);
+    table_->waiting_direct.store(direct, std::memory_order_relaxed);
+    return false;
+  }
+  table_->waiting_direct.store(0, std::memory_order_relaxed);
+  for (const int rank : seats) windows_[rank].counted.used.fetch_add(blocks, std::memory_order_relaxed);
+  place.slot_->turn[direct % 2].store(++table_->last_turn, std::memory_order_relaxed);
+  place.slot_->turned.store(direct, std::memory_order_release);
+  return true;
+}
+
+void Board::give_back_seats(int seats, std::uint32_t blocks) noexcept {
+  windows_[seats].counted.used.fetch_sub(blocks, std::memory_order_release);
+}
+
+void Board::forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept {
+  const std::ptrdiff_t team = reinterpret_cast<std::byte*>(place.slot_) - slots_;
+  const auto waits = [&] {
+    return table_->waiting_direct.load(std::memory_order_relaxed) == direct &&
+           table_->waiting_team.load(std::memory_order_relaxed) == team;
+  };
+  if (!waits()) return;
+  const Lock lock(*table_, local_rank_);
+  if (lock && waits()) table_->waiting_direct.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace crosslane::share

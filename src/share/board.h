@@ -29,6 +29,13 @@
 //                                            call's number is in them, so that no call takes another one's flag for its own.
 //   failed of a member      0 -> d           by that member alone, with release, when its host-driven call d failed: nobody waits for it
 //   abilities of a member   0 -> bits        by that member alone, before it is ready as `mapped`
+//   turn of call d          none -> t        by the first member that finds that all have arrived at d and that its blocks fit (seats);
+//                                            under the lock. Turns of the node's teams grow: who sees a turn sees all lower ones.
+//                                            Every process starts its calls in the order of their turns. Lies by d's parity.
+//   used of a GPU's seats   n -> n + m b     under the lock, with the turn of a call that keeps b blocks resident for m members of the GPU
+//                           n -> n - b       by each of them when the call is over there; never below what is resident
+//   first in line           none -> call     under the lock, when a call's blocks do not fit: no other gets a turn before it
+//                           call -> none     ... with its turn, or when it ends without one
 //   lock of the table       0 -> 1 + rank    by whoever joins or leaves; held for a few microseconds, at most 256 comparisons
 #pragma once
 
@@ -52,6 +59,14 @@ enum class Ready : std::uint64_t { no, region, mapped, never };
 /// By which another process opens memory of this one: what a driver gives for it, opaque here.
 using MemoryHandle = std::array<std::byte, 64>;
 
+/// Thread blocks that the GPU runs at once, and those of them that calls under way keep until their peers' have come. In the record of
+/// the first rank that came with that GPU; all under the board's lock but `used`, which falls without it.
+struct alignas(line_bytes) Seats {
+  Uuid gpu;
+  std::uint32_t all;  ///< 0: not of this record.
+  std::atomic<std::uint32_t> used;
+};
+
 /// What a rank opens to the others of its node: library-owned segments, in the order of their making, and which of the
 /// application's allocations that it ever showed (Exposed) still live: mappings of others are to be closed.
 struct alignas(line_bytes) WindowRecord {
@@ -59,7 +74,9 @@ struct alignas(line_bytes) WindowRecord {
   static constexpr std::size_t most_shown = 64;
   std::atomic<std::uint32_t> segments;  ///< How many are valid: stored with release after their rows.
   Uuid gpu;                             ///< Valid with the first segment.
+  std::int32_t seats;                   ///< Which rank's record has this GPU's; valid with the first segment.
   std::array<MemoryHandle, most_segments> segment;
+  Seats counted;
   /// Grows by two with each change of `shown`, which its owner makes while it is odd; who reads sees the same even number before and
   /// after, or has read nothing.
   alignas(line_bytes) std::atomic<std::uint64_t> version;
@@ -143,6 +160,8 @@ class TeamPlace {
   [[nodiscard]] const std::atomic<std::uint64_t>& arrived(int member) const noexcept;
   /// This member's direct call number `direct` is over; also where it failed.
   void finish(std::uint64_t direct) const noexcept;
+  /// The turn of the direct call; nothing before it has one (Board::give_turn). To be asked before this member's next arrive().
+  [[nodiscard]] std::optional<std::uint64_t> turn(std::uint64_t direct) const noexcept;
   [[nodiscard]] const std::atomic<std::uint64_t>& finished(int member) const noexcept;
 
   [[nodiscard]] Entry& own_entry() const noexcept;
@@ -192,6 +211,17 @@ class Board {
   /// Gives the place back; the last member that leaves frees it.
   void leave(const TeamPlace& place) noexcept;
 
+  /// Where the seats of a GPU are counted, which has `all` of them: the rank in whose record. Before this rank shows its window.
+  [[nodiscard]] int take_seats(const Uuid& gpu, std::uint32_t all) noexcept;
+  /// After all members arrived at the direct call, whose kernels keep `blocks` of each member's GPU until peers' kernels have come; the
+  /// same on all members. True once the call has its turn; ask again later otherwise. `seats`: by member, from the windows.
+  [[nodiscard]] bool give_turn(const TeamPlace& place, std::uint64_t direct, std::span<const int> seats,
+                               std::uint32_t blocks) noexcept;
+  /// This member's kernels of a call that had its turn are over.
+  void give_back_seats(int seats, std::uint32_t blocks) noexcept;
+  /// The call ends without a turn: it stands in nobody's way.
+  void forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept;
+
   /// This rank's window, for it to fill.
   [[nodiscard]] WindowRecord& own_window() noexcept { return windows_[local_rank_]; }
   [[nodiscard]] const WindowRecord& window(int local_rank) const noexcept { return windows_[local_rank]; }
@@ -200,10 +230,12 @@ class Board {
   struct Table;
   class Lock;
   [[nodiscard]] TeamPlace::Slot& slot(int index) const noexcept;
+  [[nodiscard]] bool seats_free(std::span<const int> seats, std::uint32_t blocks) const noexcept;
   [[nodiscard]] TeamPlace::Member* members_of(int index) const noexcept;
 
   int team_members_;
   int local_rank_;
+  int ranks_;
   Table* table_;
   WindowRecord* windows_;
   std::byte* slots_;

@@ -31,7 +31,9 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       window_(driver, context, gpu_, board.own_window()),
       peers_(driver, context),
       exposure_(driver, context, board),
-      side_by_side_(shared_by_mps(driver, device)) {}
+      side_by_side_(shared_by_mps(driver, device)) {
+  board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
+}
 
 gpu::Buffer Home::lend(std::size_t bytes) {
   {

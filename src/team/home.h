@@ -8,6 +8,7 @@
 #include "share/board.h"
 #include "share/exposure.h"
 #include "share/window.h"
+#include "team/turns.h"
 
 #include <cstddef>
 #include <memory>
@@ -32,6 +33,7 @@ class Home {
   [[nodiscard]] share::Window& window() noexcept { return window_; }
   [[nodiscard]] share::PeerWindows& peers() noexcept { return peers_; }
   [[nodiscard]] share::Exposure& exposure() noexcept { return exposure_; }
+  [[nodiscard]] Turns& turns() noexcept { return turns_; }
   /// Device memory for a buffer that kernels cannot use where it is; kept for the next one. Throws Error (no_memory).
   [[nodiscard]] gpu::Buffer lend(std::size_t bytes);
   void take_back(gpu::Buffer buffer) noexcept;
@@ -50,6 +52,7 @@ class Home {
   share::Window window_;
   share::PeerWindows peers_;
   share::Exposure exposure_;
+  Turns turns_;
   bool side_by_side_;
   std::mutex mutex_;
   std::vector<gpu::Buffer> kept_;

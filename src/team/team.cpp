@@ -92,6 +92,7 @@ void Team::wait_for_laggards(engine::Watch watch) {
 
 void Team::arrive(const engine::Watch& watch) {
   ++direct_;
+  expected_.emplace(connection_->home->turns(), *place_, direct_);
   place_->arrive(direct_);
   engine::Watch waiting = watch;
   waiting.sequence = sequence_;
@@ -100,6 +101,22 @@ void Team::arrive(const engine::Watch& watch) {
     waiting.peer = member;
     engine_.wait(engine::Completion::of(place_->arrived(member), direct_), waiting);
   }
+}
+
+bool Team::may_start(unsigned blocks) {
+  if (!board_.give_turn(*place_, direct_, connection_->seats, blocks)) return false;
+  seated_ = blocks;
+  return expected_->is_next();
+}
+
+void Team::finish() noexcept {
+  if (seated_ != 0)
+    board_.give_back_seats(connection_->seats[static_cast<std::size_t>(me_)], seated_);
+  else
+    board_.forgo_turn(*place_, direct_);
+  seated_ = 0;
+  expected_.reset();
+  place_->finish(direct_);
 }
 
 TeamView Team::view() const noexcept {
@@ -191,6 +208,7 @@ std::optional<std::string> Team::map_regions() {
     auto& sharers = on_gpu[home.board().window(local_rank(member)).gpu];
     sharers.push_back(member);
     connection_->gpu.push_back(sharers.front());
+    connection_->seats.push_back(home.board().window(local_rank(member)).seats);
     connection_->most_on_one_gpu = std::max(connection_->most_on_one_gpu, static_cast<int>(sharers.size()));
   }
   // Ranks that take turns on a GPU must not wait for one another on it: each wait would last a time slice (COLL, 4.1.3).

@@ -6,6 +6,8 @@
 //   prepare()  while the team is not connected: one step towards it, which never waits for another rank
 //   arrive()   of a direct call: shows its buffers and waits until all members have arrived; from then on kernels may wait for
 //              peers' kernels, never for a peer's host
+//   may_start()  its turn among all calls of the node's teams has come: its kernels may be launched
+//   finish()   the call is over here
 #pragma once
 
 #include "engine/engine.h"
@@ -63,6 +65,7 @@ class Team {
     std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
     int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
     std::vector<int> gpu;             ///< By member: the first member that is on the same GPU.
+    std::vector<int> seats;           ///< By member: where its GPU's seats are counted.
     std::vector<gpu::Event>
         events;  ///< This rank's, by a step's parity (share/steps.h); none where it cannot have them.
     std::vector<std::vector<gpu::Event>> peer_events;  ///< By member, as opened here.
@@ -88,8 +91,13 @@ class Team {
   [[nodiscard]] share::Arrival& own_arrival() noexcept { return place_->own_arrival(direct_ + 1); }
   /// Returns once all members have arrived at the direct call.
   void arrive(const engine::Watch& watch);
+  /// After arrive(), of a call that is started on the GPU, where it keeps `blocks` of each member's GPU: the same on all members.
+  /// True once this rank may start it, at once: see turns.h. Ask again later otherwise; it never waits.
+  [[nodiscard]] bool may_start(unsigned blocks);
+  /// All of that call is on its stream.
+  void started() noexcept { expected_->started(); }
   /// That call is over on this rank, well or not.
-  void finish() noexcept { place_->finish(direct_); }
+  void finish() noexcept;
   /// A member's record of the call that this rank last arrived at.
   [[nodiscard]] const share::Arrival& arrival(int member) const noexcept { return place_->arrival(member, direct_); }
 
@@ -121,6 +129,8 @@ class Team {
   std::uint64_t clear_until_ = 0;  // no verdict up to this call's has to wait for a member
   std::uint64_t sequence_ = 0;
   std::uint64_t direct_ = 0;
+  std::optional<Turns::Expected> expected_;  // the direct call under way
+  unsigned seated_ = 0;                      // blocks of it that are counted
   std::unique_ptr<Connection> connection_;
 };
 

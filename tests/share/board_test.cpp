@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <random>
@@ -114,6 +116,100 @@ TEST(Board, ArrivalsAreReadWhole) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// Three teams of different members on two GPUs, each rank with a thread for each of its teams: in every rank calls start in the order of
+// their turns, the turns are the same for all members, and no GPU ever has more blocks than seats unless one call alone has them.
+TEST(Board, TurnsAreOneOrderAndSeatsAreKept) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  constexpr int ranks = 4;
+  constexpr std::uint32_t all = 8;
+  constexpr std::uint64_t calls = 400;
+  const std::vector<std::vector<int>> teams{{0, 1, 2, 3}, {3, 1, 0}, {2, 0}};
+  Node node(ranks);
+  std::array<int, ranks> seats{};
+  for (int rank = 0; rank < ranks; ++rank) {
+    Uuid gpu{};
+    gpu[0] = static_cast<decltype(gpu)::value_type>(1 + rank / 2);
+    seats[static_cast<std::size_t>(rank)] = node.boards[static_cast<std::size_t>(rank)]->take_seats(gpu, all);
+  }
+  ASSERT_EQ(seats, (std::array<int, ranks>{0, 0, 2, 2}));
+  std::vector<std::array<std::atomic<std::uint64_t>, calls + 1>> turns(teams.size());
+  std::array<std::atomic<std::uint32_t>, 2> on_gpu{};  // blocks, as the test counts them
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::size_t team = 0; team < teams.size(); ++team) {
+    std::vector<int> at;
+    for (const int rank : teams[team]) at.push_back(seats[static_cast<std::size_t>(rank)]);
+    for (std::size_t me = 0; me < teams[team].size(); ++me) {
+      threads.emplace_back([&, team, me, at] {
+        const int members = static_cast<int>(teams[team].size());
+        const int rank = teams[team][me];
+        Board& board = *node.boards[static_cast<std::size_t>(rank)];
+        const auto place = board.join({team + 1, 9}, members, static_cast<int>(me));
+        std::mt19937 own(seed + static_cast<unsigned>(100 * team + me));
+        std::uint64_t last = 0;
+        for (std::uint64_t direct = 1; direct <= calls; ++direct) {
+          // The same on all members; some want more than there is.
+          const std::uint32_t blocks = 1 + static_cast<std::uint32_t>((direct * 7 + team * 3) % 5);
+          place->arrive(direct);
+          for (int member = 0; member < members; ++member)
+            while (place->arrived(member).load(std::memory_order_acquire) < direct) std::this_thread::yield();
+          while (!board.give_turn(*place, direct, at, blocks)) std::this_thread::yield();
+          const std::uint64_t turn = *place->turn(direct);
+          if (turn <= last) ++wrong;
+          last = turn;
+          std::uint64_t others = 0;
+          if (!turns[team][direct].compare_exchange_strong(others, turn) && others != turn) ++wrong;
+          const auto gpu = static_cast<std::size_t>(rank / 2);
+          const std::uint32_t mine_here = static_cast<std::uint32_t>(std::ranges::count(at, at[me])) * blocks;
+          const std::uint32_t used = on_gpu[gpu].fetch_add(blocks) + blocks;
+          if (used > all && used > mine_here) ++wrong;
+          if (own() % 8 == 0) std::this_thread::yield();
+          on_gpu[gpu].fetch_sub(blocks);
+          board.give_back_seats(at[me], blocks);
+          place->finish(direct);
+        }
+        board.leave(*place);
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  std::vector<std::uint64_t> given;
+  for (const auto& of_team : turns)
+    for (std::uint64_t direct = 1; direct <= calls; ++direct) given.push_back(of_team[direct]);
+  std::ranges::sort(given);
+  for (std::size_t turn = 0; turn < given.size(); ++turn) ASSERT_EQ(given[turn], turn + 1) << "each turn is given once";
+}
+
+TEST(Board, WhoIsFirstInLineIsNotPassed) {
+  constexpr std::uint32_t all = 4;
+  Node node(2);
+  const std::array<int, 2> at{node.boards[0]->take_seats({1}, all), node.boards[1]->take_seats({2}, all)};
+  std::vector<TeamPlace> places;
+  for (std::uint64_t key = 1; key <= 3; ++key) {
+    static_cast<void>(node.boards[1]->join({key, 1}, 2, 1));
+    places.push_back(*node.boards[0]->join({key, 1}, 2, 0));
+  }
+  Board& board = *node.boards[0];
+  EXPECT_FALSE(places[0].turn(1));
+  ASSERT_TRUE(board.give_turn(places[0], 1, at, 3));
+  EXPECT_FALSE(board.give_turn(places[1], 1, at, 9)) << "more than there is waits until it is alone";
+  EXPECT_FALSE(board.give_turn(places[2], 1, at, 1)) << "it would fit, but would pass the first in line";
+  board.give_back_seats(at[0], 3);
+  EXPECT_FALSE(board.give_turn(places[1], 1, at, 9)) << "the other member's kernels still run";
+  board.give_back_seats(at[1], 3);
+  ASSERT_TRUE(board.give_turn(places[1], 1, at, 9));
+  EXPECT_EQ(places[1].turn(1), 2U);
+  EXPECT_FALSE(board.give_turn(places[2], 1, at, 1));
+  board.forgo_turn(places[0], 1);
+  EXPECT_FALSE(board.give_turn(places[0], 2, at, 4)) << "the third team is first now";
+  board.forgo_turn(places[2], 1);
+  EXPECT_FALSE(board.give_turn(places[0], 2, at, 4)) << "no seats";
+  for (const int seats : at) board.give_back_seats(seats, 9);
+  EXPECT_TRUE(board.give_turn(places[0], 2, at, 4));
 }
 
 TEST(Board, PlacesAreGivenBackAndMadeAnew) {

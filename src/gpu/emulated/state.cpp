@@ -55,6 +55,15 @@ bool mps_setting() {
   return value == "1";
 }
 
+// As NVIDIA's driver reads it. Unset, streams are independent: then nothing depends on how they happen to be numbered.
+std::size_t connections_setting() {
+  const char* const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (text == nullptr) return 0;
+  const int number = std::atoi(text);
+  if (number < 1 || number > 32) malformed("CUDA_DEVICE_MAX_CONNECTIONS is '" + std::string(text) + "'; give 1 to 32");
+  return static_cast<std::size_t>(number);
+}
+
 // A UUID that every process of every node gives to the same GPU of its node: the ordinal in a fixed pattern. Hosts
 // differ in reality, so the host's name is hashed in (FNV-1a).
 CUuuid uuid_of(int physical) {
@@ -168,6 +177,7 @@ void initialize() {
   }
   const std::size_t memory_bytes = memory_setting();
   const bool mps = mps_setting();
+  const std::size_t connections = connections_setting();
   read_faults();
 
   std::vector<std::unique_ptr<Device>> physical;
@@ -186,6 +196,7 @@ void initialize() {
   const auto all_gpus = static_cast<std::size_t>(count);
   all.topology.peer.assign(all_gpus, std::vector<bool>(all_gpus, true));
   if (!topology_file.empty()) read_topology(topology_file, physical, all.topology);
+  all.connections = connections;
   for (const std::size_t index : visible(physical)) {
     physical[index]->ordinal = static_cast<int>(all.devices.size());
     all.devices.push_back(std::move(physical[index]));
@@ -246,6 +257,7 @@ CUcontext make_context(Device& device, unsigned flags, bool primary) {
   context->flags = flags;
   context->primary = primary;
   context->legacy = std::make_shared<Stream>(*context, Stream::Kind::legacy, 0);
+  context->connections.resize(state().connections);
   state().contexts.insert(context);
   return context;
 }

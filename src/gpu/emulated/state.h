@@ -54,6 +54,7 @@ class State {
   std::mutex mutex;                              // contexts, current primary ones, handles of modules
   std::vector<std::unique_ptr<Device>> devices;  // fixed once initialized
   Topology topology;
+  std::size_t connections = 0;  // hardware queues that a context's streams share; 0: as many as streams
   std::set<CUcontext> contexts;
 
   Device& device(CUdevice ordinal) {
@@ -132,6 +133,8 @@ struct CUctx_st {
   std::mutex order;  // held while work is enqueued, so that the legacy stream sees a consistent past
   std::shared_ptr<crosslane::gpu::emulated::Stream> legacy;
   std::vector<std::shared_ptr<crosslane::gpu::emulated::Stream>> streams;  // created ones and per-thread ones
+  // By hardware queue, the stream that was given work last; none: every stream has a queue of its own. Guarded by `order`.
+  std::vector<std::shared_ptr<crosslane::gpu::emulated::Stream>> connections;
   std::set<CUcontext> peers;  // contexts whose memory this one's kernels may use
   std::shared_ptr<std::atomic<bool>> aborted = std::make_shared<std::atomic<bool>>(false);
 };

@@ -183,6 +183,11 @@ Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action
   } else if (stream->synchronizes_with_legacy() && !context.legacy->idle()) {
     after.push_back(context.legacy->last());
   }
+  if (!context.connections.empty()) {
+    auto& last = context.connections[stream->id % context.connections.size()];
+    if (last && last != stream) after.push_back(last->last());
+    last = stream;
+  }
   return {stream, stream->push(std::move(action), std::move(after), std::move(then))};
 }
 
