@@ -60,10 +60,11 @@ test-asan-mpi: setup  ## The same for every test that is not labelled slow (take
 	$(call build_preset,asan)
 	@tools/run-tests build/asan -LE slow
 
-test-tsan: setup  ## The engine's tests and those of the GPUs' flag protocols under ThreadSanitizer
+test-tsan: setup  ## The tests of the engine and of flag protocols, the GPUs' and the board's, under ThreadSanitizer
 	@[ -e build/tsan/build.ninja ] || cmake --preset tsan --log-level=WARNING
-	@cmake --build build/tsan -j $(JOBS) --target tests/engine/all tests/kernel/all
-	@tools/run-tests build/tsan/tests/engine && tools/run-tests build/tsan/tests/kernel -R '^(Team|Flags)'
+	@cmake --build build/tsan -j $(JOBS) --target tests/engine/all tests/kernel/all share_test
+	@tools/run-tests build/tsan/tests/engine && tools/run-tests build/tsan/tests/kernel -R '^(Team|Flags)' && \
+	  tools/run-tests build/tsan/tests/share -R '^Board'
 
 lint: setup  ## The quick linters, as errors
 	@tools/lint

@@ -1,4 +1,4 @@
-// The board of teams, with ranks as threads over mappings of one segment: every call has one verdict, whoever comes first, and
+// The board of teams, with ranks as threads over one mapping, as ThreadSanitizer needs it: every call has one verdict, whoever comes first, and
 // nobody goes direct while another is in MPI unasked.
 #include "share/board.h"
 
@@ -27,7 +27,7 @@ struct Node {
     directories.emplace_back(std::move(first), shape, 0);
     for (int rank = 1; rank < ranks; ++rank) directories.emplace_back(Segment::open(token), shape, rank);
     for (int rank = 0; rank < ranks; ++rank)
-      boards.push_back(std::make_unique<Board>(directories[static_cast<std::size_t>(rank)].board(), ranks, rank));
+      boards.push_back(std::make_unique<Board>(directories.front().board(), ranks, rank));
   }
   std::vector<Directory> directories;
   std::vector<std::unique_ptr<Board>> boards;
