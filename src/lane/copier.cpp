@@ -147,28 +147,38 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
     }
   };
 
-  const std::size_t all = layout.size() * static_cast<std::size_t>(count);
-  if (const auto shape = layout.as_2d(count); shape && shape->rows > 1 && begin == 0 && end == all) {
-    const auto pitch = static_cast<std::size_t>(shape->pitch);
-    std::byte* const device_first = byte_at(device, static_cast<std::ptrdiff_t>(shape->offset));
-    std::byte* const host_first =
-        form == Form::packed ? host : byte_at(host, static_cast<std::ptrdiff_t>(shape->offset));
-    expect_live(device_first);
-    const std::size_t host_pitch = form == Form::packed ? shape->width : pitch;
-    if (toward == Toward::host) {
-      gpu::copy_2d_async(host_first, device_first, {shape->width, shape->rows, host_pitch, pitch}, stream);
-    } else {
-      gpu::copy_2d_async(device_first, host_first, {shape->width, shape->rows, pitch, host_pitch}, stream);
-    }
+  // Where packed byte `at` lies in the host's copy, and data at `offset` from the buffer's address.
+  const auto on_host = [&](std::size_t at, std::ptrdiff_t offset) {
+    return form == Form::packed ? byte_at(host, static_cast<std::ptrdiff_t>(at - begin)) : byte_at(host, offset);
+  };
+  const auto run_by_run = [&](std::size_t from, std::size_t to) {
+    layout.for_each_run(count, from, to, [&](std::int64_t offset, std::size_t length) {
+      const auto run = static_cast<std::ptrdiff_t>(offset);
+      one(on_host(from, run), byte_at(device, run), length);
+      from += length;
+    });
+  };
+
+  const auto shape = layout.as_2d(count);
+  const std::size_t width = shape ? shape->width : 1;
+  const std::size_t first = (begin + width - 1) / width, last = end / width;  // rows that are copied whole
+  if (!shape || last < first + 2) {
+    run_by_run(begin, end);
     return;
   }
-  std::size_t packed = 0;
-  layout.for_each_run(count, begin, end, [&](std::int64_t offset, std::size_t length) {
-    const auto run = static_cast<std::ptrdiff_t>(offset);
-    one(form == Form::packed ? byte_at(host, static_cast<std::ptrdiff_t>(packed)) : byte_at(host, run),
-        byte_at(device, run), length);
-    packed += length;
-  });
+  run_by_run(begin, first * width);
+  const auto pitch = static_cast<std::size_t>(shape->pitch);
+  const auto offset = static_cast<std::ptrdiff_t>(shape->offset + static_cast<std::int64_t>(first) * shape->pitch);
+  std::byte* const device_rows = byte_at(device, offset);
+  std::byte* const host_rows = on_host(first * width, offset);
+  const std::size_t host_pitch = form == Form::packed ? width : pitch;
+  expect_live(device_rows);
+  if (toward == Toward::host) {
+    gpu::copy_2d_async(host_rows, device_rows, {width, last - first, host_pitch, pitch}, stream);
+  } else {
+    gpu::copy_2d_async(device_rows, host_rows, {width, last - first, pitch, host_pitch}, stream);
+  }
+  run_by_run(last * width, end);
 }
 
 engine::Completion Batch::completion() {
