@@ -13,10 +13,15 @@ namespace {
 constexpr std::ptrdiff_t most_span = std::ptrdiff_t{48}
                                      << 20;  // sparse layouts of many bytes take no more memory than this
 
+bool has_gaps(const Layout& layout) {
+  const auto pieces = layout.pieces();
+  return pieces.size() > 1 || (!pieces.empty() && static_cast<std::ptrdiff_t>(pieces.front().bytes) != layout.extent());
+}
+
 }  // namespace
 
 Message::Message(Random& random, const Units& units, const Communicators& communicators, int from_rank, int to_rank,
-                 int with_tag, std::size_t most_bytes, bool plain)
+                 int with_tag, Longest longest, bool plain)
     : from(from_rank),
       to(to_rank),
       tag(with_tag),
@@ -27,7 +32,9 @@ Message::Message(Random& random, const Units& units, const Communicators& commun
   if (random.chance(25) || plain) sent = Layout(sent.unit());
   if (random.chance(25)) received = Layout(sent.unit());
   const auto element = sent.units().size() * sent.unit().size;
-  const auto wanted = std::max<std::size_t>(random.bytes(most_bytes), random.chance(90) ? 1 : 0);
+  const bool gaps = has_gaps(sent) || has_gaps(received);
+  const auto bytes = std::min(random.bytes(longest.bytes), gaps ? longest.in_pieces : longest.bytes);
+  const auto wanted = std::max<std::size_t>(bytes, random.chance(90) ? 1 : 0);
   const auto room = static_cast<std::size_t>(most_span / std::max<std::ptrdiff_t>(sent.extent(), 1));
   send_count = static_cast<int>(std::min(wanted == 0 ? 0 : std::max<std::size_t>(1, wanted / element), room));
   unit_count = static_cast<std::size_t>(send_count) * sent.units().size();

@@ -11,11 +11,17 @@
 
 namespace crosslane::tests {
 
+/// How many bytes a message has at most: any, and one whose layout has gaps on either side.
+struct Longest {
+  std::size_t bytes = std::size_t{16} << 20;
+  std::size_t in_pieces = bytes;
+};
+
 struct Message {
-  /// Draws link, layouts (same units, different places) and size, at most `most_bytes`.
+  /// Draws link, layouts (same units, different places) and size.
   /// `plain`: the sender's data has no gaps.
   Message(Random& random, const Units& units, const Communicators& communicators, int from_rank, int to_rank,
-          int with_tag, std::size_t most_bytes = std::size_t{16} << 20, bool plain = false);
+          int with_tag, Longest longest, bool plain);
 
   int from, to, tag;
   Link link;

@@ -4,11 +4,13 @@
 // --only <MPI procedure>: only cases that call it.
 #include "point_to_point/message.h"
 #include "support/plain_mpi.h"
+#include "support/sharing.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <list>
 #include <optional>
 #include <utility>
@@ -151,7 +153,7 @@ struct Defects {
 };
 
 Case draw_case(Random& random, const Units& units, const Communicators& communicators, int ranks, int number,
-               const Only& only, const Defects& defects) {
+               const Only& only, const Defects& defects, std::size_t in_pieces) {
   const int from = random.between(0, ranks - 1);
   int to = random.chance(8) ? from : random.between(0, ranks - 1);
   auto send = static_cast<Send>(random.below(send_names.size()));
@@ -186,7 +188,7 @@ Case draw_case(Random& random, const Units& units, const Communicators& communic
 #endif
   // Never both: from another sender, a later case's message may be the first to arrive.
   const auto wildcard = random.below(100);
-  Message message(random, units, communicators, from, to, number, most, plain);
+  Message message(random, units, communicators, from, to, number, {most, in_pieces}, plain);
   const auto& wrong = defects.taken_for_truncated;
   const auto bytes = message.unit_count * message.sent.unit().size;
   if (synchronous(send) && std::find(wrong.begin(), wrong.end(), bytes) != wrong.end()) message.receive_without_gaps();
@@ -210,12 +212,15 @@ struct Pending {
 
 class Rank {
  public:
-  explicit Rank(Program& program) : program_(program), only_(ways_of(program.text_option("only", ""))) {}
+  explicit Rank(Program& program)
+      : program_(program),
+        only_(ways_of(program.text_option("only", ""))),
+        in_pieces_(program.device() == nullptr ? std::numeric_limits<std::size_t>::max() : longest_in_pieces()) {}
 
   void run(int cases) {
     for (int number = 0; number < cases; ++number) {
       Random random(mix(program_.seed, number));
-      Case one = draw_case(random, units_, communicators_, program_.size, number, only_, defects_);
+      Case one = draw_case(random, units_, communicators_, program_.size, number, only_, defects_, in_pieces_);
       CROSSLANE_STEP("{}", one.text());
       if (one.message.from == program_.rank && one.message.to == program_.rank)
         to_self(one);
@@ -476,6 +481,7 @@ class Rank {
   Units units_;
   Communicators communicators_;
   const Defects defects_;
+  const std::size_t in_pieces_;  // the longest message with gaps
   BufferedSends buffered_;
   std::list<Pending> pending_;
   std::list<TypedBuffer> freed_;

@@ -3,10 +3,12 @@
 // It must not know Crosslane: the same program passes over a plain MPI in host memory.
 #include "support/plain_mpi.h"
 #include "support/program.h"
+#include "support/sharing.h"
 
 #include <sched.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -54,8 +56,10 @@ class Rank {
   void one_case() {
     Random random(mix(program_.seed, number_));
     partitions_ = random.between(1, 8);
-    const int count = random.pick(std::vector{1, 3, 100, 4096, 50000});
+    int count = random.pick(std::vector{1, 3, 100, 4096, 50000});
     const bool gaps = random.chance(40) && gaps_;
+    const auto most = in_pieces_ / (4 * sizeof(int)) / static_cast<std::size_t>(partitions_);
+    if (gaps) count = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(count), most));
 #ifdef OMPI_MAJOR_VERSION
     // Open MPI 5.0 sends before MPI_Pready, or crashes, where an MPI call comes between a second MPI_Start and it; a
     // process that tries that out may not survive. Crosslane waits for its copy there.
@@ -166,6 +170,8 @@ class Rank {
 
   Program& program_;
   const bool gaps_ = !plain_mpi_partitions_lose_gaps();
+  const std::size_t in_pieces_ =  // the longest partitions with gaps, all together
+      program_.device() == nullptr ? std::numeric_limits<std::size_t>::max() : longest_in_pieces();
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int number_ = 0, partitions_ = 1;
   std::size_t part_ints_ = 0;

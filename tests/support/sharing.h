@@ -4,6 +4,8 @@
 
 #include <mpi.h>
 
+#include <cstddef>
+
 namespace crosslane::tests {
 
 /// Whether two ranks of the communicator have one GPU current, by its UUID, on which kernels of processes take turns: MPS is not on.
@@ -12,6 +14,10 @@ namespace crosslane::tests {
 
 /// Bytes from which on calls that the host can drive (all-reduce, reduce, broadcast) go direct in such a communicator, by
 /// docs/collectives.md; others never do.
-inline constexpr unsigned long direct_in_turns_from = 256UL << 10;
+inline constexpr std::size_t direct_in_turns_from = std::size_t{256} << 10;
+
+/// How long messages with gaps between their pieces should get at most in a test of many: on a real GPU each piece may cost a call of
+/// the driver, and a turn where ranks take turns. Without limit on emulated GPUs. Collective over the world, of which rank 0 says so.
+[[nodiscard]] std::size_t longest_in_pieces();
 
 }  // namespace crosslane::tests
