@@ -168,9 +168,8 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   return *algorithm;
 }
 
-bool Blocking::takes(team::Team& team, const Shape& shape) const {
-  // Where some are not, no call goes direct yet.
-  return !team.connected_everywhere() || choice_.choose(shape, facts_in(team.view())) != nullptr;
+bool Blocking::takes(const team::Team& team, const Shape& shape) const {
+  return choice_.choose(shape, facts_in(team.view())) != nullptr;
 }
 
 TeamFacts Blocking::facts_in(const team::TeamView& team) const {

@@ -37,8 +37,8 @@ class Blocking {
   /// Returns the algorithm that ran, a row of the catalogue.
   const Algorithm& run(team::Team& team, const Shape& shape, const Side& mine, const engine::Watch& watch) const;
 
-  /// False if no algorithm takes such a call of this team, whatever the buffers: equal on all members, once all are connected.
-  [[nodiscard]] bool takes(team::Team& team, const Shape& shape) const;
+  /// False if no algorithm takes such a call of this team, all of whose members are connected, whatever the buffers: equal on all.
+  [[nodiscard]] bool takes(const team::Team& team, const Shape& shape) const;
 
  private:
   [[nodiscard]] TeamFacts facts_in(const team::TeamView& team) const;

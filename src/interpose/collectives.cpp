@@ -19,12 +19,11 @@ namespace {
 
 using collective::Collective;
 
-// Nothing where the call goes to MPI whatever the team: no algorithm takes it, the user prefers so, or its arguments are wrong,
-// which MPI's route explains.
+// Nothing where the call goes to MPI whatever the team: the user prefers so, or its arguments are wrong, which MPI's route explains.
 std::optional<Role> role_in(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call) {
   try {
     auto role = role_of(process, call, {team.size(), team.me()}, teams.byte());
-    if (role && (teams.choice().left_to_mpi(role->shape) || !teams.blocking().takes(team, role->shape))) role.reset();
+    if (role && teams.choice().left_to_mpi(role->shape)) role.reset();
     return role;
   } catch (const base::Error&) {
     return std::nullopt;
@@ -138,7 +137,7 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     const Context context{process, call.comm};
     const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
     std::optional<Role> role;
-    bool wishes = false;
+    bool wishes = false, ready = false;
     if (process.active() && process.gpu().present()) {
       wishes = passes_gpu_memory(site, teams, call);
       if (wishes || team->connected()) role = role_in(process, teams, *team, call);
@@ -147,10 +146,14 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
           base::log(base::Topic::info, "{}: collectives go through the host: {}", describe_communicator(&context),
                     *refusal);
       }
+      // Whether an algorithm takes the call is known, and the same on all members, once all are connected. Asked once: that may
+      // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
+      ready = team->connected_everywhere();
+      if (ready && role && !teams.blocking().takes(*team, role->shape)) role.reset();
     }
     // Where calls are compared, all that pass GPU memory come together, whatever becomes of them.
     const bool checks = teams.blocking().checks();
-    if (team->enter(wishes && (role || checks), watch) != share::Verdict::direct) return otherwise();
+    if (team->enter(wishes && ready && (role || checks), watch) != share::Verdict::direct) return otherwise();
     if (!role && checks) {
       teams.blocking().compare(*team, claim_of(process, *team, call, role), watch);
       return otherwise();
