@@ -65,7 +65,6 @@ void buffers(Program& program) {
 
 // More than the board has places, and than the window has room for at once.
 void communicators(Program& program) {
-  if (!kernels_may_wait(program)) return;
   const Job world(program, MPI_COMM_WORLD, "the world");
   world.warm_up();
   const auto rounds = program.option("rounds", 300);
@@ -83,7 +82,7 @@ void communicators(Program& program) {
       Case what = sum_of_ints(20000, mix(program.seed, round));
       what.kind = Kind::allgather;
       job.run(what, on_the_gpu(), program.local());
-      CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allgather) - before, std::int64_t{1});
+      CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allgather) - before, std::int64_t{job.in_turns() ? 0 : 1});
     }
     MPI_Comm_free(&made);
   }
