@@ -156,7 +156,7 @@ Json choose(const Json& request) {
   facts.deterministic = choice.deterministic();
   for (const bool mapped : {false, true}) {
     if (mapped && !collective::worth_exposing(shape, ranks)) continue;
-    facts.exposed = mapped;
+    facts.exposed = facts.large_windows = mapped;
     answer["calls"].push_back(went(choice, shape, facts));
     answer["algorithm"] = answer["calls"].back()["algorithm"];
   }

@@ -76,6 +76,12 @@ bool all_exposed(const team::Team& team, const Shape& shape) {
   return true;
 }
 
+bool all_have_large_windows(const team::Team& team) {
+  for (int member = 0; member < team.size(); ++member)
+    if (team.arrival(member).large_windows == 0) return false;
+  return true;
+}
+
 // All members' buffers as mapped here; what the call does not need of them is null. Nothing where one cannot be mapped.
 std::optional<std::vector<Buffers>> reach_all(team::Team& team, const Shape& shape, const Buffers& mine) {
   share::Exposure& exposure = team.connection().home->exposure();
@@ -137,6 +143,8 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   own.send = mine.send;
   own.receive = mine.receive;
   own.facts = connection.reached;
+  const bool large = wants_large_windows(team, shape);
+  own.large_windows = large && connection.home->show_large_window() && team.large_windows_mapped() ? 1 : 0;
   if (checks_) own.claim = encode(mine.claim);
   team.arrive(watch);
   const Finish finish{team};
@@ -146,6 +154,7 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   TeamFacts facts = facts_in(view);
   const bool worth = facts.spinning && worth_exposing(shape, team.size());
   facts.exposed = worth && all_exposed(team, shape);
+  facts.large_windows = large && all_have_large_windows(team);
   std::vector<Buffers> all;
   if (facts.exposed) {
     auto reached = reach_all(team, shape, mine.buffers);
@@ -165,7 +174,18 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
     forget_closed(connection);
     connection.reached[connection.next_reached++ % connection.reached.size()] = fingerprint(team, shape);
   }
+  // All have shown theirs that can, before they arrived.
+  if (large) team.map_large_windows();
   return *algorithm;
+}
+
+bool Blocking::wants_large_windows(const team::Team& team, const Shape& shape) const {
+  TeamFacts facts = facts_in(team.view());
+  if (!facts.spinning || !combines(shape.collective) || !worth_exposing(shape, team.size())) return false;
+  facts.exposed = true;
+  const Algorithm* const without = choice_.choose(shape, facts);
+  facts.large_windows = true;
+  return choice_.choose(shape, facts) != without;
 }
 
 bool Blocking::takes(const team::Team& team, const Shape& shape) const {

@@ -42,6 +42,8 @@ class Blocking {
 
  private:
   [[nodiscard]] TeamFacts facts_in(const team::TeamView& team) const;
+  /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
+  [[nodiscard]] bool wants_large_windows(const team::Team& team, const Shape& shape) const;
   [[nodiscard]] double limit_seconds() const noexcept;
   void start(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const;
   void drive(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const;

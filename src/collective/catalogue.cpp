@@ -3,6 +3,7 @@
 
 #include "collective/hierarchy.h"
 #include "collective/low_latency.h"
+#include "collective/pipelined.h"
 #include "collective/shared_buffer.h"
 #include "collective/window.h"
 #include "collective/zero_copy.h"
@@ -18,6 +19,8 @@ constexpr std::string_view window_summary = "through the members' windows, each 
 constexpr std::string_view window_source = "COLL 4.1.1 (GPU shared buffer), one buffer a rank, over peer memory";
 constexpr std::string_view push_summary = "each block written once from its owner's buffer into its taker's";
 constexpr std::string_view own = "this library's";
+constexpr std::string_view pipelined_summary =
+    "parts pushed to their owners and results to who wants them, chunk by chunk in one kernel; sum, prod, min, max";
 constexpr std::string_view gsb_summary =
     "gathered in one member's window, combined there as it comes, read by all; the host drives";
 constexpr std::string_view hierarchy_summary =
@@ -29,6 +32,8 @@ constexpr std::string_view btb_summary = "along a binomial tree of windows and b
   {name, window_summary, window_source, Collective::kind, window::supports, window::prepare_one_shot}
 #define CROSSLANE_PUSH(kind) \
   {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
+#define CROSSLANE_PIPELINED(kind) \
+  {"pipelined", pipelined_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
 #define CROSSLANE_DRIVEN(kind, name, summary, source, supports, run) \
   {name, summary, source, Collective::kind, supports, nullptr, run}
 #define CROSSLANE_HIERARCHY(kind, name, run) \
@@ -72,6 +77,9 @@ constexpr std::array rows = std::to_array<Algorithm>({
      Collective::reduce_scatter_block, zero_copy::supports, zero_copy::prepare_two_shot},
     {"zero_copy", "shares scattered from the root and exchanged, both at once in parts", own, Collective::broadcast,
      zero_copy::supports, zero_copy::prepare_broadcast},
+    CROSSLANE_PIPELINED(allreduce),
+    CROSSLANE_PIPELINED(reduce),
+    CROSSLANE_PIPELINED(reduce_scatter_block),
     CROSSLANE_PUSH(allgather),
     CROSSLANE_PUSH(alltoall),
     CROSSLANE_PUSH(gather),
@@ -84,6 +92,7 @@ constexpr std::array rows = std::to_array<Algorithm>({
 #undef CROSSLANE_LL
 #undef CROSSLANE_WINDOW
 #undef CROSSLANE_PUSH
+#undef CROSSLANE_PIPELINED
 #undef CROSSLANE_SHARED_BUFFER
 #undef CROSSLANE_HIERARCHY
 #undef CROSSLANE_DRIVEN

@@ -18,7 +18,7 @@ constexpr std::size_t without_end = std::numeric_limits<std::size_t>::max();
 constexpr std::string_view shipped(Collective collective) noexcept {
   switch (collective) {
     case Collective::allreduce:
-      return "0-32k:ll,32k-128k:one_shot,1m-:two_shot,128k-:two_shot_window";
+      return "0-32k:ll,32k-128k:one_shot,16m-:pipelined,1m-:two_shot,128k-:two_shot_window";
     case Collective::reduce:
       return "0-32k:ll,32k-128k:one_shot,1m-:two_shot,128k-:two_shot_window";
     case Collective::broadcast:

@@ -49,6 +49,8 @@ class Plan {
 
   /// Thread blocks that it keeps on the GPU until other members' have come: the most of its launches. The same on all members.
   [[nodiscard]] virtual unsigned blocks() const noexcept = 0;
+  /// As blocks(): nothing else is to run beside it on its members' GPUs.
+  static constexpr unsigned whole_gpu = 1U << 20;
 };
 
 }  // namespace crosslane::collective

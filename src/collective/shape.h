@@ -104,6 +104,7 @@ struct TeamFacts {
   int most_on_one_gpu = 1;     ///< Members that share a GPU, where most do.
   bool emulated = false;       ///< Blocks of kernels are threads of this machine.
   bool exposed = false;        ///< Every member's buffers of this call can be mapped by the others.
+  bool large_windows = false;  ///< Every member has mapped all others' windows for large reductions.
   bool spinning = true;        ///< Kernels may wait for other members' kernels; not where they take turns on a GPU.
   bool driven = false;         ///< Streams can wait for all other members' events, as host-driven algorithms need it.
   bool deterministic = false;  ///< Reductions must give the same bits whatever the algorithm.

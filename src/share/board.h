@@ -67,6 +67,11 @@ struct alignas(line_bytes) Seats {
   std::atomic<std::uint32_t> used;
 };
 
+/// Where a part of a rank's window lies, such as a member's region of a team.
+struct Region {
+  std::uint64_t segment, offset;
+};
+
 /// What a rank opens to the others of its node: library-owned segments, in the order of their making, and which of the
 /// application's allocations that it ever showed (Exposed) still live: mappings of others are to be closed.
 struct alignas(line_bytes) WindowRecord {
@@ -77,15 +82,13 @@ struct alignas(line_bytes) WindowRecord {
   std::int32_t seats;                   ///< Which rank's record has this GPU's; valid with the first segment.
   std::array<MemoryHandle, most_segments> segment;
   Seats counted;
+  /// Where the window for large reductions lies, once `large_shown` is 1: stored with release after it.
+  Region large;
+  std::atomic<std::uint32_t> large_shown;
   /// Grows by two with each change of `shown`, which its owner makes while it is odd; who reads sees the same even number before and
   /// after, or has read nothing.
   alignas(line_bytes) std::atomic<std::uint64_t> version;
   std::array<std::atomic<std::uint64_t>, most_shown> shown;  ///< Ids of living allocations; 0: none.
-};
-
-/// Where a member's region of a team lies in its window.
-struct Region {
-  std::uint64_t segment, offset;
 };
 
 /// One buffer as its owner shows it for one call. A buffer that nobody else may open has no `id`.
@@ -98,6 +101,7 @@ struct Exposed {
 struct alignas(line_bytes) Arrival {
   Exposed send, receive;
   std::array<std::uint64_t, 8> facts;  ///< The collective's own: equal meaning on all members.
+  std::uint64_t large_windows;         ///< 1: this member has mapped all others' windows for large reductions.
   std::array<std::uint64_t, 4> claim;  ///< The same, of what the member was called with; only where members compare it.
 };
 

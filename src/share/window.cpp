@@ -49,7 +49,7 @@ bool Window::grow(std::size_t bytes) {
   return true;
 }
 
-std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView stream) {
+std::optional<Window::Piece> Window::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const gpu::ContextScope scope(driver_, context_);
   bytes = rounded(bytes);
@@ -58,7 +58,13 @@ std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView str
     if (index == segments_.size() && !grow(bytes)) return std::nullopt;
     piece = take_from(index, bytes);
   }
-  gpu::fill_async(piece->data, 0, bytes, stream);
+  return piece;
+}
+
+std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView stream) {
+  const auto piece = take(bytes);
+  const gpu::ContextScope scope(driver_, context_);
+  if (piece) gpu::fill_async(piece->data, 0, piece->bytes, stream);
   return piece;
 }
 

@@ -36,6 +36,8 @@ class Window {
   /// A region, zeroed by what is enqueued on `stream` (of the window's context). Nothing where the window is at its limit of
   /// eight segments, or the GPU has no memory left; throws Error (other) where the memory cannot be exported.
   [[nodiscard]] std::optional<Piece> take(std::size_t bytes, gpu::StreamView stream);
+  /// The same with whatever is in it.
+  [[nodiscard]] std::optional<Piece> take(std::size_t bytes);
   void give_back(const Piece& piece) noexcept;
 
  private:

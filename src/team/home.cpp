@@ -1,6 +1,9 @@
 // See home.h.
 #include "team/home.h"
 
+#include "base/log.h"
+#include "team/region.h"
+
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -33,6 +36,23 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       exposure_(driver, context, board),
       side_by_side_(shared_by_mps(driver, device)) {
   board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
+}
+
+bool Home::show_large_window() {
+  const std::lock_guard lock(mutex_);
+  if (large_tried_) return large_.has_value();
+  large_tried_ = true;
+  large_ = window_.take(large_window_bytes);
+  if (!large_) {
+    base::log(base::Topic::warning,
+              "the GPU has no memory left for a window of {} MiB for large reductions: slower algorithms take them",
+              large_window_bytes >> 20);
+    return false;
+  }
+  share::WindowRecord& record = board_.own_window();
+  record.large = large_->region;
+  record.large_shown.store(1, std::memory_order_release);
+  return true;
 }
 
 gpu::Buffer Home::lend(std::size_t bytes) {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace crosslane::team {
@@ -34,6 +35,10 @@ class Home {
   [[nodiscard]] share::PeerWindows& peers() noexcept { return peers_; }
   [[nodiscard]] share::Exposure& exposure() noexcept { return exposure_; }
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
+  /// Shows this rank's window for large reductions to all, which is made at the first call. False where the GPU has no memory for it.
+  bool show_large_window();
+  /// Valid once it is shown.
+  [[nodiscard]] std::byte* large_window() const noexcept { return large_->data; }
   /// Device memory for a buffer that kernels cannot use where it is; kept for the next one. Throws Error (no_memory).
   [[nodiscard]] gpu::Buffer lend(std::size_t bytes);
   void take_back(gpu::Buffer buffer) noexcept;
@@ -55,6 +60,8 @@ class Home {
   Turns turns_;
   bool side_by_side_;
   std::mutex mutex_;
+  bool large_tried_ = false;
+  std::optional<share::Window::Piece> large_;
   std::vector<gpu::Buffer> kept_;
   std::vector<std::shared_ptr<const void>> leftovers_;
 };

@@ -9,6 +9,9 @@
 
 namespace crosslane::team {
 
+/// Of a member's window for large reductions, which all its teams use in turn; made when the first one is wanted.
+inline constexpr std::size_t large_window_bytes = std::size_t{48} << 20;
+
 struct RegionLayout {
   std::size_t low_latency;  ///< Offset of the slots of data with flags: two parities, one slot a member.
   std::size_t slot_bytes;   ///< Of one slot: twice the payload that it takes.

@@ -129,7 +129,22 @@ TeamView Team::view() const noexcept {
            .abilities = place_->common_abilities()},
           connection_->home->kernels(),
           connection_->layout,
-          regions};
+          regions,
+          connection_->large};
+}
+
+bool Team::map_large_windows() {
+  if (large_windows_mapped()) return true;
+  Home& home = *connection_->home;
+  TeamView::Regions large{};
+  for (int member = 0; member < size(); ++member) {
+    const share::WindowRecord& window = board_.window(local_rank(member));
+    if (window.large_shown.load(std::memory_order_acquire) == 0) return false;
+    large[static_cast<std::size_t>(member)] =
+        member == me_ ? home.large_window() : home.peers().reach(window, local_rank(member), window.large);
+  }
+  connection_->large = large;
+  return true;
 }
 
 std::optional<std::string> Team::prepare(Home& home) {

@@ -63,6 +63,7 @@ class Team {
     RegionLayout layout{};
     share::Window::Piece region;
     std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
+    TeamView::Regions large{};        ///< Windows for large reductions, the same way; null until all are mapped.
     int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
     std::vector<int> gpu;             ///< By member: the first member that is on the same GPU.
     std::vector<int> seats;           ///< By member: where its GPU's seats are counted.
@@ -83,6 +84,11 @@ class Team {
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
   /// For plans; only while connected everywhere.
   [[nodiscard]] TeamView view() const noexcept;
+
+  /// After all members have shown their windows for large reductions: maps them. False where some member has none, or one cannot
+  /// be mapped.
+  bool map_large_windows();
+  [[nodiscard]] bool large_windows_mapped() const noexcept { return connection_->large.front() != nullptr; }
 
   /// True once all members are connected.
   [[nodiscard]] bool connected_everywhere() noexcept;

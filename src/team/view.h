@@ -22,9 +22,10 @@ class TeamView {
     bool emulated = false;
     std::uint32_t abilities = 0;  ///< That all members have.
   };
-  TeamView(const Facts& facts, const kernel::Kernels& kernels, const RegionLayout& layout,
-           const std::array<std::byte*, share::Board::most_members>& regions) noexcept
-      : facts_(facts), kernels_(&kernels), layout_(layout), regions_(regions) {}
+  using Regions = std::array<std::byte*, share::Board::most_members>;  ///< By member, as mapped here.
+  TeamView(const Facts& facts, const kernel::Kernels& kernels, const RegionLayout& layout, const Regions& regions,
+           const Regions& large = {}) noexcept
+      : facts_(facts), kernels_(&kernels), layout_(layout), regions_(regions), large_(large) {}
 
   [[nodiscard]] int me() const noexcept { return facts_.me; }
   [[nodiscard]] int size() const noexcept { return facts_.size; }
@@ -35,12 +36,14 @@ class TeamView {
   [[nodiscard]] const RegionLayout& layout() const noexcept { return layout_; }
   /// A member's region of its window, as mapped here.
   [[nodiscard]] std::byte* region(int member) const noexcept { return regions_[static_cast<std::size_t>(member)]; }
+  /// Its window for large reductions, as mapped here; null until Team::map_large_windows().
+  [[nodiscard]] std::byte* large_window(int member) const noexcept { return large_[static_cast<std::size_t>(member)]; }
 
  private:
   Facts facts_;
   const kernel::Kernels* kernels_;
   RegionLayout layout_;
-  std::array<std::byte*, share::Board::most_members> regions_;
+  Regions regions_, large_;
 };
 
 }  // namespace crosslane::team

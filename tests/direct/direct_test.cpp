@@ -231,7 +231,9 @@ class Test {
 
   // Whatever the dice said: each collective by its algorithm once.
   void run_once(Kind kind, const Job& world) {
-    const Element& element = elements().front();
+    // Bytes, where the algorithm takes them.
+    const Element& element = *std::ranges::find_if(
+        elements(), [&](const Element& each) { return algorithm_ != "pipelined" || each.base.name == "float"; });
     Case what{.kind = kind, .element = &element, .op = element.ops[0].second, .op_name = element.ops[0].first};
     what.units = algorithm_ == "ll" ? 1000 : 300 * kib;
     what.repeats = 3;
@@ -289,9 +291,19 @@ class Test {
   [[nodiscard]] bool exists(Kind kind) const {
     if (driven()) return drivable(kind);
     if (algorithm_ == "two_shot_window") return kind == Kind::allreduce || kind == Kind::reduce;
+    if (algorithm_ == "pipelined")
+      return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::reduce_scatter_block;
     return algorithm_ != "zero_copy" || (kind != Kind::scan && kind != Kind::exscan);
   }
   [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
+
+  // Whether the pipelined kernels know the operation and the numbers, by `crosslane algorithms`.
+  [[nodiscard]] static bool pipelined(const Case& what) {
+    const std::string_view name = what.element->base.name;
+    const bool plain = name.find("place") == name.npos && name.find("complex") == name.npos;
+    return plain && what.element->base.extent >= 4 &&
+           (what.op == MPI_SUM || what.op == MPI_PROD || what.op == MPI_MIN || what.op == MPI_MAX);
+  }
 
   // Whether the algorithm takes this call, by docs/collectives.md.
   [[nodiscard]] bool takes(const Case& what, const Job& job, int repeat) const {
@@ -302,7 +314,8 @@ class Test {
       return algorithm_ == "gsb" || any_order_ || !combining(what.kind) || (what.element->exact && !number);
     }
     if (algorithm_ == "ll") return what.sent_bytes() <= 64 * kib;
-    if (algorithm_ != "zero_copy") return true;
+    if (algorithm_ == "pipelined" && !pipelined(what)) return false;
+    if (algorithm_ != "zero_copy" && algorithm_ != "pipelined") return true;
     // Shown from the second use on, and then mapped; saved first, or not shown, in place.
     const bool copied = what.in_place && (what.kind == Kind::reduce_scatter_block || what.kind == Kind::scatter);
     // What has gaps is packed first, where it is moved.

@@ -1,0 +1,13 @@
+// Large reductions in one kernel that pushes parts into the owners' large windows and results into the application's own buffers,
+// chunk by chunk (kernel/pipelined.h): both directions of every link are busy from the first chunk on.
+#pragma once
+
+#include "collective/catalogue.h"
+
+namespace crosslane::collective::pipelined {
+
+[[nodiscard]] bool supports(const Shape& shape, const TeamFacts& facts);
+/// All-reduce, reduce, reduce-scatter.
+[[nodiscard]] std::unique_ptr<Plan> prepare(const Call& call);
+
+}  // namespace crosslane::collective::pipelined
