@@ -53,6 +53,9 @@ std::string_view remedy(CUresult result) {
     case CUDA_ERROR_SYSTEM_NOT_READY:
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
       return "the machine's driver is not in order: see nvidia-smi";
+    case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
+      return "MPS serves so many processes a GPU: run fewer of them on this one at a time";
     default:
       return "see CUDA's description of the error; an earlier asynchronous failure may be its cause";
   }
