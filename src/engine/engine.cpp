@@ -92,6 +92,19 @@ void Engine::wait(const Completion& completion, const Watch& watch) {
   completion.rethrow();
 }
 
+void Engine::wait_apart(const Completion& completion, const Watch& watch) const {
+  const trace::Span span(tracer_, trace::Kind::wait, watch.call);
+  Watchdog watchdog{watch, watchdog_seconds_};
+  for (;;) {
+    for (int spin = 0; spin < spins; ++spin) {
+      if (completion.done()) return;
+      pause();
+    }
+    watchdog.look(false);
+    sched_yield();
+  }
+}
+
 void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
   if (inside_.load(std::memory_order_relaxed) == std::this_thread::get_id())
     throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));

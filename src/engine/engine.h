@@ -40,6 +40,10 @@ class Engine final : private Runner {
   /// it neither locks nor allocates. Throws Error (intern) when called from inside a task.
   void wait(const Completion& completion, const Watch& watch);
 
+  /// The same for a word, with no turn and no call of MPI meanwhile: for who is in the middle of something that MPI must not
+  /// progress in. Only for what nobody else's progress depends on, and needs none itself.
+  void wait_apart(const Completion& completion, const Watch& watch) const;
+
   /// Returns when `done` says so; it is asked between turns, and may call MPI. For calls that look at several requests of
   /// the application, which are not the engine's to complete. Throws what `done` throws.
   void until(base::FunctionRef<bool()> done, const Watch& watch);

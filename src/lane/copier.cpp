@@ -196,7 +196,7 @@ void Batch::throw_if_failed() const {
   for (const auto& channel : channels_) Copier::throw_if_failed(*channel);
 }
 
-void Batch::wait() {
+void Batch::wait(Mpi mpi) {
   if (!std::exchange(pending_, false)) return;
   for (auto& channel : channels_) {
     std::uint64_t reached = 0;
@@ -207,7 +207,11 @@ void Batch::wait() {
     engine::Watch watch = watch_;
     watch.check = [](const void* waited) { Copier::throw_if_failed(*static_cast<const Copier::Channel*>(waited)); };
     watch.checked = channel.get();
-    copier_.engine_.wait(engine::Completion::of(channel->marker.word(), reached), watch);
+    const auto copied = engine::Completion::of(channel->marker.word(), reached);
+    if (mpi == Mpi::progresses)
+      copier_.engine_.wait(copied, watch);
+    else
+      copier_.engine_.wait_apart(copied, watch);
   }
   if (trace::Tracer* const tracer = copier_.engine_.tracer(); tracer != nullptr) [[unlikely]]
     tracer->record(trace::Kind::copy, toward_ == Toward::host ? "copy to host" : "copy to GPU", begun_, base::now(),

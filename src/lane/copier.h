@@ -102,8 +102,10 @@ class Batch {
   void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
               MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
+  /// Whether MPI makes progress while a wait lasts.
+  enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
-  void wait();
+  void wait(Mpi mpi = Mpi::progresses);
 
   /// Enqueues the marker of everything so far and returns its completion, for tasks: they wait by awaiting it, and ask
   /// throw_if_failed() now and then, since a GPU that has failed never writes the marker.
