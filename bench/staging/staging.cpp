@@ -1,5 +1,6 @@
 // How near device-to-device messages between two ranks come to what they are made of: a copy between GPU and pinned
-// host memory, and the MPI's own message between host buffers. All columns in one process and one run, in turns, and
+// host memory, and the MPI's own message between host buffers; and what it gives that a call which waits overlaps them, beside
+// a nonblocking send, which copies the whole first. All columns in one process and one run, in turns, and
 // verified. Start two ranks with Crosslane preloaded.
 #include "common/options.h"
 #include "common/plain_mpi.h"
@@ -33,9 +34,9 @@ struct Memory {
 };
 
 /// Ways to move bytes: a message to the other rank and back, or a copy between rank 0's own memories.
-enum Column : std::size_t { crosslane, plain_pageable, plain_pinned, to_host, to_gpu };
-constexpr std::array<std::string_view, 5> names{"device, Crosslane", "pageable, plain MPI", "pinned, plain MPI",
-                                                "copy GPU to pinned", "copy pinned to GPU"};
+enum Column : std::size_t { crosslane, whole, plain_pageable, plain_pinned, to_host, to_gpu };
+constexpr std::array<std::string_view, 6> names{"device, Crosslane", "device, whole",      "pageable, plain MPI",
+                                                "pinned, plain MPI", "copy GPU to pinned", "copy pinned to GPU"};
 
 class Benchmark {
  public:
@@ -99,6 +100,7 @@ class Benchmark {
     const auto begun = now_ns();
     int ways = 2;
     if (column == crosslane) ping_pong(bound_, memory.device.pointer(), bytes);
+    if (column == whole) ping_pong(bound_, memory.device.pointer(), bytes, false);
     if (column == plain_pageable) ping_pong(plain_, memory.pageable.data(), bytes);
     if (column == plain_pinned) ping_pong(plain_, memory.pinned.data(), bytes);
     if (column == to_host || column == to_gpu) {
@@ -119,11 +121,21 @@ class Benchmark {
     device_.wait();
   }
 
-  void ping_pong(const Calls& mpi, void* buffer, std::size_t bytes) const {
+  /// `at_once`: the send waits, else it is started first.
+  void ping_pong(const Calls& mpi, void* buffer, std::size_t bytes, bool at_once = true) const {
     const int count = static_cast<int>(bytes / sizeof(double));
-    if (rank_ == 0) mpi.send(buffer, count, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD);
+    const auto send = [&] {
+      if (at_once) {
+        mpi.send(buffer, count, MPI_DOUBLE, 1 - rank_, 0, MPI_COMM_WORLD);
+        return;
+      }
+      MPI_Request request = MPI_REQUEST_NULL;
+      mpi.isend(buffer, count, MPI_DOUBLE, 1 - rank_, 0, MPI_COMM_WORLD, &request);
+      mpi.waitall(1, &request, MPI_STATUSES_IGNORE);
+    };
+    if (rank_ == 0) send();
     mpi.recv(buffer, count, MPI_DOUBLE, 1 - rank_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (rank_ == 1) mpi.send(buffer, count, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
+    if (rank_ == 1) send();
   }
 
   /// What rank 0 wrote stands on rank 1's GPU after a message, and on rank 0's own, which was cleared, after the next.

@@ -21,12 +21,13 @@ struct Settings {
   double watchdog_s = 60;     ///< CROSSLANE_WATCHDOG_S: seconds without progress until a call is reported; 0 is never.
   int node_size = 0;          ///< CROSSLANE_NODE_SIZE: ranks a pretended node; 0 keeps the real nodes.
   Order order = Order::none;  ///< CROSSLANE_ORDER: none, or legacy (wait for the legacy default stream first).
-  Mode mode = Mode::automatic;     ///< CROSSLANE_MODE: auto, replace or passthrough (when the MPI is CUDA-capable).
-  World world = World::all;        ///< CROSSLANE_WORLD: all, or partial where some ranks do not load Crosslane.
-  std::size_t pipeline_bytes = 0;  ///< CROSSLANE_PIPELINE_BYTES: from here calls that wait for a send overlap copy and
-                                   ///< MPI; 0 is never. The same on all ranks.
+  Mode mode = Mode::automatic;  ///< CROSSLANE_MODE: auto, replace or passthrough (when the MPI is CUDA-capable).
+  World world = World::all;     ///< CROSSLANE_WORLD: all, or partial where some ranks do not load Crosslane.
+  std::size_t pipeline_bytes = std::size_t{4}
+                               << 20;  ///< CROSSLANE_PIPELINE_BYTES: from here calls that wait for a send overlap copy
+                                       ///< and MPI; 0 is never. The same on all ranks.
   std::size_t chunk_bytes = std::size_t{1} << 21;  ///< CROSSLANE_CHUNK_BYTES: size of such a chunk.
-  double patience_ms = 10;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
+  double patience_ms = 3;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::size_t pinned_limit = std::size_t{4}
                              << 30;  ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.
   /// CROSSLANE_ALLREDUCE, CROSSLANE_BROADCAST, ... by the collective's name: preferred algorithms by bytes, such as

@@ -107,7 +107,8 @@ int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count
   });
   if (!arrived || result != mpi::success) return result;
   return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    describe(route, {"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm});
+    const Receive receive{"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm};
+    describe(route, receive, room_of(process, receive), on_gpu);
     MPI_Request request{};
     if (const int code = match(process, next, route.operation(), arrived, &request); code != mpi::success) return code;
     return wait_and_finish(route, &request, status);
@@ -133,7 +134,8 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
   });
   if (!arrived || result != mpi::success) return result;
   return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    describe(route, {"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm});
+    const Receive receive{"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm};
+    describe(route, receive, room_of(process, receive), on_gpu);
     if (const int code = match(process, next, route.operation(), arrived, request); code != mpi::success) return code;
     process.requests().add(*request, route.shared_operation());
     return mpi::success;

@@ -106,11 +106,11 @@ Room room_of(Process& process, const Receive& receive) noexcept {
   Room room;
   if (receive.count < 0 || receive.source == mpi::proc_null) return room;
   try {
-    const auto layout = process.layouts().of(receive.type);
+    room.layout = process.layouts().of(receive.type);
     room.known = true;
-    room.small = layout->size() * static_cast<std::size_t>(receive.count) < header_bytes;
-    room.dense = layout->dense();
-    room.first = lane::byte_at(receive.buffer, static_cast<std::ptrdiff_t>(layout->true_lb()));
+    room.small = room.layout->size() * static_cast<std::size_t>(receive.count) < header_bytes;
+    room.dense = room.layout->dense();
+    room.first = lane::byte_at(receive.buffer, static_cast<std::ptrdiff_t>(room.layout->true_lb()));
     room.type = room.small || !room.dense ? receive.type : process.layouts().packed_twin(receive.type);
   } catch (const std::exception&) {
     room.known = false;  // the MPI has its own words for such a type
@@ -124,31 +124,34 @@ std::optional<message::Header> header_in(Process& process, const std::byte* land
   return message::decode({landing, header_bytes}, process.world()->cookie());
 }
 
-void describe(Route& route, const Receive& receive) {
+void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
   auto& process = route.process();
-  const auto& argument = route.single(receive.buffer_name, receive.buffer, receive.count_name, receive.count, 1,
-                                      receive.type, Direction::out, lane::Form::packed, true);
+  const Argument* argument = nullptr;
+  if (on_gpu || !room.known || room.layout->true_lb() != 0) {  // of the buffer's first byte alone it is not known
+    argument = &route.single(receive.buffer_name, receive.buffer, receive.count_name, receive.count, 1, receive.type,
+                             Direction::out, lane::Form::packed, true);
+  }
   auto& operation = route.operation();
   operation.look = std::make_unique<Look>();
   Look& look = *operation.look;
   look.comm = receive.comm;
   look.source = receive.source;
   look.tag = receive.tag;
-  look.buffer.on_gpu = argument.on_gpu();
-  look.buffer.place = argument.place();
+  look.buffer.on_gpu = argument != nullptr && argument->on_gpu();
+  if (look.buffer.on_gpu) look.buffer.place = argument->place();
   look.buffer.address = static_cast<std::byte*>(receive.buffer);
-  look.buffer.layout = process.layouts().of(receive.type);
+  look.buffer.layout = room.known ? room.layout : process.layouts().of(receive.type);
   look.buffer.count = receive.count;
   look.buffer.bytes = look.buffer.layout->packed_size(receive.count);
-  look.address = argument.address();
+  look.address = receive.buffer;
   look.count = receive.count;
-  look.type = argument.type();
+  look.type = receive.type;
   // MPI is given bytes without holes: what arrives may be a header, which ends inside an element, and MPICH takes that
   // for no other type.
   const bool dense = look.buffer.layout->dense();
-  if (argument.on_gpu()) {
+  if (look.buffer.on_gpu) {
     operation.stage(process.copier());
-    look.address = argument.address();
+    look.address = argument->address();
   } else if (!dense && look.buffer.bytes != 0) {
     look.temp.reset(static_cast<std::byte*>(std::malloc(look.buffer.bytes)));
     if (!look.temp) throw std::bad_alloc();
@@ -156,7 +159,8 @@ void describe(Route& route, const Receive& receive) {
   }
   if (dense && look.buffer.bytes != 0)
     look.address = lane::byte_at(look.address, static_cast<std::ptrdiff_t>(look.buffer.layout->true_lb()));
-  if (look.buffer.bytes != 0) look.type = process.layouts().packed_twin(receive.type);
+  if (look.buffer.bytes != 0)
+    look.type = room.known && dense && !room.small ? room.type : process.layouts().packed_twin(receive.type);
   look.landing = static_cast<const std::byte*>(look.address);
 }
 
@@ -328,7 +332,7 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
     const auto header = header_in(process, room.first, *told);
     if (!header) return result;
     return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
-      describe(route, receive);
+      describe(route, receive, room, false);
       MPI_Request none = process.library().handles().request_null;
       route.operation().look->own = true;
       route.operation().persistent = true;  // there is no request to free
@@ -345,7 +349,7 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
       });
     }
     process.settle(false);
-    describe(route, receive);
+    describe(route, receive, room, on_gpu);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     return wait_and_finish(route, &request, status);
@@ -371,7 +375,7 @@ int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count
       });
     }
     process.settle(false);
-    describe(route, receive);
+    describe(route, receive, room, on_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
     process.requests().add(*request, route.shared_operation());
     return mpi::success;
@@ -394,7 +398,7 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
                                      comm, request);
       });
     }
-    describe(route, receive);
+    describe(route, receive, room, on_gpu);
     const Look& look = *route.operation().look;
     const int code = mpi::calls::Recv_init(next, look.address, look.count, look.type, source, tag, comm, request);
     if (code != mpi::success) return code;

@@ -25,6 +25,7 @@ struct Receive {
 /// receive of host memory can be the MPI's own, looked at afterwards.
 struct Room {
   bool known = false;  ///< False for arguments that the MPI shall refuse itself.
+  std::shared_ptr<const layout::Layout> layout;
   bool small = false;  ///< Too small for a header.
   bool dense = false;
   std::byte* first = nullptr;  ///< Of dense memory: where it begins.
@@ -39,8 +40,9 @@ struct Room {
 /// The buffer of a receive that is not looked at, as the staged route takes it: packed, for as much as the status says.
 const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype);
 
-/// Gives the route's operation a Look: where the message lands, and where it goes.
-void describe(Route& route, const Receive& receive);
+/// Gives the route's operation a Look: where the message lands, and where it goes. What is known to be host memory
+/// (not `on_gpu`, as Site says) is not asked about again. Throws Error for arguments that are not to be had.
+void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu);
 
 /// Posts the described receive, or matches it from the unexpected queue. Returns an MPI error code.
 int post(Route& route, MPI_Request* request);

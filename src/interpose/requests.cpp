@@ -76,6 +76,7 @@ void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mp
     look->buffer.layout->unpack(look->buffer.address, look->landing, look->buffer.count, 0, bytes);
     return;
   }
+  if (arguments.empty()) return;
   lane::Batch batch(copier, watch());
   for (const auto& argument : arguments)
     if (argument->writes())

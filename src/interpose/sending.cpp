@@ -5,6 +5,8 @@
 #include "interpose/receive.h"
 #include "message/header.h"
 
+#include <utility>
+
 namespace crosslane::interpose {
 
 std::optional<std::size_t> packed_bytes(Process& process, MPI_Count count, MPI_Datatype type) noexcept {
@@ -16,7 +18,11 @@ std::optional<std::size_t> packed_bytes(Process& process, MPI_Count count, MPI_D
   }
 }
 
-message::Protocol Sending::choose(bool on_gpu, std::size_t bytes, int dest, MPI_Comm comm) const {
+Sending::~Sending() {
+  if (header_) route_.process().transfers().close(*header_);
+}
+
+message::Protocol Sending::choose(bool on_gpu, std::size_t bytes, int dest, MPI_Comm comm) {
   auto& process = route_.process();
   message::Envelope envelope{
       .on_gpu = on_gpu, .bytes = bytes, .waits = true, .threshold = process.settings().pipeline_bytes};
@@ -27,7 +33,10 @@ message::Protocol Sending::choose(bool on_gpu, std::size_t bytes, int dest, MPI_
     envelope.to_self = peer == process.world()->rank();
     envelope.peer_looks = process.world()->looks_at_receives(peer);
   }
-  return message::choose(envelope);
+  const message::Protocol protocol = message::choose(envelope);
+  if (protocol != message::Protocol::chunked) return protocol;
+  header_ = process.transfers().open(bytes);
+  return header_ ? protocol : message::Protocol::staged;
 }
 
 int Sending::start_chunked(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen) {
@@ -36,7 +45,7 @@ int Sending::start_chunked(const message::Buffer& buffer, int dest, int tag, MPI
   const auto& operation = route_.operation();
   process.took_route(operation.call, "chunked", buffer.bytes);
   auto& transfers = process.transfers();
-  const auto header = transfers.open(buffer.bytes);
+  const message::Header header = std::exchange(header_, std::nullopt).value();
   // What MPI and the transfer refer to, whatever becomes of this call.
   struct Posted {
     message::HeaderMessage header;

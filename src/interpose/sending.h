@@ -14,16 +14,17 @@ class Sending {
  public:
   /// `route` must outlive it, and it must be done() before it goes.
   explicit Sending(Route& route) : route_(route) {}
+  ~Sending();
   Sending(const Sending&) = delete;
   Sending& operator=(const Sending&) = delete;
 
-  /// Which way a send of these bytes goes to `dest`.
-  [[nodiscard]] message::Protocol choose(bool on_gpu, std::size_t bytes, int dest, MPI_Comm comm) const;
+  /// Which way a send of these bytes goes to `dest`; for a chunked one its header is made.
+  [[nodiscard]] message::Protocol choose(bool on_gpu, std::size_t bytes, int dest, MPI_Comm comm);
 
   /// The MPI's procedure that the application called.
   using Procedure = int (*)(const mpi::Functions&, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
 
-  /// Sends a header, and starts its payload. Returns MPI's error code. Where a tool sits between here and MPI, the header
+  /// Sends the header that choose() made, and starts its payload. Returns MPI's error code. Where a tool sits between here and MPI, the header
   /// is sent by `seen`, if that is given: the tool sees the call that the application made.
   int start_chunked(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen);
   /// The MPI's own nonblocking send, of host memory.
@@ -36,6 +37,7 @@ class Sending {
 
  private:
   Route& route_;
+  std::optional<message::Header> header_;  // made, and not sent
   MPI_Request request_{};
   bool plain_ = false;
   engine::Completion transfer_;

@@ -119,7 +119,7 @@ int look_after(const Site& site, const char* call, const Receive& receive, const
   const auto header = header_in(process, room.first, *told);
   if (!header) return result;
   return run_route(process, site.next(), call, Target::of_comm(receive.comm), [&](Route& route) {
-    describe(route, receive);
+    describe(route, receive, room, false);
     MPI_Request none = process.library().handles().request_null;
     route.operation().look->own = true;
     route.operation().persistent = true;  // there is no request to free
@@ -136,9 +136,10 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
-  const bool on_gpu = site.watching() && (site.on_gpu(sendbuf, sendcount != 0) || site.on_gpu(recvbuf, recvcount != 0));
+  const bool from_gpu = site.watching() && site.on_gpu(sendbuf, sendcount != 0);
+  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0);
   const Room room = room_of(process, receive);
-  if (!on_gpu && (!room.known || is_simple(process, room))) {
+  if (!from_gpu && !to_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
     MPI_Status* const told = mpi::wanted(status) ? status : &own;
     const bool bytes = room.known && !room.small;
@@ -162,7 +163,7 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
     }
     Route other(process, next, call, target);
     Sending sending(other);
-    describe(route, receive);
+    describe(route, receive, room, to_gpu);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     try {
@@ -206,7 +207,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     }
     Route other(process, next, call, target);
     Sending sending(other);
-    describe(route, receive);
+    describe(route, receive, room, on_gpu);
     const auto& buffer = route.operation().look->buffer;
     const auto copy = std::make_shared<PackedCopy>(route, buffer);
     MPI_Request request{};
@@ -231,6 +232,7 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
+  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0);
   const Room room = room_of(process, receive);
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
@@ -248,7 +250,7 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
     const auto& out =
         other.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in, lane::Form::packed, false);
     other.stage_and_fetch();
-    describe(route, receive);
+    describe(route, receive, room, to_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
     Look& look = *route.operation().look;
     const int code = mpi::calls::Isend(next, out.address(), out.count(), out.type(), dest, sendtag, comm, &look.send);
@@ -268,6 +270,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
   const Room room = room_of(process, receive);
   return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
@@ -278,7 +281,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
                                              sendtag, source, recvtag, comm, request);
       });
     }
-    describe(route, receive);
+    describe(route, receive, room, on_gpu);
     Look& look = *route.operation().look;
     auto copy = std::make_shared<PackedCopy>(route, look.buffer);
     if (const int code = post(route, request); code != mpi::success) return code;

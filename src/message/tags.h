@@ -2,18 +2,18 @@
 // taken. It must not know what they carry.
 #pragma once
 
-#include "base/error.h"
 #include "team/tags.h"
 
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace crosslane::message {
 
 class Tags {
  public:
-  /// Throws Error (other) when all are in use: so many payloads wait for their receivers.
-  [[nodiscard]] int take() {
+  /// Nothing when all are in use: so many payloads wait for their receivers.
+  [[nodiscard]] std::optional<int> take() {
     const std::lock_guard lock(mutex_);
     for (int tried = 0; tried < team::transfer_tags; ++tried) {
       next_ = (next_ + 1) % team::transfer_tags;
@@ -21,10 +21,7 @@ class Tags {
       used_[static_cast<std::size_t>(next_)] = true;
       return team::value(team::Tag::transfers) + next_;
     }
-    throw base::Error(base::ErrorClass::other,
-                      "{} payloads wait for receivers that do not take them; receive them, or set "
-                      "CROSSLANE_PIPELINE_BYTES=0",
-                      team::transfer_tags);
+    return std::nullopt;
   }
   void give_back(int tag) {
     const std::lock_guard lock(mutex_);

@@ -54,13 +54,15 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       chunk_bytes_(std::min(settings.chunk_bytes, most_chunk)),
       patience_(milliseconds(settings.patience_ms)) {}
 
-Header Transfers::open(std::size_t bytes) {
+std::optional<Header> Transfers::open(std::size_t bytes) {
+  const auto tag = tags_.take();
+  if (!tag) return std::nullopt;
   Header header;
   header.cookie = world_.cookie();
   header.bytes = bytes;
   header.chunk_bytes = std::min(chunk_bytes_, std::max(least_chunk, bytes / window));
   header.sender = world_.rank();
-  header.tag = tags_.take();
+  header.tag = *tag;
   return header;
 }
 

@@ -24,6 +24,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 namespace crosslane::message {
 
@@ -51,8 +52,9 @@ class Transfers {
   Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, team::World& world, engine::Engine& engine,
             lane::Copier& copier, const base::Settings& settings);
 
-  /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all.
-  [[nodiscard]] Header open(std::size_t bytes);
+  /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all. Nothing while
+  /// so many payloads wait for their receivers that no tag is left.
+  [[nodiscard]] std::optional<Header> open(std::size_t bytes);
   void close(const Header& header) { tags_.give_back(header.tag); }
 
   /// Sends a payload after its header, whose synchronous message is done when `matched` is. Finished when the buffer is

@@ -66,6 +66,7 @@ TEST_F(SettingsTest, DefaultsAreTheHeaders) {
   EXPECT_EQ(settings.gpu, "auto");
   EXPECT_EQ(settings.watchdog_s, 60);
   EXPECT_EQ(settings.chunk_bytes, 2U << 20);
+  EXPECT_EQ(settings.pipeline_bytes, 4U << 20);
   EXPECT_TRUE(settings.given.empty());
   std::set<std::string> names;
   for (const auto& row : settings.rows()) {

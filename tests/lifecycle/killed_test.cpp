@@ -1,5 +1,5 @@
-// Ranks that exchange and reduce GPU memory until one of them is killed without warning; the script beside this looks at
-// how the others end. It must not know Crosslane.
+// Ranks that exchange and reduce GPU memory until one of them is killed without warning, somewhere in the middle of what it
+// receives; the script beside this looks at how the others end. It must not know Crosslane.
 #include "support/program.h"
 
 #include <unistd.h>
@@ -17,15 +17,21 @@ int main(int argc, char** argv) {
   const int left = (program.rank + program.size - 1) % program.size, right = (program.rank + 1) % program.size;
   for (int round = 0;; ++round) {
     CROSSLANE_STEP("round {}", round);
-    if (round == rounds && program.rank == 1) {
-      fmt::print(stderr, "killing rank 1\n");
-      kill(getpid(), SIGKILL);
-    }
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     CROSSLANE_MPI(MPI_Irecv(in.data(), elements, MPI_INT, left, 1, MPI_COMM_WORLD, &requests[0]));
     CROSSLANE_MPI(MPI_Isend(out.data(), elements, MPI_INT, right, 1, MPI_COMM_WORLD, &requests[1]));
     CROSSLANE_MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
     CROSSLANE_CHECK(in.values<int>() == std::vector<int>(elements, left), "round {}", round);
+    if (round == rounds && program.rank == 1) {
+      CROSSLANE_MPI(MPI_Irecv(in.data(), elements, MPI_INT, right, 2, MPI_COMM_WORLD, &requests[0]));
+      for (int looks = program.local().between(0, 100), flag = 0; looks > 0; --looks)
+        CROSSLANE_MPI(MPI_Request_get_status(requests[0], &flag, MPI_STATUS_IGNORE));
+      fmt::print(stderr, "killing rank 1\n");
+      kill(getpid(), SIGKILL);
+    }
+    CROSSLANE_MPI(MPI_Sendrecv(out.data(), elements, MPI_INT, left, 2, in.data(), elements, MPI_INT, right, 2,
+                               MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(in.values<int>() == std::vector<int>(elements, right), "round {}, both at once", round);
     CROSSLANE_MPI(MPI_Allreduce(out.data(), in.data(), elements, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
   }
 }

@@ -1,0 +1,85 @@
+// A copy that fails in the middle of a message which goes in chunks, on one side of it: that side's call returns an error
+// that names it, the other side learns of it if it gets nothing, and the next messages are right. The driver of rank 1
+// fails as CROSSLANE_EMULATED_FAULTS says, once. It must not know Crosslane.
+#include "support/program.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr int bytes = 3'000'001;
+
+std::string message_of(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void expect_error(int code, const std::vector<std::string_view>& words) {
+  CROSSLANE_CHECK(code != MPI_SUCCESS, "no error, although a copy failed");
+  const std::string message = code == MPI_SUCCESS ? "" : message_of(code);
+  for (const auto word : words)
+    CROSSLANE_CHECK(message.find(word) != std::string::npos, "\"{}\" is not in: {}", word, message);
+}
+
+std::vector<std::byte> contents(const Program& program, int from, int number) {
+  return pattern(mix(program.seed, from, number), bytes);
+}
+
+// Rank 1's copy fails while it sends, or while it receives.
+void failing(Program& program, bool sends) {
+  CROSSLANE_STEP("rank 1 fails as it {}", sends ? "sends" : "receives");
+  const bool fails = program.rank == 1;
+  if (fails == sends) {
+    Memory memory(MemoryKind::device, bytes);
+    memory.write(contents(program, program.rank, 0));
+    const int code = MPI_Send(memory.data(), bytes, MPI_BYTE, 1 - program.rank, 1, MPI_COMM_WORLD);
+    if (fails) expect_error(code, {"MPI_Send", "cuMemcpyAsync", "CUDA_ERROR_"});
+    if (!fails) CROSSLANE_MPI(code);
+    return;
+  }
+  Memory memory(fails || program.shared().chance(50) ? MemoryKind::device : MemoryKind::host, bytes);
+  MPI_Request request = MPI_REQUEST_NULL;
+  CROSSLANE_MPI(MPI_Irecv(memory.data(), bytes, MPI_BYTE, 1 - program.rank, 1, MPI_COMM_WORLD, &request));
+  const int code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect_error(code, fails ? std::vector<std::string_view>{"MPI_Wait", "cuMemcpyAsync", "CUDA_ERROR_"}
+                           : std::vector<std::string_view>{"rank 1 of MPI_COMM_WORLD could not read the GPU buffer"});
+  CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "the failed request is not null");
+}
+
+// Both ways, several times: whatever the failed one left behind must not be taken for a part of these.
+void afterwards(Program& program) {
+  CROSSLANE_STEP("messages after the failed one");
+  for (int number = 1; number <= 4; ++number) {
+    Memory out(program.kind(), bytes), in(program.kind(), bytes);
+    out.write(contents(program, program.rank, number));
+    CROSSLANE_MPI(MPI_Sendrecv(out.data(), bytes, MPI_BYTE, 1 - program.rank, 1, in.data(), bytes, MPI_BYTE,
+                               1 - program.rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(in.read() == contents(program, 1 - program.rank, number), "message {} in {} memory", number,
+                    name(in.kind()));
+  }
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  if (dlsym(RTLD_DEFAULT, "crosslane_emulated_forbid") == nullptr) {
+    fmt::print(stderr, "bad_input_chunked: skipped, a real driver has no faults on demand\n");
+    return 77;
+  }
+  Program program(argc, argv, "bad_input_chunked");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  failing(program, program.text_option("fails", "send") == "send");
+  afterwards(program);
+  return program.finish();
+}
