@@ -6,6 +6,7 @@
 #include "kernel/exchange.h"
 #include "kernel/low_latency.h"
 #include "kernel/operation.h"
+#include "kernel/pairwise.h"
 #include "kernel/pipelined.h"
 #include "kernel/reduce.h"
 
@@ -18,6 +19,7 @@
   X(crosslane_scatter_pieces, crosslane::kernel::PiecesCopy<crosslane::kernel::Way::scatter>)
 
 #define CROSSLANE_EXCHANGE_KERNELS(X) X(crosslane_exchange_move, crosslane::kernel::ExchangeMove)
+#define CROSSLANE_PAIRWISE_KERNELS(X) X(crosslane_pairwise_move, crosslane::kernel::PairwiseMove)
 #define CROSSLANE_LOW_LATENCY_KERNELS(X) X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove)
 
 // Y(op in names, op's functor, element in names, C type). Each family has a kernel crosslane_<family>_<op>_<element> a row.

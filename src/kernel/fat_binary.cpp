@@ -20,6 +20,7 @@ CROSSLANE_EMBED(local)
 CROSSLANE_EMBED(exchange)
 CROSSLANE_EMBED(low_latency)
 CROSSLANE_EMBED(pipelined)
+CROSSLANE_EMBED(pairwise)
 
 namespace crosslane::kernel {
 
@@ -33,6 +34,8 @@ std::span<const std::byte> fat_binary(Family family) noexcept {
       return {&crosslane_fat_binary_low_latency, &crosslane_fat_binary_low_latency_end};
     case Family::pipelined:
       return {&crosslane_fat_binary_pipelined, &crosslane_fat_binary_pipelined_end};
+    case Family::pairwise:
+      return {&crosslane_fat_binary_pairwise, &crosslane_fat_binary_pairwise_end};
   }
   return {};
 }

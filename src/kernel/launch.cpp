@@ -38,6 +38,8 @@ const void* image_for(const gpu::Driver& driver, Family family) {
       return &emulated_low_latency();
     case Family::pipelined:
       return &emulated_pipelined();
+    case Family::pairwise:
+      return &emulated_pairwise();
   }
   return nullptr;
 }
@@ -91,12 +93,14 @@ Kernels::Kernels(const gpu::Driver& driver)
     : modules_{gpu::Module(driver, image_for(driver, Family::local)),
                gpu::Module(driver, image_for(driver, Family::exchange)),
                gpu::Module(driver, image_for(driver, Family::low_latency)),
-               gpu::Module(driver, image_for(driver, Family::pipelined))},
+               gpu::Module(driver, image_for(driver, Family::pipelined)),
+               gpu::Module(driver, image_for(driver, Family::pairwise))},
       copy_(loaded(modules_[0], "crosslane_copy")),
       strided_{loaded(modules_[0], "crosslane_gather_strided"), loaded(modules_[0], "crosslane_scatter_strided")},
       pieces_{loaded(modules_[0], "crosslane_gather_pieces"), loaded(modules_[0], "crosslane_scatter_pieces")},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
+      pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
       combining_{combining(modules_[0], "crosslane_local_", every),
                  combining(modules_[1], "crosslane_exchange_", every),
                  combining(modules_[2], "crosslane_low_latency_", every),
@@ -193,6 +197,10 @@ void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element
                       "no pipelined kernel for this operation and element; ask pipelines() first");
   }
   launch_team(*combining_[3][combined(op, element).row], stream, blocks, parameters);
+}
+
+void Kernels::pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const {
+  launch_team(pairwise_move_, stream, blocks, parameters);
 }
 
 bool Kernels::pipelines(Op op, Element element) noexcept {

@@ -8,6 +8,7 @@
 #include "kernel/copy.h"
 #include "kernel/exchange.h"
 #include "kernel/low_latency.h"
+#include "kernel/pairwise.h"
 #include "kernel/pipelined.h"
 #include "kernel/reduce.h"
 #include "kernel/strided.h"
@@ -69,13 +70,15 @@ class Kernels {
   void pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                            const PipelinedReductionParameters& parameters, unsigned blocks) const;
   [[nodiscard]] static bool pipelines(Op op, Element element) noexcept;
+  /// Windows hold pairwise_window_bytes(blocks, members, chunk_bytes) for each parity.
+  void pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const;
 
  private:
   gpu::Module modules_[family_count];
   gpu::Function copy_;
   gpu::Function strided_[2];  // by Way
   gpu::Function pieces_[2];
-  gpu::Function exchange_move_, low_latency_move_;
+  gpu::Function exchange_move_, low_latency_move_, pairwise_move_;
   std::vector<std::optional<gpu::Function>> combining_[family_count];  // by row of combinations()
   unsigned team_blocks_, resident_team_blocks_;
 };

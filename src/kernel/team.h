@@ -71,16 +71,17 @@ class Launch {
     return await_all(block_.index(), epoch, ~std::uint32_t{0});
   }
 
-  /// The same in two halves, for pipelines, whose launch has many steps: tells all peers' blocks of this index that what
-  /// was before is done, and waits until all of them are as far. No barrier() before, which is for the caller.
-  CROSSLANE_DEVICE void post_step(std::uint64_t step) const {
+  /// The same in two halves, for pipelines, whose launch has many steps: tells those peers' (a bit each) blocks of this
+  /// index that what was before is done, and waits until they are as far. No barrier() before, which is for the caller.
+  CROSSLANE_DEVICE void post_step(std::uint64_t step, std::uint32_t to = ~std::uint32_t{0}) const {
     block_.for_each(frame_.members, [&](std::uint64_t p) {
-      if (p != frame_.me) block_.post(&frame_.control[p]->steps[block_.index()][frame_.me], step_epoch(step));
+      if (p != frame_.me && (to >> p & 1) != 0)
+        block_.post(&frame_.control[p]->steps[block_.index()][frame_.me], step_epoch(step));
     });
   }
-  CROSSLANE_DEVICE bool await_step(std::uint64_t step) const {
+  CROSSLANE_DEVICE bool await_step(std::uint64_t step, std::uint32_t from = ~std::uint32_t{0}) const {
     return block_.all_of(frame_.members, [&](std::uint64_t p) {
-      if (p == frame_.me) return true;
+      if (p == frame_.me || (from >> p & 1) == 0) return true;
       const std::uint64_t* const flag = &own_->steps[block_.index()][p];
       return await(p, [&] { return block_.reached(flag, step_epoch(step)); });
     });

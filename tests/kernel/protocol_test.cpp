@@ -15,16 +15,20 @@ namespace crosslane::test {
 namespace {
 
 // How kernels of each kind use memory. `pull` and `push` touch users' buffers, the others the team's windows.
-enum class Kind { window, two_shot, pull, push, low_latency, broadcast, pipelined };
-constexpr std::array all_kinds{Kind::window,      Kind::two_shot,  Kind::pull,     Kind::push,
-                               Kind::low_latency, Kind::broadcast, Kind::pipelined};
+enum class Kind { window, two_shot, pull, push, low_latency, broadcast, pipelined, pairwise };
+constexpr std::array all_kinds{Kind::window,      Kind::two_shot,  Kind::pull,      Kind::push,
+                               Kind::low_latency, Kind::broadcast, Kind::pipelined, Kind::pairwise};
 constexpr std::size_t chunks = 4;  // of a pipeline
 
 // What a protocol may lack.
 struct Protocol {
   bool double_buffered = true, tokens = true, start_barrier = true, end_barrier = true, releases = true;
-  std::size_t pipeline_places = 3;
+  bool pairs_hear_all = true;
+  std::size_t pipeline_places = 3, pair_places = 2;
 };
+
+// Chunks that go between two members in a pairwise launch: some pairs have none.
+std::size_t pair_chunks(std::size_t a, std::size_t b) { return a + b == 1 ? 3 : a + b == 2 ? 1 : 0; }
 
 // A step of one block. Places are words of an abstract memory; values are launches + 1, or flags as in Control.
 struct Step {
@@ -61,6 +65,12 @@ class Layout {
   // windows are, of both parities: pipelines use all of the window.
   [[nodiscard]] std::size_t chunk(std::size_t owner, std::size_t block, std::size_t index, std::size_t of) const {
     return members_ == 2 && index < 2 ? window(owner, block, index) : at(6 + index, owner, block, 0, of);
+  }
+  // A place of a pair in the sender's window, of that parity. With two members the first one is where the other kernels' window of
+  // that parity is, with more some are where pipelines have theirs.
+  [[nodiscard]] std::size_t pair(std::size_t owner, std::size_t block, std::size_t parity, std::size_t index,
+                                 std::size_t to) const {
+    return members_ == 2 && index == 0 ? window(owner, block, parity) : at(6 + 2 * parity + index, owner, block, 0, to);
   }
   [[nodiscard]] std::size_t chunk_result(std::size_t owner, std::size_t block, std::size_t k, std::size_t of) const {
     return at(6 + k, owner, block, 1, of);
@@ -163,6 +173,38 @@ std::vector<Step> program(const Team& team, std::size_t m, std::size_t b, std::s
       if (protocol.end_barrier) await_step(chunks + 1);
       for (std::size_t k = 0; k < chunks; ++k) {
         for_peers([&](std::size_t p) { steps.push_back({Do::read, memory.chunk_result(m, b, k, p), of_chunk(k)}); });
+      }
+      break;
+    }
+    case Kind::pairwise: {
+      const auto of_chunk = [&](std::size_t k) { return static_cast<std::uint8_t>(8 * (launch + 1) + k); };
+      // All take part in step 0, then those that have another chunk for one another.
+      const auto for_partners = [&](std::size_t k, auto f) {
+        for_peers([&](std::size_t p) {
+          if ((k == 0 && protocol.pairs_hear_all) || pair_chunks(m, p) > k) f(p);
+        });
+      };
+      const auto write = [&](std::size_t k) {
+        for_peers([&](std::size_t p) {
+          if (pair_chunks(m, p) > k)
+            steps.push_back({Do::write, memory.pair(m, b, parity, k % protocol.pair_places, p), of_chunk(k)});
+        });
+      };
+      write(0);
+      for (std::size_t k = 0;; ++k) {
+        bool more = k == 0;
+        for_partners(k, [&](std::size_t p) {
+          more = true;
+          steps.push_back({Do::post, memory.step(p, b, m), of_chunk(k + 1)});
+        });
+        if (!more) break;
+        for_partners(k, [&](std::size_t p) { steps.push_back({Do::await, memory.step(m, b, p), of_chunk(k + 1)}); });
+        // Threads read one chunk and write the next at the same time.
+        write(k + 1);
+        for_peers([&](std::size_t p) {
+          if (pair_chunks(m, p) > k)
+            steps.push_back({Do::read, memory.pair(p, b, parity, k % protocol.pair_places, m), of_chunk(k)});
+        });
       }
       break;
     }
@@ -358,7 +400,8 @@ void for_each_sequence(std::size_t length, F f) {
 }
 
 std::string name_of(const std::vector<Kind>& sequence) {
-  static constexpr const char* names[] = {"window", "two-shot", "pull", "push", "LL", "broadcast", "pipelined"};
+  static constexpr const char* names[] = {"window", "two-shot",  "pull",      "push",
+                                          "LL",     "broadcast", "pipelined", "pairwise"};
   std::string text;
   for (const auto kind : sequence) text += std::string(text.empty() ? "" : ", ") + names[static_cast<int>(kind)];
   return text;
@@ -391,6 +434,15 @@ TEST(Protocol, HoldsForThreeMembers) {
   std::printf("%zu states\n", states);
 }
 
+// Pairs of which some have no chunk: whom a member does not wait for must be known to have started all the same.
+TEST(Protocol, PairsOfThreeMembersHearOfAll) {
+  if (CROSSLANE_TESTS_FEWER != 1) GTEST_SKIP() << "a minute with a sanitizer, and one thread alone";
+  const std::vector<Kind> sequence{Kind::window, Kind::pairwise, Kind::window};
+  const auto wrong = Checker({3, 1, sequence, {}}).check();
+  EXPECT_FALSE(wrong) << *wrong;
+  EXPECT_TRUE(Checker({3, 1, sequence, {.pairs_hear_all = false}}).check());
+}
+
 TEST(Protocol, HoldsForTwoBlocks) {
   if (CROSSLANE_TESTS_FEWER != 1) GTEST_SKIP() << "a minute with a sanitizer, and one thread alone";
   std::size_t states = 0;
@@ -419,6 +471,7 @@ TEST(Protocol, ProtocolsThatLackSomethingAreCaught) {
   EXPECT_GT(caught({.end_barrier = false}), 0U);
   EXPECT_GT(caught({.releases = false}), 0U);
   EXPECT_GT(caught({.pipeline_places = 2}), 0U);
+  EXPECT_GT(caught({.pair_places = 1}), 0U);
 }
 
 }  // namespace

@@ -68,8 +68,9 @@ TEST(Catalogue, ImagesAreWhatDriversTake) {
   for (const auto* image : {&kernel::emulated_local(), &kernel::emulated_exchange(), &kernel::emulated_low_latency()})
     EXPECT_GT(image->count, kernel::combinations().size());
   EXPECT_GT(kernel::emulated_pipelined().count, 0U);
-  for (const auto family :
-       {kernel::Family::local, kernel::Family::exchange, kernel::Family::low_latency, kernel::Family::pipelined}) {
+  EXPECT_GT(kernel::emulated_pairwise().count, 0U);
+  for (const auto family : {kernel::Family::local, kernel::Family::exchange, kernel::Family::low_latency,
+                            kernel::Family::pipelined, kernel::Family::pairwise}) {
     const auto binary = kernel::fat_binary(family);
     if (binary.empty()) GTEST_SKIP() << "built without GPU kernels";
     std::uint32_t magic = 0;

@@ -102,12 +102,15 @@ class TeamTest : public KernelTest<Kind> {
   void exchange_one_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void exchange_two_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks, bool zero_copy);
   void pipelined_reduction(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
-  void low_latency_all_to_all(Members& team, unsigned blocks);
+  void low_latency_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, true); }
+  void pairwise_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, false); }
   void exchange_all_gather(Members& team, unsigned blocks, bool push);
 
   std::mt19937_64 random_;
 
  private:
+  void all_to_all(Members& team, unsigned blocks, bool low_latency);
+
   std::map<std::uint32_t, std::unique_ptr<Members>> made_;
 };
 TYPED_TEST_SUITE(TeamTest, Machines, MachineNames);
@@ -288,12 +291,16 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
 
 // Sizes of their own for every pair, some of them 0.
 template <class Kind>
-void TeamTest<Kind>::low_latency_all_to_all(Members& team, unsigned blocks) {
+void TeamTest<Kind>::all_to_all(Members& team, unsigned blocks, bool low_latency) {
   const std::uint32_t n = team.count();
+  // Of a few windows, of one, of some bytes: chunks of pairs differ in number.
+  const auto granules = static_cast<std::size_t>(Members::parity() / kernel::pairwise_window_bytes(blocks, n, 16));
+  const std::size_t chunk = 16 * std::min<std::size_t>(granules, std::size_t{1} << this->between(0, 10));
+  const std::size_t most = low_latency ? Members::slot_bytes / 2 : chunk * blocks * 5 + 100;
   std::vector<std::vector<std::size_t>> bytes(n, std::vector<std::size_t>(n));
   std::vector<Bytes> data, expected(n);
   for (auto& row : bytes)
-    for (auto& one : row) one = this->between(0, 3) == 0 ? 0 : some_count(Members::slot_bytes / 2);
+    for (auto& one : row) one = this->between(0, 3) == 0 ? 0 : some_count(most);
   const auto start = [&](std::uint32_t m, std::uint32_t p) {
     return std::accumulate(bytes[m].begin(), bytes[m].begin() + p, std::size_t{0});
   };
@@ -309,22 +316,35 @@ void TeamTest<Kind>::low_latency_all_to_all(Members& team, unsigned blocks) {
   const auto from = buffers(team, data, shifts(n, 4, false)), to = buffers(team, empty, shifts(n, 8, false));
   std::vector<std::uint64_t> values(n);
   team.run(order(n), [&](std::uint32_t m) {
-    kernel::LowLatencyMoveParameters p{};
-    p.frame = team.frame(m);
-    values[m] = p.frame.done_value;
-    p.slot_bytes = Members::slot_bytes;
-    std::uint64_t at = address(to[m]);
-    for (std::uint32_t k = 0; k < n; ++k) {
-      p.low_latency[k] = team.low_latency(k);
-      p.send[k] = {address(from[m]) + start(m, k), 0, bytes[m][k]};
-      p.receive[k] = {0, at, bytes[k][m]};
-      at += bytes[k][m];
+    const auto fill = [&](auto& p) {
+      p.frame = team.frame(m);
+      values[m] = p.frame.done_value;
+      std::uint64_t at = address(to[m]);
+      for (std::uint32_t k = 0; k < n; ++k) {
+        p.send[k] = {address(from[m]) + start(m, k), 0, bytes[m][k]};
+        p.receive[k] = {0, at, bytes[k][m]};
+        at += bytes[k][m];
+      }
+    };
+    if (low_latency) {
+      kernel::LowLatencyMoveParameters p{};
+      fill(p);
+      p.slot_bytes = Members::slot_bytes;
+      for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = team.low_latency(k);
+      team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+    } else {
+      kernel::PairwiseMoveParameters p{};
+      fill(p);
+      p.parity = Members::parity();
+      p.chunk_bytes = chunk;
+      for (std::uint32_t k = 0; k < n; ++k) p.window[k] = team.area(k);
+      team.kernels(m).pairwise_move(team.stream(m), p, blocks);
     }
-    team.kernels(m).low_latency_move(team.stream(m), p, blocks);
   });
   expect_done(team, values);
   for (std::uint32_t m = 0; m < n; ++m) {
-    ASSERT_EQ(to[m].bytes(), expected[m]) << "member " << m << " of " << n << ", " << blocks << " blocks";
+    ASSERT_EQ(to[m].bytes(), expected[m])
+        << "member " << m << " of " << n << ", " << blocks << " blocks, chunks of " << chunk;
     ASSERT_EQ(from[m].bytes(), data[m]);
   }
 }
@@ -507,6 +527,15 @@ TYPED_TEST(TeamTest, AsManyMembersAsThereMayBe) {
     this->low_latency_all_reduce(team, Op::sum, Element::c128, 20, 2);
     this->exchange_two_shot(team, Op::bxor, Element::i16, 3000, 2, i % 2 == 0);
     this->exchange_all_gather(team, 1, i % 2 == 0);
+    this->pairwise_all_to_all(team, 1);
+  }
+}
+
+// Sizes that only the two members of a pair know, from nothing to several chunks; one kernel after another.
+TYPED_TEST(TeamTest, PairwiseMoves) {
+  for (int i = 0; i < 200 / CROSSLANE_TESTS_FEWER; ++i) {
+    this->pairwise_all_to_all(this->members(this->some_members()), this->some_blocks());
+    if (this->HasFatalFailure()) return;
   }
 }
 
@@ -570,7 +599,7 @@ TYPED_TEST(TeamTest, GraphsReplay) {
 
 // A member that never comes: everybody else's launch ends, and names it.
 TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
-  for (int kind = 0; kind < 6; ++kind) {
+  for (int kind = 0; kind < 7; ++kind) {
     for (const bool aborted : {false, true}) {
       constexpr std::uint32_t n = 3;
       Members team(this->driver(), n, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
@@ -614,6 +643,16 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
             p.window[k] = team.area(k);
           }
           team.kernels(m).pipelined_reduction(team.stream(m), Op::sum, Element::f32, p, 4);
+        } else if (kind == 6) {
+          kernel::PairwiseMoveParameters p{};
+          p.frame = frame;
+          p.chunk_bytes = 16;
+          for (std::uint32_t k = 0; k < n; ++k) {
+            p.window[k] = team.area(k);
+            p.send[k] = {mine, 0, 1000};
+            p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
+          }
+          team.kernels(m).pairwise_move(team.stream(m), p, 4);
         } else if (kind == 2) {
           kernel::LowLatencyCombineParameters p{};
           low_latency(p);
@@ -716,7 +755,7 @@ TYPED_TEST(TeamTest, LongSequences) {
     Members& team = this->members(n);
     ++launched[n];
     const unsigned blocks = this->some_blocks();
-    switch (this->between(0, 7)) {
+    switch (this->between(0, 9)) {
       case 0:
         this->low_latency_all_reduce(team, Op::sum, Element::f32, this->some_count(4096), blocks);
         break;
@@ -734,6 +773,10 @@ TYPED_TEST(TeamTest, LongSequences) {
         break;
       case 5:
         this->pipelined_reduction(team, Op::sum, Element::f32, this->some_count(20'000), blocks);
+        break;
+      case 6:
+      case 7:
+        this->pairwise_all_to_all(team, blocks);
         break;
       default:
         this->exchange_two_shot(team, Op::max, Element::i16, this->some_count(20'000), blocks,

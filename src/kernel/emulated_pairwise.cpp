@@ -1,0 +1,17 @@
+// The kernels that move between pairs of members, for the emulated driver. See emulated_entries.h.
+#include "kernel/catalogue.h"
+#include "kernel/emulated_entries.h"
+
+#include <iterator>
+
+namespace crosslane::kernel {
+namespace {
+
+constexpr gpu::EmulatedKernel kernels[] = {CROSSLANE_PAIRWISE_KERNELS(CROSSLANE_EMULATED_ENTRY)};
+constexpr gpu::EmulatedImage image{.count = std::size(kernels), .kernels = kernels};
+
+}  // namespace
+
+const gpu::EmulatedImage& emulated_pairwise() noexcept { return image; }
+
+}  // namespace crosslane::kernel
