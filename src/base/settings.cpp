@@ -143,9 +143,10 @@ constexpr std::string_view byte_values = "a positive number of bytes, with an op
 // The collectives whose algorithms can be preferred: settings CROSSLANE_<NAME>.
 constexpr std::string_view algorithm_values = "<bytes>-<bytes>:<algorithm>,..., see docs/collectives.md";
 constexpr std::string_view algorithm_help = "preferred algorithms by message size";
-constexpr std::array<std::string_view, 10> collectives{
-    "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter_block",
-    "alltoall",  "gather", "scatter",   "scan",      "exscan"};
+constexpr std::array<std::string_view, 15> collectives{
+    "allreduce",  "reduce",  "broadcast", "allgather", "reduce_scatter_block",
+    "alltoall",   "gather",  "scatter",   "scan",      "exscan",
+    "allgatherv", "gatherv", "scatterv",  "alltoallv", "reduce_scatter"};
 
 template <std::size_t index>
 constexpr Entry algorithm_entry(std::string_view name) {
@@ -163,7 +164,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 26> entries{{
+constexpr std::array<Entry, 31> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -248,6 +249,11 @@ constexpr std::array<Entry, 26> entries{{
     algorithm_entry<7>("CROSSLANE_SCATTER"),
     algorithm_entry<8>("CROSSLANE_SCAN"),
     algorithm_entry<9>("CROSSLANE_EXSCAN"),
+    algorithm_entry<10>("CROSSLANE_ALLGATHERV"),
+    algorithm_entry<11>("CROSSLANE_GATHERV"),
+    algorithm_entry<12>("CROSSLANE_SCATTERV"),
+    algorithm_entry<13>("CROSSLANE_ALLTOALLV"),
+    algorithm_entry<14>("CROSSLANE_REDUCE_SCATTER"),
 }};
 
 // Read by others: the emulated driver, the command line, the build's options.

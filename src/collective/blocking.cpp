@@ -21,7 +21,15 @@ struct Needs {
   bool send, receive;
 };
 
-Needs needs_of(const Shape& shape, int member) {
+Needs needs_of(const team::Team& team, const Shape& shape, int member) {
+  if (shape.collective == Collective::reduce_scatter) return {true, false};
+  if (uneven(shape.collective)) {
+    const auto passages = team.passages(member);
+    bool receives = false;
+    for (int other = 0; other < team.size(); ++other)
+      receives = receives || (other != member && passages[static_cast<std::size_t>(other)].receives != 0);
+    return {false, receives};
+  }
   const bool root = member == shape.root;
   switch (shape.collective) {
     case Collective::broadcast:
@@ -51,7 +59,9 @@ std::uint64_t fingerprint(const team::Team& team, const Shape& shape) {
   std::uint64_t hash = mixed(static_cast<std::uint64_t>(shape.collective), static_cast<std::uint64_t>(shape.root));
   for (int member = 0; member < team.size(); ++member) {
     const share::Arrival& arrival = team.arrival(member);
+    const Needs needs = needs_of(team, shape, member);
     hash = mixed(mixed(hash, arrival.send.id), arrival.receive.id);
+    hash = mixed(hash, (needs.send ? 2U : 0U) + (needs.receive ? 1U : 0U));
   }
   return hash | 1;
 }
@@ -59,7 +69,7 @@ std::uint64_t fingerprint(const team::Team& team, const Shape& shape) {
 bool exposable(const team::Team& team, const Shape& shape) {
   for (int member = 0; member < team.size(); ++member) {
     const share::Arrival& arrival = team.arrival(member);
-    const Needs needs = needs_of(shape, member);
+    const Needs needs = needs_of(team, shape, member);
     if ((needs.send && arrival.send.id == 0) || (needs.receive && arrival.receive.id == 0)) return false;
   }
   return true;
@@ -92,17 +102,34 @@ std::optional<std::vector<Buffers>> reach_all(team::Team& team, const Shape& sha
       buffers = mine;
     } else {
       const share::Arrival& arrival = team.arrival(member);
-      const Needs needs = needs_of(shape, member);
+      const Needs needs = needs_of(team, shape, member);
       const int local_rank = team.local_rank(member);
       const auto send = needs.send ? exposure.reach(local_rank, arrival.send) : std::optional<std::byte*>(nullptr);
       const auto receive =
           needs.receive ? exposure.reach(local_rank, arrival.receive) : std::optional<std::byte*>(nullptr);
       if (!send || !receive) return std::nullopt;
       buffers = {*send, *receive};
+      // Where this rank's piece belongs.
+      if (needs.receive && uneven(shape.collective))
+        buffers.receive += team.passages(member)[static_cast<std::size_t>(team.me())].place;
     }
     all.push_back(buffers);
   }
   return all;
+}
+
+void show_passages(team::Team& team, const Pieces& pieces) {
+  const auto passages = team.own_passages();
+  for (std::size_t p = 0; p < passages.size(); ++p)
+    passages[p] = {pieces.send[p].bytes, pieces.receive[p].bytes, pieces.receive[p].offset};
+}
+
+// The same on all members, once all have shown their passages.
+std::size_t largest_passage(const team::Team& team) {
+  std::uint64_t largest = 0;
+  for (int member = 0; member < team.size(); ++member)
+    for (const share::Passage& passage : team.passages(member)) largest = std::max(largest, passage.sends);
+  return largest;
 }
 
 // Forgets what was reached once a mapping was closed, whichever it was.
@@ -126,6 +153,12 @@ bool worth_exposing(const Shape& shape, int members) noexcept {
   return shape.bytes * static_cast<std::size_t>(blocks ? members : 1) >= least;
 }
 
+bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept {
+  // A rank that gets next to nothing has all go through the windows, rather than fill up what a rank can show.
+  constexpr std::size_t least = std::size_t{64} << 10;
+  return shape.bytes == unknown_bytes ? bytes >= least : worth_exposing(shape, members);
+}
+
 void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch& watch) const {
   share::Arrival& own = team.own_arrival();
   own.send = own.receive = {};
@@ -135,7 +168,7 @@ void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch
   compare_claims(team);
 }
 
-const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
+const Algorithm& Blocking::run(team::Team& team, const Shape& known, const Side& mine,
                                const engine::Watch& watch) const {
   auto& connection = team.connection();
   forget_closed(connection);
@@ -143,12 +176,15 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   own.send = mine.send;
   own.receive = mine.receive;
   own.facts = connection.reached;
-  const bool large = wants_large_windows(team, shape);
+  const bool large = wants_large_windows(team, known);
   own.large_windows = large && connection.home->show_large_window() && team.large_windows_mapped() ? 1 : 0;
   if (checks_) own.claim = encode(mine.claim);
+  if (mine.pieces) show_passages(team, *mine.pieces);
   team.arrive(watch);
   const Finish finish{team};
   if (checks_) compare_claims(team);
+  Shape shape = known;
+  if (shape.bytes == unknown_bytes) shape.bytes = largest_passage(team);
 
   const team::TeamView view = team.view();
   TeamFacts facts = facts_in(view);
@@ -165,7 +201,7 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
                       shape.bytes);
-  const Call call{shape, mine.buffers, view, all};
+  const Call call{shape, mine.buffers, view, all, mine.pieces ? &*mine.pieces : nullptr};
   if (algorithm->drive() == Drive::host)
     drive(*algorithm, team, call, watch);
   else

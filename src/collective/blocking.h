@@ -8,6 +8,9 @@
 #include "share/exposure.h"
 #include "team/team.h"
 
+#include <cstddef>
+#include <optional>
+
 namespace crosslane::collective {
 
 /// One rank's side of a call.
@@ -15,11 +18,14 @@ struct Side {
   Buffers buffers;
   /// As others may map them, where the rank could find out; ids of 0 otherwise.
   share::Exposed send{}, receive{};
-  Claim claim{};  ///< Looked at where claims are compared.
+  Claim claim{};                   ///< Looked at where claims are compared.
+  std::optional<Pieces> pieces{};  ///< Of collectives whose blocks may differ.
 };
 
-/// True where mapping the application's buffers pays: only then a side has to show them.
+/// True where mapping the application's buffers pays.
 [[nodiscard]] bool worth_exposing(const Shape& shape, int members) noexcept;
+/// True where a side has to show its buffers: where that may pay, as far as it knows. `bytes`: what it receives itself.
+[[nodiscard]] bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept;
 
 class Blocking {
  public:

@@ -3,6 +3,7 @@
 
 #include "collective/hierarchy.h"
 #include "collective/low_latency.h"
+#include "collective/pairwise.h"
 #include "collective/pipelined.h"
 #include "collective/shared_buffer.h"
 #include "collective/window.h"
@@ -21,6 +22,8 @@ constexpr std::string_view push_summary = "each block written once from its owne
 constexpr std::string_view own = "this library's";
 constexpr std::string_view pipelined_summary =
     "parts pushed to their owners and results to who wants them, chunk by chunk in one kernel; sum, prod, min, max";
+constexpr std::string_view pairwise_summary =
+    "each pair by itself, in chunks through the sender's window; sizes need be known to the two alone";
 constexpr std::string_view gsb_summary =
     "gathered in one member's window, combined there as it comes, read by all; the host drives";
 constexpr std::string_view hierarchy_summary =
@@ -34,6 +37,8 @@ constexpr std::string_view btb_summary = "along a binomial tree of windows and b
   {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
 #define CROSSLANE_PIPELINED(kind) \
   {"pipelined", pipelined_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
+#define CROSSLANE_PAIRWISE(kind) \
+  {"pairwise", pairwise_summary, own, Collective::kind, pairwise::supports, pairwise::prepare}
 #define CROSSLANE_DRIVEN(kind, name, summary, source, supports, run) \
   {name, summary, source, Collective::kind, supports, nullptr, run}
 #define CROSSLANE_HIERARCHY(kind, name, run) \
@@ -55,6 +60,13 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_LL(scatter),
     CROSSLANE_LL(scan),
     CROSSLANE_LL(exscan),
+    CROSSLANE_LL(allgatherv),
+    CROSSLANE_LL(gatherv),
+    CROSSLANE_LL(scatterv),
+    CROSSLANE_LL(alltoallv),
+    CROSSLANE_LL(reduce_scatter),
+    {"ll", "a flag from each member to each", ll_source, Collective::barrier, low_latency::supports,
+     low_latency::prepare},
     CROSSLANE_WINDOW(allreduce, "one_shot"),
     CROSSLANE_WINDOW(reduce, "one_shot"),
     CROSSLANE_WINDOW(broadcast, "window"),
@@ -65,6 +77,11 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_WINDOW(scatter, "window"),
     CROSSLANE_WINDOW(scan, "window"),
     CROSSLANE_WINDOW(exscan, "window"),
+    CROSSLANE_WINDOW(allgatherv, "window"),
+    CROSSLANE_WINDOW(reduce_scatter, "window"),
+    CROSSLANE_PAIRWISE(gatherv),
+    CROSSLANE_PAIRWISE(scatterv),
+    CROSSLANE_PAIRWISE(alltoallv),
     {"two_shot_window", "shares combined by their owners, in parts through the members' windows", own,
      Collective::allreduce, window::supports, window::prepare_two_shot},
     {"two_shot_window", "shares combined by their owners, in parts through the members' windows", own,
@@ -75,6 +92,8 @@ constexpr std::array rows = std::to_array<Algorithm>({
      Collective::reduce, zero_copy::supports, zero_copy::prepare_two_shot},
     {"zero_copy", "each member combines its block straight from all send buffers", own,
      Collective::reduce_scatter_block, zero_copy::supports, zero_copy::prepare_two_shot},
+    {"zero_copy", "each member combines its block straight from all send buffers", own, Collective::reduce_scatter,
+     zero_copy::supports, zero_copy::prepare_two_shot},
     {"zero_copy", "shares scattered from the root and exchanged, both at once in parts", own, Collective::broadcast,
      zero_copy::supports, zero_copy::prepare_broadcast},
     CROSSLANE_PIPELINED(allreduce),
@@ -84,6 +103,10 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_PUSH(alltoall),
     CROSSLANE_PUSH(gather),
     CROSSLANE_PUSH(scatter),
+    CROSSLANE_PUSH(allgatherv),
+    CROSSLANE_PUSH(gatherv),
+    CROSSLANE_PUSH(scatterv),
+    CROSSLANE_PUSH(alltoallv),
     CROSSLANE_SHARED_BUFFER(allreduce),
     CROSSLANE_SHARED_BUFFER(reduce),
     CROSSLANE_SHARED_BUFFER(broadcast),
@@ -93,13 +116,15 @@ constexpr std::array rows = std::to_array<Algorithm>({
 #undef CROSSLANE_WINDOW
 #undef CROSSLANE_PUSH
 #undef CROSSLANE_PIPELINED
+#undef CROSSLANE_PAIRWISE
 #undef CROSSLANE_SHARED_BUFFER
 #undef CROSSLANE_HIERARCHY
 #undef CROSSLANE_DRIVEN
 
 constexpr std::array<std::string_view, collective_count> names{
-    "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter_block",
-    "alltoall",  "gather", "scatter",   "scan",      "exscan"};
+    "allreduce", "reduce",    "broadcast",      "allgather", "reduce_scatter_block", "alltoall",
+    "gather",    "scatter",   "scan",           "exscan",    "allgatherv",           "gatherv",
+    "scatterv",  "alltoallv", "reduce_scatter", "barrier"};
 
 }  // namespace
 

@@ -29,7 +29,15 @@ constexpr std::string_view shipped(Collective collective) noexcept {
     case Collective::scatter:
       return "0-16k:ll,256k-:zero_copy,0-:window";
     case Collective::reduce_scatter_block:
+    case Collective::allgatherv:
+    case Collective::reduce_scatter:
       return "0-16k:ll,256k-:zero_copy,0-:window";
+    case Collective::gatherv:
+    case Collective::scatterv:
+    case Collective::alltoallv:
+      return "0-16k:ll,256k-:zero_copy,0-:pairwise";
+    case Collective::barrier:
+      return "0-:ll";
     case Collective::scan:
     case Collective::exscan:
       return "0-32k:ll,0-:window";
@@ -61,6 +69,10 @@ std::string_view take_item(std::string_view& list) noexcept {
   const std::string_view item = list.substr(0, end);
   list.remove_prefix(std::min(end + 1, list.size()));
   return item;
+}
+
+bool for_all_sizes(const Preference& preference) noexcept {
+  return preference.begin == 0 && preference.end == without_end;
 }
 
 bool within(const Preference& preference, const Shape& shape) noexcept {
@@ -111,6 +123,14 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
     }
     preference.algorithm = name;
     preference.row = find(collective, name);
+    // Whether a call goes to MPI is decided before anybody has seen the sizes.
+    const bool staged = preference.row == nullptr;
+    if (staged && sizes_are_private(collective) && !(preferences.empty() && for_all_sizes(preference))) {
+      throw base::Error(base::ErrorClass::argument,
+                        "{}: \"{}\": no rank of {} knows all sizes before it goes to MPI or not; write 0-:mpi, and "
+                        "first, or leave mpi out",
+                        setting, item, name_of(collective));
+    }
     preferences.push_back(std::move(preference));
   }
   return preferences;
@@ -146,6 +166,10 @@ std::uint64_t catalogue_hash() {
 }
 
 bool Choice::left_to_mpi(const Shape& shape) const noexcept {
+  if (sizes_are_private(shape.collective)) {
+    const auto& all = preferences(shape.collective);
+    return !all.empty() && all.front().row == nullptr;
+  }
   for (const Preference& preference : preferences(shape.collective))
     if (within(preference, shape)) return preference.row == nullptr;
   return false;

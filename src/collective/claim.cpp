@@ -15,7 +15,7 @@ constexpr std::uint64_t none = 0xff;
 
 constexpr bool has_root(Collective collective) noexcept {
   return collective == Collective::reduce || collective == Collective::broadcast || collective == Collective::gather ||
-         collective == Collective::scatter;
+         collective == Collective::scatter || collective == Collective::gatherv || collective == Collective::scatterv;
 }
 
 // As lines NAME=value: only what the collective has.
@@ -32,6 +32,34 @@ std::string lines_of(const std::array<std::uint64_t, 4>& words) {
   }
   if (words[3] == 0) lines += "way=through the host\n";
   return lines;
+}
+
+// Of calls whose blocks differ, once all are known to be of that kind and between GPUs: what one sends is what the other expects.
+void compare_passages(const team::Team& team, Collective collective) {
+  if (collective == Collective::reduce_scatter) {
+    std::vector<std::string> lines;
+    for (int member = 0; member < team.size(); ++member) {
+      std::string counts;
+      for (const share::Passage& passage : team.passages(member)) counts += fmt::format(" {}", passage.sends);
+      lines.push_back(fmt::format("bytes of the blocks={}\n", counts.substr(1)));
+    }
+    if (const std::string different = team::differences(lines); !different.empty())
+      throw base::Error(base::ErrorClass::argument,
+                        "the ranks of the communicator do not call the same (CROSSLANE_CHECK): {}; give all the same",
+                        different);
+    return;
+  }
+  for (int from = 0; from < team.size(); ++from) {
+    for (int to = 0; to < team.size(); ++to) {
+      const std::uint64_t sends = team.passages(from)[static_cast<std::size_t>(to)].sends;
+      const std::uint64_t receives = team.passages(to)[static_cast<std::size_t>(from)].receives;
+      if (sends == receives) continue;
+      throw base::Error(
+          base::ErrorClass::argument,
+          "rank {} sends {} bytes to rank {}, which expects {} from it (CROSSLANE_CHECK); correct the counts", from,
+          sends, to, receives);
+    }
+  }
 }
 
 }  // namespace
@@ -54,7 +82,12 @@ void compare_claims(const team::Team& team) {
     alike = alike && theirs == mine;
     same_collective = same_collective && ((theirs[0] ^ mine[0]) & none) == 0;
   }
-  if (alike) return;
+  if (alike) {
+    const auto collective = static_cast<Collective>(mine[0] & none);
+    const bool direct = mine[3] != 0;
+    if (direct && uneven(collective)) compare_passages(team, collective);
+    return;
+  }
   std::vector<std::string> lines;
   for (int member = 0; member < team.size(); ++member) {
     const auto& claim = team.arrival(member).claim;

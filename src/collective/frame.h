@@ -2,6 +2,7 @@
 #pragma once
 
 #include "collective/plan.h"
+#include "kernel/move.h"
 #include "kernel/team.h"
 
 #include <cstddef>
@@ -20,6 +21,14 @@ namespace crosslane::collective {
 
 [[nodiscard]] inline std::uint64_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// A piece of this rank's buffers, as kernels that move between members are told of it.
+[[nodiscard]] inline kernel::Move move_from(const Buffers& mine, const Pieces::Piece& piece) noexcept {
+  return {address_of(mine.send) + piece.offset, 0, piece.bytes};
+}
+[[nodiscard]] inline kernel::Move move_to(const Buffers& mine, const Pieces::Piece& piece) noexcept {
+  return {0, address_of(mine.receive) + piece.offset, piece.bytes};
 }
 
 /// `shape`'s elements shared among the members for a two-shot reduction: whole vectors of 16 bytes where there are enough.

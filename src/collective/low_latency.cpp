@@ -19,11 +19,16 @@ class Movement final : public Plan {
       const auto p = static_cast<std::size_t>(peer);
       kernel::Move& send = parameters_.send[p];
       kernel::Move& receive = parameters_.receive[p];
-      if (shape.goes(team_.me(), peer))
-        send = {address_of(call.mine.send) + (sends_blocks(shape.collective) ? p * shape.bytes : 0), 0, shape.bytes};
-      if (shape.goes(peer, team_.me()))
-        receive = {0, address_of(call.mine.receive) + (receives_blocks(shape.collective) ? p * shape.bytes : 0),
-                   shape.bytes};
+      if (call.pieces != nullptr) {
+        send = move_from(call.mine, call.pieces->send[p]);
+        receive = move_to(call.mine, call.pieces->receive[p]);
+      } else {
+        if (shape.goes(team_.me(), peer))
+          send = {address_of(call.mine.send) + (sends_blocks(shape.collective) ? p * shape.bytes : 0), 0, shape.bytes};
+        if (shape.goes(peer, team_.me()))
+          receive = {0, address_of(call.mine.receive) + (receives_blocks(shape.collective) ? p * shape.bytes : 0),
+                     shape.bytes};
+      }
       // In place, the own block is where it belongs.
       if (peer == team_.me() && send.from == receive.to) send.bytes = receive.bytes = 0;
       parameters_.low_latency[p] = address_of(team_.region(peer)) + team_.layout().low_latency;
@@ -61,6 +66,7 @@ class Combination final : public Plan {
         parameters_.receive_from = team_.me() == shape_.root ? everybody : 0;
         break;
       case Collective::reduce_scatter_block:
+      case Collective::reduce_scatter:
         parameters_.from_stride = shape_.bytes;
         break;
       case Collective::scan:
@@ -101,7 +107,10 @@ class Combination final : public Plan {
 }  // namespace
 
 bool supports(const Shape& shape, const TeamFacts& facts) {
-  return facts.spinning && shape.bytes <= team::region_layout(facts.members).low_latency_payload();
+  // A kernel that combines takes as much from each member for each.
+  if (!facts.spinning || !shape.even) return false;
+  return shape.collective == Collective::barrier ||
+         shape.bytes <= team::region_layout(facts.members).low_latency_payload();
 }
 
 std::unique_ptr<Plan> prepare(const Call& call) {

@@ -4,8 +4,11 @@
 
 #include "collective/shape.h"
 #include "gpu/stream.h"
+#include "share/board.h"
 #include "team/view.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,12 +23,24 @@ struct Buffers {
   std::byte* receive = nullptr;
 };
 
+/// What goes to each member and comes from it, where blocks may differ: offsets in bytes from the Buffers, which are null where all
+/// blocks are empty. send[p] here is as long as receive[me] on p. A reduce_scatter sends every block, in the members' order and one
+/// behind the other, and receives its own at most.
+struct Pieces {
+  struct Piece {
+    std::size_t offset = 0, bytes = 0;
+  };
+  std::array<Piece, share::Board::most_members> send{}, receive{};
+};
+
 struct Call {
   Shape shape;
   Buffers mine;
   const team::TeamView& team;
-  /// By member, as mapped here; empty unless the buffers are exposed.
+  /// By member, as mapped here; empty unless the buffers are exposed. Where blocks may differ, `receive` is the place of what this
+  /// rank sends there.
   std::span<const Buffers> all;
+  const Pieces* pieces = nullptr;  ///< Only where blocks may differ.
 };
 
 /// Where the last kernel of a start reports that all is over, as the GPU knows it; null words: nowhere.

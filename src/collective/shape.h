@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -22,8 +23,14 @@ enum class Collective : std::uint8_t {
   scatter,
   scan,
   exscan,
+  allgatherv,
+  gatherv,
+  scatterv,
+  alltoallv,
+  reduce_scatter,
+  barrier,
 };
-inline constexpr std::size_t collective_count = 10;
+inline constexpr std::size_t collective_count = 16;
 [[nodiscard]] std::string_view name_of(Collective collective) noexcept;
 
 /// True for those that combine elements; the others move bytes.
@@ -32,6 +39,7 @@ inline constexpr std::size_t collective_count = 10;
     case Collective::allreduce:
     case Collective::reduce:
     case Collective::reduce_scatter_block:
+    case Collective::reduce_scatter:
     case Collective::scan:
     case Collective::exscan:
       return true;
@@ -43,13 +51,38 @@ inline constexpr std::size_t collective_count = 10;
 /// True where a rank has a block for each rank: its send buffer holds one a member, in their order.
 [[nodiscard]] constexpr bool sends_blocks(Collective collective) noexcept {
   return collective == Collective::scatter || collective == Collective::alltoall ||
-         collective == Collective::reduce_scatter_block;
+         collective == Collective::reduce_scatter_block || collective == Collective::scatterv ||
+         collective == Collective::alltoallv || collective == Collective::reduce_scatter;
 }
 
 /// True where a rank gets a block from each rank: its receive buffer holds one a member, in their order.
 [[nodiscard]] constexpr bool receives_blocks(Collective collective) noexcept {
-  return collective == Collective::gather || collective == Collective::allgather || collective == Collective::alltoall;
+  return collective == Collective::gather || collective == Collective::allgather ||
+         collective == Collective::alltoall || collective == Collective::gatherv ||
+         collective == Collective::allgatherv || collective == Collective::alltoallv;
 }
+
+/// True where blocks may differ in size, and lie anywhere in a rank's buffer: each rank has Pieces (plan.h).
+[[nodiscard]] constexpr bool uneven(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::allgatherv:
+    case Collective::gatherv:
+    case Collective::scatterv:
+    case Collective::alltoallv:
+    case Collective::reduce_scatter:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// True where a rank knows only the sizes of the blocks that it sends and receives itself. What is to be equal on all ranks may
+/// then depend on no size, until all have shown theirs.
+[[nodiscard]] constexpr bool sizes_are_private(Collective collective) noexcept {
+  return collective == Collective::gatherv || collective == Collective::scatterv || collective == Collective::alltoallv;
+}
+/// Of a shape whose sizes nobody knows all of: larger than any.
+inline constexpr std::size_t unknown_bytes = std::numeric_limits<std::size_t>::max();
 
 /// True if combining elements in another order gives the same bits: whole numbers.
 [[nodiscard]] constexpr bool exact(kernel::Element element) noexcept {
@@ -75,8 +108,10 @@ inline constexpr std::size_t collective_count = 10;
 struct Shape {
   Collective collective = Collective::allreduce;
   /// Of one block: all that a rank contributes (allreduce, reduce, broadcast, allgather, gather, scan, exscan) or what goes from
-  /// one rank to one other (alltoall, scatter, reduce_scatter_block).
+  /// one rank to one other (alltoall, scatter, reduce_scatter_block). The largest one where they differ; unknown_bytes where that is
+  /// private and was not shown.
   std::size_t bytes = 0;
+  bool even = true;                               ///< Of a reduce_scatter: all blocks are of that size.
   kernel::Element element = kernel::Element::u8;  ///< Where elements are combined.
   kernel::Op op = kernel::Op::sum;                ///< The same.
   int root = 0;                                   ///< Where there is one.

@@ -5,6 +5,7 @@
 #include "kernel/exchange.h"
 
 #include <algorithm>
+#include <array>
 
 namespace crosslane::collective::window {
 namespace {
@@ -109,6 +110,37 @@ class Movement final : public Parted {
   }
 };
 
+// As much of `whole` bytes as there is from `offset` on, at most `most`.
+std::size_t rest(std::size_t whole, std::size_t offset, std::size_t most) {
+  return std::min(whole - std::min(whole, offset), most);
+}
+
+// An all-gather of blocks of different sizes: all know all of them, and so how many parts the longest has.
+class UnevenGather final : public Parted {
+ public:
+  explicit UnevenGather(const Call& call)
+      : Parted(call, part_of(call, 1), static_cast<std::size_t>(call.team.size())), pieces_(*call.pieces) {}
+
+ private:
+  void start_part(gpu::StreamView stream, const Report& report, std::size_t offset, std::size_t bytes) override {
+    kernel::ExchangeMoveParameters parameters{};
+    parameters.frame = frame_of(team_, report);
+    parameters.parity = layout().parity_bytes();
+    const Pieces::Piece& own = pieces_.send[static_cast<std::size_t>(me())];
+    parameters.in[parameters.ins++] = {move_from(mine_, own).from + offset, inbound(me()),
+                                       rest(own.bytes, offset, bytes)};
+    for (int from = 0; from < members(); ++from) {
+      const Pieces::Piece& theirs = pieces_.receive[static_cast<std::size_t>(from)];
+      const std::size_t length = rest(theirs.bytes, offset, bytes);
+      if (length == 0) continue;
+      parameters.move[parameters.moves++] = {inbound(from), move_to(mine_, theirs).to + offset, length};
+    }
+    kernels().exchange_move(stream, parameters, blocks_for_part(bytes));
+  }
+
+  Pieces pieces_;
+};
+
 class OneShot final : public Parted {
  public:
   explicit OneShot(const Call& call) : Parted(call, part_of(call, blocks_in_window(call)), blocks_in_window(call)) {}
@@ -138,6 +170,71 @@ class OneShot final : public Parted {
     }
     kernels().exchange_combine(stream, shape_.op, shape_.element, parameters, blocks_for_part(bytes));
   }
+};
+
+// A reduce-scatter of blocks of different sizes: each part has the same share of every block, so that all members have something to
+// combine until the end, however unequal the blocks are.
+class UnevenReduction final : public Plan {
+ public:
+  explicit UnevenReduction(const Call& call)
+      : shape_(call.shape), mine_(call.mine), team_(call.team), pieces_(*call.pieces), facts_(facts_of(call.team)) {
+    std::size_t total = 0;
+    for (std::size_t m = 0; m < members(); ++m) total += pieces_.send[m].bytes;
+    const std::size_t fits = team_.layout().part_bytes - members() * granule;
+    parts_ = std::max<std::size_t>((total + fits - 1) / fits, 1);
+    std::size_t place = 0;
+    for (std::size_t m = 0; m < members(); ++m) {
+      share_[m] = (pieces_.send[m].bytes + parts_ * granule - 1) / (parts_ * granule) * granule;
+      place_[m] = place;
+      place += share_[m];
+    }
+    blocks_ = blocks_for(facts_, place, bytes_a_block, most_blocks);
+  }
+
+  void start(gpu::StreamView stream, const Report& report) override {
+    for (std::size_t part = 0; part < parts_; ++part) {
+      const bool last = part + 1 == parts_;
+      start_part(stream, last ? report : Report{.failed = report.failed, .limit_ns = report.limit_ns}, part);
+    }
+  }
+
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
+
+ private:
+  static constexpr std::size_t granule = 64;  // whole vectors and elements
+
+  void start_part(gpu::StreamView stream, const Report& report, std::size_t part) const {
+    const auto own = static_cast<std::size_t>(team_.me());
+    const auto length = [&](std::size_t m) { return rest(pieces_.send[m].bytes, part * share_[m], share_[m]); };
+    kernel::ExchangeCombineParameters parameters{};
+    parameters.frame = frame_of(team_, report);
+    parameters.parity = team_.layout().parity_bytes();
+    for (std::size_t m = 0; m < members(); ++m) {
+      parameters.source[parameters.sources++] = inbound(m) + place_[own];
+      if (length(m) == 0) continue;
+      parameters.in[parameters.ins++] = {move_from(mine_, pieces_.send[m]).from + part * share_[m],
+                                         inbound(own) + place_[m], length(m)};
+    }
+    if (length(own) != 0) {
+      parameters.destination[parameters.destinations++] = move_to(mine_, pieces_.receive[own]).to + part * share_[own];
+      parameters.count = length(own) / kernel::bytes_of(shape_.element);
+    }
+    team_.kernels().exchange_combine(stream, shape_.op, shape_.element, parameters, blocks_);
+  }
+
+  [[nodiscard]] std::size_t members() const noexcept { return static_cast<std::size_t>(team_.size()); }
+  [[nodiscard]] std::uint64_t inbound(std::size_t member) const {
+    return address_of(team_.region(static_cast<int>(member))) + team_.layout().inbound();
+  }
+
+  Shape shape_;
+  Buffers mine_;
+  team::TeamView team_;
+  Pieces pieces_;
+  TeamFacts facts_;
+  std::size_t parts_ = 1;
+  unsigned blocks_ = 1;
+  std::array<std::size_t, share::Board::most_members> share_{}, place_{};  // of each block in a part, by member
 };
 
 class TwoShot final : public Parted {
@@ -180,7 +277,10 @@ class TwoShot final : public Parted {
 bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.spinning; }
 
 std::unique_ptr<Plan> prepare_one_shot(const Call& call) {
+  if (call.shape.collective == Collective::reduce_scatter && !call.shape.even)
+    return std::make_unique<UnevenReduction>(call);
   if (combines(call.shape.collective)) return std::make_unique<OneShot>(call);
+  if (call.shape.collective == Collective::allgatherv) return std::make_unique<UnevenGather>(call);
   return std::make_unique<Movement>(call);
 }
 

@@ -26,6 +26,15 @@ class Push final : public Plan {
     for (int step = 0; step < team_.size(); ++step) {
       const int to = (me + step) % team_.size();
       const auto other = static_cast<std::size_t>(to);
+      if (call.pieces != nullptr) {
+        const kernel::Move from = move_from(call.mine, call.pieces->send[other]);
+        // The own piece is known here; those of others are where they wait for this member's.
+        const std::uint64_t place =
+            to == me ? move_to(call.mine, call.pieces->receive[other]).to : address_of(call.all[other].receive);
+        if (from.bytes != 0 && from.from != place)
+          parameters_.move[parameters_.moves++] = {from.from, place, from.bytes};
+        continue;
+      }
       if (!shape.goes(me, to)) continue;
       const bool picked = sends_blocks(shape.collective);
       const bool placed = receives_blocks(shape.collective);
@@ -136,6 +145,10 @@ class TwoShot final : public Plan {
         from = own * shape_.bytes;
         bytes = shape_.bytes;
         break;
+      case Collective::reduce_scatter:
+        from = call.pieces->send[own].offset;
+        bytes = call.pieces->send[own].bytes;
+        break;
       case Collective::reduce:
         // The root receives every result and sends all it has: it has enough to do without a share.
         if (team_.size() > 2) {
@@ -161,9 +174,8 @@ class TwoShot final : public Plan {
     }
     parameters_.count = bytes / kernel::bytes_of(shape_.element);
     parameters_.second_barrier = true;
-    const std::size_t volume = shape_.collective == Collective::reduce_scatter_block
-                                   ? shape_.bytes * static_cast<std::size_t>(team_.size())
-                                   : shape_.bytes;
+    const std::size_t volume =
+        sends_blocks(shape_.collective) ? shape_.bytes * static_cast<std::size_t>(team_.size()) : shape_.bytes;
     blocks_ = blocks_for(facts_of(team_), volume, bytes_a_block, most_pulling);
   }
 

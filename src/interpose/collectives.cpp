@@ -40,7 +40,7 @@ collective::Claim claim_of(Process& process, const team::Team& team, const Colle
   const MPI_Datatype type = sends ? call.send_type : call.receive_type;
   collective::Claim claim{.collective = call.collective, .root = call.root, .direct = role.has_value()};
   try {
-    if (count > 0) claim.bytes = process.layouts().of(type)->packed_size(count);
+    if (count > 0 && !uneven(call.collective)) claim.bytes = process.layouts().of(type)->packed_size(count);
   } catch (const base::Error&) {
     claim.bytes = 0;  // not a datatype: the call's own route tells
   }
@@ -68,34 +68,40 @@ void run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   collective::Side side;
   if (teams.blocking().checks()) side.claim = claim_of(process, team, call, role);
   std::optional<Lifted> send, receive;
-  const bool show = collective::worth_exposing(role.shape, team.size());
+  const bool blocks = uneven(role.shape.collective);
+  const bool show = collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
   if (role.receive)
     receive.emplace(process, home, call.call, role.receive->argument, role.receive->base, role.receive->extent);
   if (role.send) send.emplace(process, home, call.call, role.send->argument, role.send->base, role.send->extent);
   if (receive) {
     receive->make_room();
     side.buffers.receive = receive->data();
-    if (show) side.receive = receive->show();
+    // In place of what is sent nobody may write before it is.
+    const bool sent = role.in_place && role.shape.collective == Collective::alltoallv;
+    if (show && !sent) side.receive = receive->show();
   }
   if (send) {
     send->make_room();
     send->lift();
     side.buffers.send = send->data();
-    if (show) side.send = send->show();
+    if (show && (!blocks || combines(role.shape.collective))) side.send = send->show();
     // MPI_IN_PLACE at the root of a scatter: its block stays where it is.
     if (!receive) {
       const auto own = static_cast<std::size_t>(team.me()) * role.shape.bytes;
       if (role.shape.collective == Collective::scatter) side.buffers.receive = send->data() + own;
+      if (role.shape.collective == Collective::scatterv) side.buffers.receive = send->data();
     }
-  } else if (role.in_place) {
+  } else if (role.in_place && receive) {
     receive->lift();
     side.buffers.send = receive->data() + role.in_place_offset;
     side.send = side.receive;
     side.send.offset += role.in_place_offset;
   }
+  if (blocks)
+    side.pieces = pieces_of(role, {team.size(), team.me()}, send && send->is_buffer(), receive && receive->is_buffer());
   std::optional<gpu::Buffer> kept;
   if (role.saved) {
-    const std::size_t bytes = role.shape.bytes * static_cast<std::size_t>(team.size());
+    const std::size_t bytes = role.receive->extent.bytes();
     kept = home.lend(bytes);
     const gpu::ContextScope scope(home.driver(), home.context());
     gpu::copy_async(kept->data(), receive->data(), bytes, *team.connection().stream);
@@ -141,6 +147,8 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     if (process.active() && process.gpu().present()) {
       wishes = passes_gpu_memory(site, teams, call);
       if (wishes || team->connected()) role = role_in(process, teams, *team, call);
+      // Who has nothing to send or to receive has no say where others have.
+      if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
       if (wishes && role && !team->connected()) {
         if (const auto refusal = team->prepare(*teams.home()))
           base::log(base::Topic::info, "{}: collectives go through the host: {}", describe_communicator(&context),

@@ -32,7 +32,7 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
     // What looked synchronous to the application may still be under way: settled at first sight, for this call by the copies.
     place_ = process_.copier().place(info_);
     const bool ours = place_.context == home_.context() && info_.kind == gpu::PointerInfo::Kind::device;
-    if (ours && place_.settled && extent_.layout->dense()) return;
+    if (ours && place_.settled && extent_.usable()) return;
   } else if (!gpu::Gpu::readable_by_cpu(data_)) {
     throw base::Error(base::ErrorClass::buffer,
                       "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed before "

@@ -20,12 +20,15 @@ namespace crosslane::interpose {
 struct Extent {
   std::shared_ptr<const layout::Layout> layout;
   MPI_Count count = 0;
+  bool pieces = false;  ///< All of it is in pieces without gaps, and who uses it knows where each is.
 
   /// So many contiguous bytes; `byte` is the layout of one.
   [[nodiscard]] static Extent of_bytes(std::shared_ptr<const layout::Layout> byte, std::size_t bytes) {
     return {std::move(byte), static_cast<MPI_Count>(bytes)};
   }
   [[nodiscard]] std::size_t bytes() const { return layout->packed_size(count); }
+  /// Kernels can use it where it lies.
+  [[nodiscard]] bool usable() const { return pieces || layout->dense(); }
 };
 
 class Lifted {

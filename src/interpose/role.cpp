@@ -4,6 +4,8 @@
 #include "interpose/elements.h"
 #include "kernel/launch.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 namespace crosslane::interpose {
@@ -27,7 +29,14 @@ class Description {
     role.shape.collective = call_.collective;
     role.shape.root = call_.root;
     if (call_.root < 0 || call_.root >= members_) return std::nullopt;
-    const bool known = combines(call_.collective) ? describe_combining(role) : describe_moving(role);
+    if (call_.collective == Collective::barrier) return role;
+    bool known = false;
+    if (call_.collective == Collective::reduce_scatter)
+      known = describe_reduce_scatter(role);
+    else if (uneven(call_.collective))
+      known = describe_uneven(role);
+    else
+      known = combines(call_.collective) ? describe_combining(role) : describe_moving(role);
     if (!known || role.shape.bytes == 0) return std::nullopt;
     return role;
   }
@@ -98,6 +107,115 @@ class Description {
     }
   }
 
+  // Who gets nothing takes part all the same.
+  bool describe_reduce_scatter(Role& role) {
+    const auto& handles = process_.library().handles();
+    const auto element = element_of(handles, call_.receive_type);
+    const auto op = op_of(handles, call_.op);
+    if (!element || !op || !kernel::Kernels::combines(*op, *element)) return false;
+    role.shape.element = *element;
+    role.shape.op = *op;
+    std::size_t total = 0;
+    std::size_t smallest = collective::unknown_bytes;
+    for (int member = 0; member < members_; ++member) {
+      const MPI_Count count = call_.receive_blocks.count(static_cast<std::size_t>(member));
+      if (count < 0) return false;
+      const std::size_t size = static_cast<std::size_t>(count) * kernel::bytes_of(*element);
+      if (size != 0) role.sent.push_back({member, static_cast<std::int64_t>(total), total, size});
+      if (member == me_ && size != 0) role.received.push_back({member, 0, 0, size});
+      role.shape.bytes = std::max(role.shape.bytes, size);
+      smallest = std::min(smallest, size);
+      total += size;
+    }
+    if (total == 0) return false;
+    role.shape.even = smallest == role.shape.bytes;
+    role.in_place = role.saved = in_place_;
+    if (!in_place_) role.send = Part{"sendbuf", call_.send, bytes(total)};
+    const std::size_t own = role.received.empty() ? 0 : role.received.front().bytes;
+    if (in_place_ || own != 0) role.receive = Part{"recvbuf", call_.receive, bytes(in_place_ ? total : own)};
+    return true;
+  }
+
+  // All but the sizes of an all-gather are known to some ranks alone, and a rank may have nothing to send or to receive: what is a
+  // role on one rank must be one on all.
+  bool describe_uneven(Role& role) {
+    role.in_place = in_place_;
+    role.shape.bytes = collective::unknown_bytes;
+    switch (call_.collective) {
+      case Collective::gatherv:
+        if (in_place_ && !at_root()) return false;
+        if (!in_place_ && !describe_sent(role, call_.root, call_.root + 1)) return false;
+        return !at_root() || describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type,
+                                             role.receive, role.received);
+      case Collective::scatterv:
+        if (at_root() &&
+            !describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, role.send, role.sent))
+          return false;
+        role.in_place = call_.receive == mpi::in_place();
+        if (role.in_place) return at_root();
+        if (call_.receive_count < 0) return false;
+        describe_single("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role.receive, role.received,
+                        call_.root, call_.root + 1);
+        return true;
+      case Collective::allgatherv:
+        if (!in_place_ && !describe_sent(role, 0, members_)) return false;
+        if (!describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type, role.receive,
+                             role.received))
+          return false;
+        role.shape.bytes = 0;
+        for (const PartBlock& block : role.received) role.shape.bytes = std::max(role.shape.bytes, block.bytes);
+        return true;
+      default:
+        return (in_place_ ||
+                describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, role.send, role.sent)) &&
+               describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type, role.receive,
+                               role.received);
+    }
+  }
+
+  bool describe_sent(Role& role, int first, int last) {
+    if (call_.send_count < 0) return false;
+    describe_single("sendbuf", call_.send, call_.send_count, call_.send_type, role.send, role.sent, first, last);
+    return true;
+  }
+
+  // The same for, or from, each of these members.
+  void describe_single(const char* argument, const void* base, MPI_Count count, MPI_Datatype type,
+                       std::optional<Part>& part_of_it, std::vector<PartBlock>& blocks, int first, int last) {
+    std::size_t size = 0;
+    part_of_it = part(argument, base, count, type, size);
+    if (!part_of_it) return;
+    for (int member = first; member < last; ++member) blocks.push_back({member, 0, 0, size});
+  }
+
+  // One for each member, anywhere in the buffer. False where a count is none.
+  bool describe_blocks(const char* argument, const void* base, const BlockArrays& arrays, MPI_Datatype type,
+                       std::optional<Part>& part_of_it, std::vector<PartBlock>& blocks) {
+    std::shared_ptr<const layout::Layout> element;
+    std::vector<layout::Placed> placed;
+    std::size_t packed = 0;
+    for (int member = 0; member < members_; ++member) {
+      const MPI_Count count = arrays.count(static_cast<std::size_t>(member));
+      if (count < 0) return false;
+      if (count == 0) continue;
+      if (element == nullptr) element = process_.layouts().of(type);
+      const std::size_t size = element->packed_size(count);
+      if (size == 0) continue;
+      std::int64_t offset = 0;
+      if (__builtin_mul_overflow(arrays.displacement(static_cast<std::size_t>(member)), element->extent(), &offset))
+        return false;
+      placed.push_back({offset, layout::repeat(element->node(), static_cast<std::uint64_t>(count), element->extent())});
+      blocks.push_back({member, offset + element->span(count).begin, packed, size});
+      packed += size;
+    }
+    if (placed.empty()) return true;
+    const auto node = layout::join(placed);
+    const auto whole = std::make_shared<const layout::Layout>(node, 0, static_cast<std::int64_t>(node->size));
+    part_of_it = Part{argument, base, {whole, 1, element->dense()}};
+    for (PartBlock& block : blocks) block.first -= node->low;
+    return true;
+  }
+
   std::optional<Part> part(const char* argument, const void* base, MPI_Count count, MPI_Datatype type,
                            std::size_t& bytes) {
     if (count <= 0) return std::nullopt;
@@ -122,6 +240,34 @@ class Description {
 };
 
 }  // namespace
+
+collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, bool receives_itself) {
+  collective::Pieces pieces;
+  const auto at = [](auto& side, int member) -> auto& { return side[static_cast<std::size_t>(member)]; };
+  const auto place = [](const PartBlock& block, bool itself) {
+    return collective::Pieces::Piece{itself ? static_cast<std::size_t>(block.first) : block.packed, block.bytes};
+  };
+  for (const PartBlock& block : role.received) at(pieces.receive, block.member) = place(block, receives_itself);
+  for (const PartBlock& block : role.sent) at(pieces.send, block.member) = place(block, sends_itself);
+  if (!role.in_place) return pieces;
+  switch (role.shape.collective) {
+    case Collective::allgatherv:
+      for (int member = 0; member < seat.members; ++member) at(pieces.send, member) = at(pieces.receive, seat.me);
+      break;
+    case Collective::gatherv:
+      at(pieces.send, seat.me) = at(pieces.receive, seat.me);
+      break;
+    case Collective::scatterv:
+      at(pieces.receive, seat.me) = at(pieces.send, seat.me);
+      break;
+    case Collective::alltoallv:
+      pieces.send = pieces.receive;
+      break;
+    default:  // a reduce-scatter's contribution is the whole buffer
+      break;
+  }
+  return pieces;
+}
 
 std::optional<Role> role_of(Process& process, const CollectiveCall& call, Seat seat,
                             const std::shared_ptr<const layout::Layout>& byte) {

@@ -2,15 +2,40 @@
 // buffers. It must not know teams, nor how the call is carried out.
 #pragma once
 
-#include "collective/shape.h"
+#include "collective/plan.h"
 #include "interpose/lifted.h"
 #include "interpose/process.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace crosslane::interpose {
+
+/// The counts and displacements of a call with a block for each rank: of the plain form or the large one, as the caller has them.
+class BlockArrays {
+ public:
+  BlockArrays() = default;
+  BlockArrays(const int counts[], const int displacements[] = nullptr)
+      : counts_(counts), displacements_(displacements) {}
+  BlockArrays(const MPI_Count counts[], const MPI_Aint displacements[] = nullptr)
+      : wide_counts_(counts), wide_displacements_(displacements) {}
+  [[nodiscard]] MPI_Count count(std::size_t block) const {
+    return wide_counts_ != nullptr ? wide_counts_[block] : counts_[block];
+  }
+  /// In extents of the type.
+  [[nodiscard]] MPI_Aint displacement(std::size_t block) const {
+    return wide_displacements_ != nullptr ? wide_displacements_[block] : displacements_[block];
+  }
+
+ private:
+  const int* counts_ = nullptr;
+  const int* displacements_ = nullptr;
+  const MPI_Count* wide_counts_ = nullptr;
+  const MPI_Aint* wide_displacements_ = nullptr;
+};
 
 /// The arguments of one call. Those that a procedure does not have stay as they are; counts and types are those of the side that is
 /// significant on this rank.
@@ -23,6 +48,7 @@ struct CollectiveCall {
   void* receive = nullptr;
   MPI_Count receive_count = 0;
   MPI_Datatype receive_type{};
+  BlockArrays send_blocks{}, receive_blocks{};  ///< In place of a count, where each block has its own.
   MPI_Op op{};
   int root = 0;
   MPI_Comm comm{};
@@ -35,6 +61,14 @@ struct Part {
   Extent extent;
 };
 
+/// What a buffer has for one rank, or from it, where blocks may differ.
+struct PartBlock {
+  int member;
+  std::int64_t first;  ///< Where it lies, in bytes from the first one that the whole part touches.
+  std::size_t packed;  ///< Where it is in a copy, which has no gaps.
+  std::size_t bytes;
+};
+
 struct Role {
   collective::Shape shape;
   std::optional<Part> send, receive;
@@ -43,6 +77,9 @@ struct Role {
   std::size_t in_place_offset = 0;
   /// ... and has to be saved first where results are written over it that others have not read yet.
   bool saved = false;
+  /// Of collectives whose blocks may differ: those that are not empty. Nothing sent where it is in place: then it is where it would be
+  /// received.
+  std::vector<PartBlock> sent, received;
 
   /// What its buffers hold.
   [[nodiscard]] std::size_t bytes() const {
@@ -54,6 +91,9 @@ struct Role {
 struct Seat {
   int members, me;
 };
+
+/// Where the blocks of a role lie, of which blocks may differ: in the buffers themselves, or in copies of them.
+[[nodiscard]] collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, bool receives_itself);
 
 /// `byte` is the layout of one. Nothing where no algorithm takes such a call, on any rank: the application's own operations, nothing
 /// to send. Throws Error where MPI does not take an argument for what it should be.

@@ -211,12 +211,20 @@ namespace {
 
 int board_members(int ranks) noexcept { return std::min(ranks, Board::most_members); }
 
+// Of both parities, in whole lines.
+std::size_t passages_bytes(std::size_t members) noexcept {
+  return (2 * members * members * sizeof(Passage) + line_bytes - 1) / line_bytes * line_bytes;
+}
+
 }  // namespace
 
+std::size_t Board::slot_bytes(int ranks) noexcept {
+  const auto members = static_cast<std::size_t>(board_members(ranks));
+  return sizeof(TeamPlace::Slot) + members * sizeof(TeamPlace::Member) + passages_bytes(members);
+}
+
 std::size_t Board::bytes_for(int ranks) noexcept {
-  const auto slot_bytes =
-      sizeof(TeamPlace::Slot) + static_cast<std::size_t>(board_members(ranks)) * sizeof(TeamPlace::Member);
-  return sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord) + most_teams * slot_bytes;
+  return sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord) + most_teams * slot_bytes(ranks);
 }
 
 Board::Board(std::span<std::byte> memory, int ranks, int local_rank)
@@ -226,7 +234,7 @@ Board::Board(std::span<std::byte> memory, int ranks, int local_rank)
       table_(at<Table>(memory.data())),
       windows_(at<WindowRecord>(memory.data() + sizeof(Table))),
       slots_(memory.data() + sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord)),
-      slot_bytes_(sizeof(TeamPlace::Slot) + static_cast<std::size_t>(team_members_) * sizeof(TeamPlace::Member)) {
+      slot_bytes_(slot_bytes(ranks)) {
   if (memory.size() < bytes_for(ranks)) {
     throw base::Error(base::ErrorClass::intern, "the board needs {} bytes, there are {}", bytes_for(ranks),
                       memory.size());
@@ -239,6 +247,10 @@ TeamPlace::Slot& Board::slot(int index) const noexcept {
 
 TeamPlace::Member* Board::members_of(int index) const noexcept {
   return at<TeamPlace::Member>(slots_ + static_cast<std::size_t>(index) * slot_bytes_ + sizeof(TeamPlace::Slot));
+}
+
+Passage* Board::passages_of(int index) const noexcept {
+  return at<Passage>(reinterpret_cast<std::byte*>(members_of(index) + team_members_));
 }
 
 std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) noexcept {
@@ -254,7 +266,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
       ++candidate.joined;
       candidate.came.fetch_add(1, std::memory_order_seq_cst);
       std::atomic_thread_fence(std::memory_order_seq_cst);  // before this member looks at what the others entered
-      return TeamPlace{&candidate, members_of(index), members, me};
+      return TeamPlace{&candidate, members_of(index), passages_of(index), members, me};
     }
   }
   if (free < 0) return std::nullopt;
@@ -279,7 +291,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
   made.members = members;
   made.joined = 1;
   made.came.store(1, std::memory_order_seq_cst);
-  return TeamPlace{&made, members_of(free), members, me};
+  return TeamPlace{&made, members_of(free), passages_of(free), members, me};
 }
 
 void Board::leave(const TeamPlace& place) noexcept {

@@ -18,6 +18,7 @@
 //   arrived of a member     d                by that member alone, with release, once its arrival record for the d-th direct call
 //                                            is written. Records lie by d's parity: who writes record d + 2 has seen all arrive
 //                                            at d + 1, hence all are done with d.
+//                                            Passages lie beside the records and are written and read like them.
 //   finished of a member    d                by that member alone, with release, when its d-th direct call is over: it reads no
 //                                            window of others before call d + 1. Who leaves the team waits for it.
 //   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
@@ -105,6 +106,12 @@ struct alignas(line_bytes) Arrival {
   std::array<std::uint64_t, 4> claim;  ///< The same, of what the member was called with; only where members compare it.
 };
 
+/// What goes between a member and one other in a direct call whose blocks differ, as the member shows it along with its Arrival.
+struct Passage {
+  std::uint64_t sends, receives;  ///< Bytes to the other one, and from it.
+  std::uint64_t place;            ///< Where what it receives belongs, in bytes from the buffer that it shows.
+};
+
 /// A member's entry in the directory of host-driven collectives (COLL, 4.1.1): what it gave to its parent, and what it completed for
 /// its children, on each level of the hierarchy; see the states.
 struct alignas(line_bytes) Entry {
@@ -160,6 +167,13 @@ class TeamPlace {
   [[nodiscard]] Arrival& own_arrival(std::uint64_t direct) const noexcept;
   /// A member's, once arrived(member) is at least `direct`.
   [[nodiscard]] const Arrival& arrival(int member, std::uint64_t direct) const noexcept;
+  /// The same of its passages, one for each member: what stands there is of the last such call of that parity.
+  [[nodiscard]] std::span<Passage> own_passages(std::uint64_t direct) const noexcept {
+    return passages_of(me_, direct);
+  }
+  [[nodiscard]] std::span<const Passage> passages(int member, std::uint64_t direct) const noexcept {
+    return passages_of(member, direct);
+  }
   void arrive(std::uint64_t direct) const noexcept;
   [[nodiscard]] const std::atomic<std::uint64_t>& arrived(int member) const noexcept;
   /// This member's direct call number `direct` is over; also where it failed.
@@ -189,12 +203,18 @@ class TeamPlace {
   friend class Board;
   struct Member;
   struct Slot;
-  TeamPlace(Slot* slot, Member* first, int members, int me) noexcept
-      : slot_(slot), first_(first), members_(members), me_(me) {}
+  TeamPlace(Slot* slot, Member* first, Passage* passages, int members, int me) noexcept
+      : slot_(slot), first_(first), passages_(passages), members_(members), me_(me) {}
   [[nodiscard]] Member& member(int which) const noexcept;
+  [[nodiscard]] std::span<Passage> passages_of(int which, std::uint64_t direct) const noexcept {
+    const auto row = static_cast<std::size_t>(which) * 2 + direct % 2;
+    const auto length = static_cast<std::size_t>(members_);
+    return {passages_ + row * length, length};
+  }
 
   Slot* slot_ = nullptr;
   Member* first_ = nullptr;
+  Passage* passages_ = nullptr;  // by member, parity, and the other member
   int members_ = 0;
   int me_ = 0;
 };
@@ -233,9 +253,11 @@ class Board {
  private:
   struct Table;
   class Lock;
+  [[nodiscard]] static std::size_t slot_bytes(int ranks) noexcept;
   [[nodiscard]] TeamPlace::Slot& slot(int index) const noexcept;
   [[nodiscard]] bool seats_free(std::span<const int> seats, std::uint32_t blocks) const noexcept;
   [[nodiscard]] TeamPlace::Member* members_of(int index) const noexcept;
+  [[nodiscard]] Passage* passages_of(int index) const noexcept;
 
   int team_members_;
   int local_rank_;

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -95,6 +96,8 @@ class Team {
 
   /// This rank's record of the direct call under way, to be filled before arrive().
   [[nodiscard]] share::Arrival& own_arrival() noexcept { return place_->own_arrival(direct_ + 1); }
+  /// The same of its passages, where blocks differ.
+  [[nodiscard]] std::span<share::Passage> own_passages() noexcept { return place_->own_passages(direct_ + 1); }
   /// Returns once all members have arrived at the direct call.
   void arrive(const engine::Watch& watch);
   /// After arrive(), of a call that is started on the GPU, where it keeps `blocks` of each member's GPU: the same on all members.
@@ -106,6 +109,9 @@ class Team {
   void finish() noexcept;
   /// A member's record of the call that this rank last arrived at.
   [[nodiscard]] const share::Arrival& arrival(int member) const noexcept { return place_->arrival(member, direct_); }
+  [[nodiscard]] std::span<const share::Passage> passages(int member) const noexcept {
+    return place_->passages(member, direct_);
+  }
 
   /// The number of the direct call under way, and the members' entries in the directory of host-driven ones.
   [[nodiscard]] std::uint64_t direct_call() const noexcept { return direct_; }

@@ -99,20 +99,37 @@ TEST_F(SettingsTest, DocumentationAgrees) {
 }
 
 TEST_F(SettingsTest, EverySettingIsRead) {
-  const std::vector<std::pair<const char*, const char*>> given{
-      {"CROSSLANE_DISABLE", "1"},        {"CROSSLANE_GPU", "emulated:4:/tmp/topology.json"},
-      {"CROSSLANE_LOG", "route,info"},   {"CROSSLANE_WATCHDOG_S", "2.5"},
-      {"CROSSLANE_NODE_SIZE", "2"},      {"CROSSLANE_ORDER", "legacy"},
-      {"CROSSLANE_MODE", "replace"},     {"CROSSLANE_WORLD", "partial"},
-      {"CROSSLANE_TRACE", "out.json"},   {"CROSSLANE_STATS", "1"},
-      {"CROSSLANE_CHUNK_BYTES", "1m"},   {"CROSSLANE_PIPELINE_BYTES", "64k"},
-      {"CROSSLANE_PINNED_LIMIT", "1g"},  {"CROSSLANE_ALLREDUCE", "0-4k:ll"},
-      {"CROSSLANE_REDUCE", "ll"},        {"CROSSLANE_BROADCAST", "window"},
-      {"CROSSLANE_ALLGATHER", "window"}, {"CROSSLANE_REDUCE_SCATTER_BLOCK", "window"},
-      {"CROSSLANE_ALLTOALL", "window"},  {"CROSSLANE_GATHER", "window"},
-      {"CROSSLANE_SCATTER", "window"},   {"CROSSLANE_SCAN", "ll"},
-      {"CROSSLANE_EXSCAN", "window"},    {"CROSSLANE_PATIENCE_MS", "2.5"},
-      {"CROSSLANE_CHECK", "1"},          {"CROSSLANE_DETERMINISTIC", "1"}};
+  const std::vector<std::pair<const char*, const char*>> given{{"CROSSLANE_DISABLE", "1"},
+                                                               {"CROSSLANE_GPU", "emulated:4:/tmp/topology.json"},
+                                                               {"CROSSLANE_LOG", "route,info"},
+                                                               {"CROSSLANE_WATCHDOG_S", "2.5"},
+                                                               {"CROSSLANE_NODE_SIZE", "2"},
+                                                               {"CROSSLANE_ORDER", "legacy"},
+                                                               {"CROSSLANE_MODE", "replace"},
+                                                               {"CROSSLANE_WORLD", "partial"},
+                                                               {"CROSSLANE_TRACE", "out.json"},
+                                                               {"CROSSLANE_STATS", "1"},
+                                                               {"CROSSLANE_CHUNK_BYTES", "1m"},
+                                                               {"CROSSLANE_PIPELINE_BYTES", "64k"},
+                                                               {"CROSSLANE_PINNED_LIMIT", "1g"},
+                                                               {"CROSSLANE_ALLREDUCE", "0-4k:ll"},
+                                                               {"CROSSLANE_REDUCE", "ll"},
+                                                               {"CROSSLANE_BROADCAST", "window"},
+                                                               {"CROSSLANE_ALLGATHER", "window"},
+                                                               {"CROSSLANE_REDUCE_SCATTER_BLOCK", "window"},
+                                                               {"CROSSLANE_ALLTOALL", "window"},
+                                                               {"CROSSLANE_GATHER", "window"},
+                                                               {"CROSSLANE_SCATTER", "window"},
+                                                               {"CROSSLANE_SCAN", "ll"},
+                                                               {"CROSSLANE_EXSCAN", "window"},
+                                                               {"CROSSLANE_PATIENCE_MS", "2.5"},
+                                                               {"CROSSLANE_CHECK", "1"},
+                                                               {"CROSSLANE_DETERMINISTIC", "1"},
+                                                               {"CROSSLANE_ALLGATHERV", "window"},
+                                                               {"CROSSLANE_GATHERV", "pairwise"},
+                                                               {"CROSSLANE_SCATTERV", "ll"},
+                                                               {"CROSSLANE_ALLTOALLV", "pairwise"},
+                                                               {"CROSSLANE_REDUCE_SCATTER", "window"}};
   for (const auto& [name, value] : given) set(name, value);
   const Settings settings = Settings::from_environment();
   EXPECT_TRUE(settings.disable);

@@ -57,6 +57,7 @@ class Test {
           return MPI_Gather(send_.data(), odd ? 9 : 10, MPI_INT, receive_.data(), odd ? 9 : 10, MPI_INT, 0, comm_);
         },
         "\"36\"", "\"40\"");
+    blocks();
     // Alike, but for the host: nothing to tell.
     CROSSLANE_STEP("an operation of the application's own");
     send_.fill(std::vector<int>(most, 2));
@@ -66,6 +67,38 @@ class Test {
   }
 
  private:
+  // Of different sizes, which only a pair of ranks, or all, must see alike.
+  void blocks() {
+    const bool odd = program_.rank == odd_;
+    const auto n = static_cast<std::size_t>(program_.size);
+    std::string fives = "20", sixes = "24";
+    for (std::size_t rank = 1; rank < n; ++rank) {
+      fives += " 20";
+      sixes += " 20";
+    }
+    std::vector<int> shares(n, 5);
+    if (odd) shares[0] = 6;
+    differs(
+        "bytes of the blocks",
+        [&] { return MPI_Reduce_scatter(send_.data(), receive_.data(), shares.data(), MPI_INT, MPI_SUM, comm_); },
+        "\"" + sixes + "\"", "\"" + fives + "\"");
+    const std::vector<int> sent(n, odd ? 3 : 2), got(n, 2);
+    std::vector<int> places(n);
+    for (std::size_t rank = 0; rank < n; ++rank) places[rank] = 3 * static_cast<int>(rank);
+    fails(
+        [&] {
+          return MPI_Alltoallv(send_.data(), sent.data(), places.data(), MPI_INT, receive_.data(), got.data(),
+                               places.data(), MPI_INT, comm_);
+        },
+        {fmt::format("rank {} sends 12 bytes to rank 0, which expects 8", odd_), "MPI_Alltoallv"});
+    fails(
+        [&] {
+          return MPI_Allgatherv(send_.data(), odd ? 1 : 2, MPI_INT, receive_.data(), got.data(), places.data(), MPI_INT,
+                                comm_);
+        },
+        {fmt::format("rank {} sends 4 bytes to rank 0, which expects 8", odd_), "MPI_Allgatherv"});
+  }
+
   [[nodiscard]] std::size_t buffer_bytes() const {
     return most * sizeof(int) * static_cast<std::size_t>(program_.size);
   }
@@ -86,6 +119,11 @@ class Test {
   void differs(const std::string& what, const std::function<int()>& call, const std::string& mine,
                const std::string& others) {
     CROSSLANE_STEP("{}: {} on rank {}, {} on the others", what, mine, odd_, others);
+    fails(call, {what + " is ", mine, others, fmt::format("on rank {}", odd_), "MPI_"});
+  }
+
+  // The same of any message.
+  void fails(const std::function<int()>& call, const std::vector<std::string>& words) {
     receive_.fill(std::vector<int>(most, -7));
     // In another order each time.
     for (std::uint64_t turns = program_.local().below(2000); turns > 0; --turns) sched_yield();
@@ -97,7 +135,7 @@ class Test {
     int length = 0;
     MPI_Error_string(code, text.data(), &length);
     const std::string told(text.data(), static_cast<std::size_t>(length));
-    for (const std::string& word : {what + " is ", mine, others, fmt::format("on rank {}", odd_), std::string("MPI_")})
+    for (const std::string& word : words)
       CROSSLANE_CHECK(told.find(word) != std::string::npos, "no {} in: {}", word, told);
     const auto values = receive_.values<int>();
     CROSSLANE_CHECK(std::ranges::all_of(values.begin(), values.begin() + most, [](int value) { return value == -7; }),

@@ -161,6 +161,38 @@ TEST(Choice, CanLeaveSizesToMpi) {
   EXPECT_FALSE(choice.left_to_mpi(shape));
 }
 
+// Of these collectives no rank knows the sizes before it goes one way or the other.
+TEST(Choice, LeavesPrivateSizesToMpiAllOrNone) {
+  for (const Collective collective : {Collective::gatherv, Collective::scatterv, Collective::alltoallv}) {
+    ASSERT_TRUE(sizes_are_private(collective));
+    const std::string name(name_of(collective));
+    const Shape unknown{.collective = collective, .bytes = unknown_bytes};
+    const Choice all(with(name, "0-:mpi"));
+    EXPECT_TRUE(all.left_to_mpi(unknown));
+    EXPECT_TRUE(all.left_to_mpi({.collective = collective, .bytes = 10}));
+    const Choice shipped(base::Settings{});
+    EXPECT_FALSE(shipped.left_to_mpi(unknown));
+    EXPECT_EQ(shipped.choose(unknown, {.members = 4})->name, "pairwise");
+    EXPECT_EQ(shipped.choose(unknown, {.members = 4, .spinning = false}), nullptr);
+    const Choice forced(with(name, "0-:ll"));
+    EXPECT_EQ(forced.choose(unknown, {.members = 4})->name, "pairwise");
+    for (const std::string text : {"0-4k:mpi", "4k-:mpi", "0-4k:ll,0-:mpi", "ll,mpi"})
+      EXPECT_NE(refusal(collective, text).find("write 0-:mpi"), std::string::npos) << text;
+    EXPECT_EQ(refusal(collective, "mpi,0-4k:ll"), "");
+  }
+  EXPECT_EQ(refusal(Collective::allgatherv, "0-4k:mpi"), "");
+}
+
+TEST(Choice, TakesUnevenReductionsThroughWindows) {
+  const Choice choice(base::Settings{});
+  Shape shape{.collective = Collective::reduce_scatter, .bytes = 4096, .element = kernel::Element::f32};
+  EXPECT_EQ(choice.choose(shape, {.members = 4})->name, "ll");
+  shape.even = false;
+  EXPECT_EQ(choice.choose(shape, {.members = 4})->name, "window");
+  shape.bytes = std::size_t{1} << 20;
+  EXPECT_EQ(choice.choose(shape, {.members = 4, .exposed = true})->name, "zero_copy");
+}
+
 TEST(Choice, ExplainsWhatBecameOfEachPreference) {
   const Choice choice(with("allreduce", "8k-:ll,0-:two_shot,0-:mpi,0-:one_shot"));
   const Shape shape{.collective = Collective::allreduce, .bytes = 4096, .element = kernel::Element::f32};

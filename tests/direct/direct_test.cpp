@@ -7,13 +7,12 @@
 //   --most <bytes>        the largest block
 //   --any_order 1         reductions may combine in any order: with numbers for which it does not show
 // Where kernels of ranks take turns on a GPU that they share, only what the host can drive goes direct.
-#include "direct/job.h"
+#include "direct/jobs.h"
 #include "support/plain_mpi.h"
 #include "support/sharing.h"
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -77,61 +76,6 @@ class Pairs {
   std::set<std::array<std::size_t, 4>> seen_;
 };
 
-// The world and communicators made from it in every way; a rank is in some of them.
-class Jobs {
- public:
-  explicit Jobs(const Program& program) : program_(program) {
-    add(MPI_COMM_WORLD, "the world");
-    MPI_Comm made = MPI_COMM_NULL;
-    MPI_Comm_dup(MPI_COMM_WORLD, &made);
-    add(made, "a duplicate");
-    MPI_Comm_split(MPI_COMM_WORLD, 0, -program.rank, &made);
-    add(made, "all ranks in reversed order");
-    MPI_Comm_split(MPI_COMM_WORLD, program.rank / 2, 0, &made);
-    add(made, "pairs");
-    MPI_Comm_split(MPI_COMM_WORLD, program.rank % 2 == 0 ? 1 : MPI_UNDEFINED, -program.rank, &made);
-    add(made, "even ranks in reversed order");
-    create();
-    const std::array<int, 1> dimensions{program.size}, periodic{1};
-    MPI_Cart_create(MPI_COMM_WORLD, 1, dimensions.data(), periodic.data(), 1, &made);
-    add(made, "a ring");
-  }
-  ~Jobs() {
-    for (auto& job : jobs_) {
-      MPI_Comm communicator = job ? job->communicator() : MPI_COMM_NULL;
-      if (communicator != MPI_COMM_NULL && communicator != MPI_COMM_WORLD) MPI_Comm_free(&communicator);
-    }
-  }
-  Jobs(const Jobs&) = delete;
-  Jobs& operator=(const Jobs&) = delete;
-
-  [[nodiscard]] std::size_t size() const { return jobs_.size(); }
-  /// Null where this rank is not in it.
-  [[nodiscard]] const Job* at(std::size_t which) const { return jobs_[which].get(); }
-
- private:
-  void add(MPI_Comm communicator, const char* name) {
-    jobs_.push_back(communicator == MPI_COMM_NULL ? nullptr : std::make_unique<Job>(program_, communicator, name));
-  }
-
-  // All but the first, backwards.
-  void create() {
-    std::vector<int> ranks(static_cast<std::size_t>(std::max(program_.size - 1, 1)));
-    std::iota(ranks.rbegin(), ranks.rend(), program_.size > 1 ? 1 : 0);
-    MPI_Group all = MPI_GROUP_NULL, chosen = MPI_GROUP_NULL;
-    MPI_Comm_group(MPI_COMM_WORLD, &all);
-    MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &chosen);
-    MPI_Comm made = MPI_COMM_NULL;
-    MPI_Comm_create(MPI_COMM_WORLD, chosen, &made);
-    MPI_Group_free(&chosen);
-    MPI_Group_free(&all);
-    add(made, "all but the first");
-  }
-
-  const Program& program_;
-  std::vector<std::unique_ptr<Job>> jobs_;
-};
-
 class Test {
  public:
   explicit Test(Program& program)
@@ -155,8 +99,7 @@ class Test {
 
   void run() {
     const Jobs jobs(program_);
-    for (std::size_t each = 0; each < jobs.size(); ++each)
-      if (jobs.at(each) != nullptr) jobs.at(each)->warm_up();
+    jobs.warm_up();
     const auto steps = sizes(most_);
     std::size_t rows = 0;  // element and operation
     for (const Element& element : elements()) rows += element.ops.size();
@@ -204,19 +147,6 @@ class Test {
     while (what.bytes() * ranks > 2 * most_) what.units /= 2;
   }
 
-  // The ranks of a communicator in the world.
-  static std::vector<int> ranks_of(const Job& job) {
-    MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Comm_group(job.communicator(), &group);
-    std::vector<int> ranks(static_cast<std::size_t>(job.size())), there(ranks.size());
-    std::iota(ranks.begin(), ranks.end(), 0);
-    MPI_Group_translate_ranks(group, job.size(), ranks.data(), world, there.data());
-    MPI_Group_free(&group);
-    MPI_Group_free(&world);
-    return there;
-  }
-
   // Whether the ranks of a communicator share a node, as far as Crosslane is told, and the call needs no kernels that wait where they
   // take turns: by preference, or as it is shipped for them.
   [[nodiscard]] bool may_go_direct(const Case& what, const Job& job) const {
@@ -224,9 +154,7 @@ class Test {
     const bool driven_here = driven() && takes(what, job, 0);
     if (job.in_turns() && !driven_here && !(drivable(what.kind) && what.sent_bytes() >= direct_in_turns_from))
       return false;
-    const auto ranks = ranks_of(job);
-    const auto node = static_cast<int>(program_.option("node", 0));
-    return node == 0 || std::ranges::all_of(ranks, [&](int rank) { return rank / node == ranks.front() / node; });
+    return job.on_one_node();
   }
 
   // Whatever the dice said: each collective by its algorithm once.

@@ -6,6 +6,8 @@
 #include <dlfcn.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -75,12 +77,15 @@ std::size_t Case::sent_bytes() const {
   return units * static_cast<std::size_t>(size);
 }
 
-std::int64_t direct_calls(Kind kind, const char* algorithm) {
+std::int64_t direct_calls(const std::string& name, const char* algorithm) {
   using Query = std::uint64_t (*)(const char*, const char*);
   static void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_direct_calls");
   if (symbol == nullptr) return -1;
-  const std::string name(kind_names.at(static_cast<std::size_t>(kind)));
   return static_cast<std::int64_t>(reinterpret_cast<Query>(symbol)(name.c_str(), algorithm));
+}
+
+std::int64_t direct_calls(Kind kind, const char* algorithm) {
+  return direct_calls(std::string(kind_names.at(static_cast<std::size_t>(kind))), algorithm);
 }
 
 Job::Job(const Program& program, MPI_Comm communicator, std::string name)
@@ -88,6 +93,24 @@ Job::Job(const Program& program, MPI_Comm communicator, std::string name)
   MPI_Comm_size(communicator_, &size_);
   MPI_Comm_rank(communicator_, &me_);
   in_turns_ = take_turns(communicator_);
+}
+
+std::vector<int> Job::world_ranks() const {
+  MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Comm_group(communicator_, &group);
+  std::vector<int> ranks(static_cast<std::size_t>(size_)), there(ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  MPI_Group_translate_ranks(group, size_, ranks.data(), world, there.data());
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  return there;
+}
+
+bool Job::on_one_node() const {
+  const auto node = static_cast<int>(program_.option("node", 0));
+  const auto ranks = world_ranks();
+  return node == 0 || std::ranges::all_of(ranks, [&](int rank) { return rank / node == ranks.front() / node; });
 }
 
 void Job::warm_up() const {

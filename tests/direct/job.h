@@ -72,7 +72,8 @@ struct Manners {
   const Device* other = nullptr;        ///< If there is one, some buffers are on it instead of the rank's GPU.
 };
 
-/// Direct calls of this process so far (crosslane_direct_calls); -1 if nobody can tell.
+/// Direct calls of this process so far, of a collective by its name (crosslane_direct_calls); -1 if nobody can tell.
+[[nodiscard]] std::int64_t direct_calls(const std::string& collective, const char* algorithm = nullptr);
 [[nodiscard]] std::int64_t direct_calls(Kind kind, const char* algorithm = nullptr);
 
 class Job {
@@ -84,6 +85,9 @@ class Job {
   [[nodiscard]] int me() const { return me_; }
   [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::vector<int> world_ranks() const;
+  /// Whether the ranks share a node, as far as Crosslane is told (--node).
+  [[nodiscard]] bool on_one_node() const;
   /// Kernels of two members take turns on a GPU (support/sharing.h).
   [[nodiscard]] bool in_turns() const { return in_turns_; }
 

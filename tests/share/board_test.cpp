@@ -102,12 +102,18 @@ TEST(Board, ArrivalsAreReadWhole) {
       const auto place = node.boards[static_cast<std::size_t>(rank)]->join({7, 8}, ranks, rank);
       for (std::uint64_t direct = 1; direct <= calls; ++direct) {
         Arrival& own = place->own_arrival(direct);
+        for (Passage& passage : place->own_passages(direct))
+          passage = {direct, 2 * direct, static_cast<std::uint64_t>(rank)};
         own.send.id = direct * 10 + static_cast<std::uint64_t>(rank);
         own.facts.fill(direct);
         place->arrive(direct);
         for (int member = 0; member < ranks; ++member) {
           while (place->arrived(member).load(std::memory_order_acquire) < direct) std::this_thread::yield();
           const Arrival& theirs = place->arrival(member, direct);
+          const Passage& passage = place->passages(member, direct).back();
+          if (passage.sends != direct || passage.receives != 2 * direct ||
+              passage.place != static_cast<std::uint64_t>(member))
+            ++wrong;
           if (theirs.send.id != direct * 10 + static_cast<std::uint64_t>(member) || theirs.facts[7] != direct) ++wrong;
         }
       }

@@ -218,12 +218,22 @@ COLLECTIVES: dict[str, Collective] = {
 
 
 def direct(send: str | None, receive: str | None, *, root: bool = False, op: bool = False) -> dict[str, str]:
-    """What a blocking collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions."""
+    """What a blocking collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions.
+
+    A side is its buffer, count and type; arrays of counts (and displacements, after a colon) where each block has its own.
+    """
     call = {}
+    blocks = {}
     for side, prefix in ((send, "send"), (receive, "receive")):
         if side is not None:
             buffer, count, datatype = side.split()
-            call |= {prefix: buffer, f"{prefix}_count": count, f"{prefix}_type": datatype}
+            call |= {prefix: buffer}
+            if count.startswith("["):
+                blocks[f"{prefix}_blocks"] = "{" + count.strip("[]").replace(":", ", ") + "}"
+            else:
+                call |= {f"{prefix}_count": count}
+            call |= {f"{prefix}_type": datatype}
+    call |= blocks
     if op:
         call["op"] = "op"
     if root:
@@ -248,6 +258,22 @@ DIRECT: dict[str, tuple[str, dict[str, str]]] = {
     "Scatter": ("scatter", direct(SENT, GOT, root=True)),
     "Allgather": ("allgather", direct(SENT, GOT)),
     "Alltoall": ("alltoall", direct(SENT, GOT)),
+    "Gatherv": ("gatherv", direct(SENT, "recvbuf [recvcounts:displs] recvtype", root=True)),
+    "Scatterv": ("scatterv", direct("sendbuf [sendcounts:displs] sendtype", GOT, root=True)),
+    "Allgatherv": ("allgatherv", direct(SENT, "recvbuf [recvcounts:displs] recvtype")),
+    "Alltoallv": (
+        "alltoallv",
+        direct("sendbuf [sendcounts:sdispls] sendtype", "recvbuf [recvcounts:rdispls] recvtype"),
+    ),
+    "Reduce_scatter": (
+        "reduce_scatter",
+        direct("sendbuf [recvcounts] datatype", "recvbuf [recvcounts] datatype", op=True),
+    ),
+}
+
+# The collectives that crosslane.h can put on a stream: those, and one without buffers, whose blocking form is the MPI's own.
+ON_STREAM: dict[str, str] = {name: f"crosslane_{collective}_enqueue" for name, (collective, _) in DIRECT.items()} | {
+    "Barrier": "crosslane_barrier_enqueue"
 }
 
 # Makers of communicators that all ranks of the parent call in the same order: the parent and the new one.
