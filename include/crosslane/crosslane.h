@@ -33,7 +33,8 @@ extern "C" {
    What is promised by naming buffers:
    - They live, on every rank, until a later preparation without them, or the end of the communicator; and so do graphs' uses.
    - Buffers of the same index belong together: where a call uses buffers[i] on one rank, every rank passes its buffers[i] in
-     the same argument, at the same offset from its start. (Gather, scatter, reduce and scans always go through library memory.)
+     the same argument, at the same offset from its start. (Gather, scatter, reduce, scans and the v forms always go through
+     library memory.)
    Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
 
    The GPU is that of the first buffer, else the current context's, unless the process already takes part in collectives with
@@ -98,6 +99,31 @@ CROSSLANE_API int crosslane_scan_enqueue(const void* sendbuf, void* recvbuf, MPI
                                          MPI_Op op, MPI_Comm comm, struct CUstream_st* stream);
 CROSSLANE_API int crosslane_exscan_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
                                            MPI_Op op, MPI_Comm comm, struct CUstream_st* stream);
+
+/* The same with blocks of different sizes; counts and displacements as in MPI's large-count forms (MPI_Alltoallv_c), read before the
+   call returns. A rank of gatherv, scatterv and alltoallv knows only its own sizes: these go in chunks from pair to pair, through
+   library memory. reduce_scatter takes MPI_IN_PLACE where all blocks are of one size (MPI_ERR_UNSUPPORTED_OPERATION otherwise). */
+CROSSLANE_API int crosslane_reduce_scatter_enqueue(const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
+                                                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                                   struct CUstream_st* stream);
+CROSSLANE_API int crosslane_allgatherv_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                                               void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
+                                               MPI_Datatype recvtype, MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_alltoallv_enqueue(const void* sendbuf, const MPI_Count sendcounts[],
+                                              const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf,
+                                              const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+                                              MPI_Datatype recvtype, MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_gatherv_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                                            void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
+                                            MPI_Datatype recvtype, int root, MPI_Comm comm, struct CUstream_st* stream);
+CROSSLANE_API int crosslane_scatterv_enqueue(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+                                             MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount,
+                                             MPI_Datatype recvtype, int root, MPI_Comm comm,
+                                             struct CUstream_st* stream);
+
+/* What follows on the streams of all ranks comes after what was before it on any of them. The host waits for nobody: MPI_Barrier is for
+   that. */
+CROSSLANE_API int crosslane_barrier_enqueue(MPI_Comm comm, struct CUstream_st* stream);
 
 #ifdef __cplusplus
 }

@@ -200,3 +200,5 @@ def _print_coverage(console: Console, report: dict[str, Any]) -> None:
     console.print(table)
     if direct := [one["procedure"] for one in coverage if one["route"] == "gpu"]:
         console.print(f"between GPUs (route gpu): {', '.join(direct)}", highlight=False)
+    if enqueued := [one["on_stream"] for one in coverage if "on_stream" in one]:
+        console.print(f"between GPUs, on a stream: {', '.join(enqueued)}", highlight=False)

@@ -82,7 +82,7 @@ collective::Shape shape_of(const Json& request) {
 
 /// Why such calls are staged whatever is preferred; empty if they are not.
 std::string staged_anyway(const collective::Shape& shape, int ranks) {
-  if (shape.bytes == 0) return "there is nothing to send";
+  if (shape.bytes == 0 && shape.collective != collective::Collective::barrier) return "there is nothing to send";
   if (ranks < 2) return "a rank alone has nobody to exchange with";
   if (ranks > share::Board::most_members)
     return fmt::format("at most {} ranks run collectives between their GPUs", share::Board::most_members);

@@ -30,6 +30,7 @@ std::optional<Reached> reached_in(const Shape& shape, bool in_place) {
       if (in_place) return std::nullopt;
       return Reached{false, true};
     case Collective::reduce_scatter_block:
+    case Collective::reduce_scatter:
       if (in_place) return std::nullopt;
       return Reached{true, false};
     default:
@@ -39,14 +40,19 @@ std::optional<Reached> reached_in(const Shape& shape, bool in_place) {
 
 // All members' buffers as mapped here; empty where they are not prepared.
 std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
-                                      bool in_place) {
+                                      const Pieces* pieces, bool in_place) {
   const auto reached = reached_in(shape, in_place);
   if (!reached || !worth_exposing(shape, prepared.size())) return {};
   const auto blocks = static_cast<std::size_t>(prepared.size());
   int send = -1;
   int receive = -1;
   if (reached->send) {
-    send = prepared.find(mine.send, shape.bytes * (sends_blocks(shape.collective) ? blocks : 1));
+    std::size_t bytes = shape.bytes * (sends_blocks(shape.collective) ? blocks : 1);
+    if (pieces != nullptr) {
+      bytes = 0;
+      for (const Pieces::Piece& piece : pieces->send) bytes += piece.bytes;
+    }
+    send = prepared.find(mine.send, bytes);
     if (send < 0) return {};
   }
   if (reached->receive) {
@@ -72,11 +78,11 @@ double Enqueued::limit_seconds() const noexcept {
   return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : for_ever;
 }
 
-const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine, bool in_place,
-                               gpu::StreamView stream) const {
+const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
+                               const Pieces* pieces, bool in_place, gpu::StreamView stream) const {
   const team::TeamView team = prepared.view();
   TeamFacts facts = facts_of(team);
-  const std::vector<Buffers> all = prepared_buffers(prepared, shape, mine, in_place);
+  const std::vector<Buffers> all = prepared_buffers(prepared, shape, mine, pieces, in_place);
   facts.exposed = !all.empty();
   const Algorithm* const algorithm = choice_.choose(shape, facts);
   if (algorithm == nullptr)
@@ -85,7 +91,7 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   const Report report{.failed = prepared.failed_word(), .limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9)};
   team::Home& home = prepared.home();
   const gpu::ContextScope scope(home.driver(), home.context());
-  algorithm->prepare(Call{shape, mine, team, all})->start(stream, report);
+  algorithm->prepare(Call{shape, mine, team, all, pieces})->start(stream, report);
   return *algorithm;
 }
 

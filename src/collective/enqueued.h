@@ -12,9 +12,10 @@ class Enqueued {
   Enqueued(const Choice& choice, double watchdog_seconds) noexcept
       : choice_(choice), watchdog_seconds_(watchdog_seconds) {}
 
-  /// `in_place`: MPI_IN_PLACE was passed for what is sent. Returns the algorithm that was enqueued, a row of the catalogue.
-  const Algorithm& run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine, bool in_place,
-                       gpu::StreamView stream) const;
+  /// `in_place`: MPI_IN_PLACE was passed for what is sent. `pieces`: where blocks may differ, else null. Returns the algorithm that was
+  /// enqueued, a row of the catalogue.
+  const Algorithm& run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine, const Pieces* pieces,
+                       bool in_place, gpu::StreamView stream) const;
 
   /// How long a kernel waits for a peer's before it gives up, in seconds.
   [[nodiscard]] double limit_seconds() const noexcept;

@@ -114,6 +114,23 @@ std::string name_of_communicator(const void* context) {
   return process.communicators() == nullptr ? std::string("a communicator") : process.communicators()->name_of(comm);
 }
 
+// The same of the blocks that each have a count.
+void explain_blocks(const CollectiveCall& call, Seat seat) {
+  const bool at_root = seat.me == call.root;
+  const bool sends = call.collective == Collective::scatterv ? at_root : call.collective == Collective::alltoallv;
+  const bool receives = call.collective == Collective::gatherv ? at_root : call.collective != Collective::scatterv;
+  for (std::size_t block = 0; block < static_cast<std::size_t>(seat.members); ++block) {
+    for (const auto* const blocks : {sends && call.send != mpi::in_place() ? &call.send_blocks : nullptr,
+                                     receives ? &call.receive_blocks : nullptr}) {
+      if (blocks != nullptr && blocks->count(block) < 0)
+        throw Error(ErrorClass::count, "the count of block {} is {}; a count is never negative", block,
+                    blocks->count(block));
+    }
+  }
+  if (collective::sizes_are_private(call.collective))
+    throw Error(ErrorClass::argument, "a displacement reaches farther than 64-bit addresses");
+}
+
 // Why there is nothing to enqueue for arguments that have no role; returns where they ask for nothing.
 void explain(Process& process, const CollectiveCall& call, Seat seat) {
   const auto& handles = process.library().handles();
@@ -127,9 +144,11 @@ void explain(Process& process, const CollectiveCall& call, Seat seat) {
     throw Error(ErrorClass::count, "a count is {}; a count is never negative",
                 receives && call.receive_count < 0 ? call.receive_count : call.send_count);
   const bool in_place = call.send == mpi::in_place();
-  const bool rooted = call.collective == Collective::reduce || call.collective == Collective::gather;
+  const bool rooted = call.collective == Collective::reduce || call.collective == Collective::gather ||
+                      call.collective == Collective::gatherv;
   if (in_place && rooted && !at_root)
     throw Error(ErrorClass::buffer, "argument sendbuf is MPI_IN_PLACE, which is for the root alone");
+  if (uneven(call.collective)) explain_blocks(call, seat);
   if (!combines(call.collective)) return;
   const auto element = element_of(handles, call.receive_type);
   const auto op = op_of(handles, call.op);
@@ -166,7 +185,7 @@ std::byte* device_buffer(Process& process, const Part& part, const team::Home* h
   if (info.kind != gpu::PointerInfo::Kind::device)
     throw Error(ErrorClass::buffer, "argument {} ({}) is not device memory, which enqueued calls need; was it freed?",
                 part.argument, static_cast<const void*>(data));
-  if (!part.extent.layout->dense())
+  if (!part.extent.usable())
     throw Error(ErrorClass::type,
                 "argument {}: enqueued calls need a datatype without gaps; pack it first, or use MPI's own call",
                 part.argument);
@@ -196,6 +215,7 @@ std::byte* device_buffer(Process& process, const Part& part, const team::Home* h
 
 struct Arguments {
   collective::Buffers buffers;
+  std::optional<collective::Pieces> pieces;  // where blocks may differ
   bool in_place = false;
 };
 
@@ -210,22 +230,35 @@ Arguments arguments_of(Process& process, const Role& role, Seat seat, const team
     // MPI_IN_PLACE at the root of a scatter: its block stays where it is.
     if (!role.receive && role.shape.collective == Collective::scatter)
       buffers.receive = send + static_cast<std::size_t>(seat.me) * role.shape.bytes;
-  } else if (role.in_place) {
+    if (!role.receive && role.shape.collective == Collective::scatterv) buffers.receive = send;
+  } else if (role.in_place && role.receive) {
     buffers.send = buffers.receive + role.in_place_offset;
     arguments.in_place = role.shape.collective != Collective::broadcast;
   }
+  if (uneven(role.shape.collective)) arguments.pieces = pieces_of(role, seat, true, true);
+  // Its result would come where blocks are still to be read.
+  if (arguments.in_place && !role.shape.even)
+    throw Error(
+        ErrorClass::unsupported,
+        "argument sendbuf is MPI_IN_PLACE, which enqueued reduce-scatters take for blocks of one size alone; pass a "
+        "buffer of its own");
   return arguments;
 }
 
 // All that a collective of one rank does.
-void copy_own(const gpu::Driver& driver, const Role& role, const collective::Buffers& buffers, CUstream stream) {
-  if (role.shape.collective == Collective::exscan || buffers.send == nullptr || buffers.receive == nullptr ||
-      buffers.send == buffers.receive)
-    return;
+void copy_own(const gpu::Driver& driver, const Role& role, const Arguments& arguments, CUstream stream) {
+  const collective::Buffers& buffers = arguments.buffers;
+  if (role.shape.collective == Collective::exscan || buffers.send == nullptr || buffers.receive == nullptr) return;
+  collective::Pieces::Piece from{0, role.shape.bytes}, to = from;
+  if (arguments.pieces) {
+    from = arguments.pieces->send.front();
+    to = arguments.pieces->receive.front();
+  }
+  if (buffers.send + from.offset == buffers.receive + to.offset || to.bytes == 0) return;
   std::optional<gpu::ContextScope> scope;
   const gpu::StreamView view = view_of(driver, stream);
   if (!is_default(stream)) scope.emplace(driver, view.context());
-  gpu::copy_async(buffers.receive, buffers.send, role.shape.bytes, view);
+  gpu::copy_async(buffers.receive + to.offset, buffers.send + from.offset, to.bytes, view);
 }
 
 }  // namespace
@@ -308,14 +341,15 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
   const gpu::Driver& driver = process.gpu().driver();
   team::Home* const home = prepared == nullptr ? nullptr : &prepared->home();
   const Arguments arguments = arguments_of(process, *role, seat, home, prepared);
-  if (prepared == nullptr) return copy_own(driver, *role, arguments.buffers, stream);
+  if (prepared == nullptr) return copy_own(driver, *role, arguments, stream);
   const gpu::StreamView view = view_of(driver, stream);
   if (!is_default(stream) && view.context() != home->context())
     throw Error(ErrorClass::argument,
                 "argument stream is of another GPU or context than GPU {}'s, which the communicator was prepared with",
                 home->device());
   const collective::Algorithm& algorithm =
-      process.teams()->enqueued().run(*prepared, role->shape, arguments.buffers, arguments.in_place, view);
+      process.teams()->enqueued().run(*prepared, role->shape, arguments.buffers,
+                                      arguments.pieces ? &*arguments.pieces : nullptr, arguments.in_place, view);
   process.teams()->count(algorithm);
   process.took_route(call.call, algorithm.name, role->bytes());
 }

@@ -68,6 +68,7 @@ struct Side {
   const void* buffer;
   MPI_Count count;
   MPI_Datatype type;
+  BlockArrays blocks = {};
 };
 int movement(const char* name, Collective collective, const Side& send, const Side& receive, int root, MPI_Comm comm,
              CUstream stream) noexcept {
@@ -79,6 +80,8 @@ int movement(const char* name, Collective collective, const Side& send, const Si
                   .receive = const_cast<void*>(receive.buffer),
                   .receive_count = receive.count,
                   .receive_type = receive.type,
+                  .send_blocks = send.blocks,
+                  .receive_blocks = receive.blocks,
                   .root = root,
                   .comm = comm},
                  stream);
@@ -161,6 +164,52 @@ int crosslane_scatter_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Data
                               MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, CUstream stream) {
   return movement("crosslane_scatter_enqueue", Collective::scatter, {sendbuf, sendcount, sendtype},
                   {recvbuf, recvcount, recvtype}, root, comm, stream);
+}
+
+int crosslane_reduce_scatter_enqueue(const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
+                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, CUstream stream) {
+  return enqueue({.call = "crosslane_reduce_scatter_enqueue",
+                  .collective = Collective::reduce_scatter,
+                  .send = sendbuf,
+                  .send_type = datatype,
+                  .receive = recvbuf,
+                  .receive_type = datatype,
+                  .receive_blocks = recvcounts,
+                  .op = op,
+                  .comm = comm},
+                 stream);
+}
+
+int crosslane_allgatherv_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+                                 const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+                                 MPI_Comm comm, CUstream stream) {
+  return movement("crosslane_allgatherv_enqueue", Collective::allgatherv, {sendbuf, sendcount, sendtype},
+                  {recvbuf, 0, recvtype, {recvcounts, displs}}, 0, comm, stream);
+}
+
+int crosslane_alltoallv_enqueue(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+                                MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
+                                const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, CUstream stream) {
+  return movement("crosslane_alltoallv_enqueue", Collective::alltoallv, {sendbuf, 0, sendtype, {sendcounts, sdispls}},
+                  {recvbuf, 0, recvtype, {recvcounts, rdispls}}, 0, comm, stream);
+}
+
+int crosslane_gatherv_enqueue(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+                              const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
+                              MPI_Comm comm, CUstream stream) {
+  return movement("crosslane_gatherv_enqueue", Collective::gatherv, {sendbuf, sendcount, sendtype},
+                  {recvbuf, 0, recvtype, {recvcounts, displs}}, root, comm, stream);
+}
+
+int crosslane_scatterv_enqueue(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+                               MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
+                               int root, MPI_Comm comm, CUstream stream) {
+  return movement("crosslane_scatterv_enqueue", Collective::scatterv, {sendbuf, 0, sendtype, {sendcounts, displs}},
+                  {recvbuf, recvcount, recvtype}, root, comm, stream);
+}
+
+int crosslane_barrier_enqueue(MPI_Comm comm, CUstream stream) {
+  return enqueue({.call = "crosslane_barrier_enqueue", .collective = Collective::barrier, .comm = comm}, stream);
 }
 
 }  // extern "C"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, CommandLine
 
-COLLECTIVES = re.findall(r'\("(\w+)", direct\(', (ROOT / "tools" / "generate" / "routes.py").read_text())
+COLLECTIVES = re.findall(r'\(\s*"(\w+)",\s*direct\(', (ROOT / "tools" / "generate" / "routes.py").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +125,14 @@ def test_doctor_shows_a_gpu_route_for_each(built: CommandLine) -> None:
     direct = {one["procedure"] for one in report["coverage"] if one["route"] == "gpu"}
     names = {re.sub("_|mpi_", "", one.lower().replace("bcast", "broadcast")) for one in direct}
     assert {collective.replace("_", "") for collective in COLLECTIVES} <= names
+    assert {"reducescatter", "allgatherv", "alltoallv", "gatherv", "scatterv"} <= names
+    # A barrier is the MPI's own, but for streams; the functions of crosslane.h are those that the report names.
+    rows = {one["procedure"]: one for one in report["coverage"]}
+    assert rows["MPI_Barrier"] == {
+        "procedure": "MPI_Barrier",
+        "route": "forwarded",
+        "on_stream": "crosslane_barrier_enqueue",
+    }
+    header = (ROOT / "include" / "crosslane" / "crosslane.h").read_text()
+    enqueued = set(re.findall(r"CROSSLANE_API int (crosslane_\w+_enqueue)\(", header))
+    assert {one["on_stream"] for one in report["coverage"] if "on_stream" in one} == enqueued

@@ -290,11 +290,14 @@ def main(output: str, mutable: bool) -> None:
         (folder / f"exports_{level}.map").write_text(exports.version_script(hidden))
 
     coverage = [
-        {"procedure": procedure.full_name, "route": coverage_route(procedure.name, table[procedure.name])}
-        if procedure.name in table
-        else {"procedure": procedure.full_name, "route": "forwarded"}
+        {"procedure": procedure.full_name}
+        | {"route": coverage_route(procedure.name, table[procedure.name]) if procedure.name in table else "forwarded"}
+        | ({"on_stream": routes.ON_STREAM[procedure.name]} if procedure.name in routes.ON_STREAM else {})
         for procedure in standard.procedures()
-        if procedure.takes_buffer or procedure.takes_request or procedure.name in table
+        if procedure.takes_buffer
+        or procedure.takes_request
+        or procedure.name in table
+        or procedure.name in routes.ON_STREAM
     ]
     (folder / "coverage.cpp").write_text(
         HEADER
