@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -92,10 +94,21 @@ bool all_have_large_windows(const team::Team& team) {
   return true;
 }
 
-// All members' buffers as mapped here; what the call does not need of them is null. Nothing where one cannot be mapped.
-std::optional<std::vector<Buffers>> reach_all(team::Team& team, const Shape& shape, const Buffers& mine) {
-  share::Exposure& exposure = team.connection().home->exposure();
+// All members' buffers as mapped here; what the call does not need of them is null.
+struct Reached {
   std::vector<Buffers> all;
+  std::vector<std::shared_ptr<const gpu::Mapping>> held;  // calls of other teams may want room for theirs
+};
+
+// Nothing where one cannot be mapped.
+std::optional<Reached> reach_all(team::Team& team, const Shape& shape, const Buffers& mine) {
+  share::Exposure& exposure = team.connection().home->exposure();
+  Reached reached;
+  const auto reach = [&](int local_rank, const share::Exposed& buffer) -> std::byte* {
+    auto mapping = exposure.hold(local_rank, buffer);
+    if (mapping == nullptr) return nullptr;
+    return reached.held.emplace_back(std::move(mapping))->data() + buffer.offset;
+  };
   for (int member = 0; member < team.size(); ++member) {
     Buffers buffers;
     if (member == team.me()) {
@@ -104,18 +117,16 @@ std::optional<std::vector<Buffers>> reach_all(team::Team& team, const Shape& sha
       const share::Arrival& arrival = team.arrival(member);
       const Needs needs = needs_of(team, shape, member);
       const int local_rank = team.local_rank(member);
-      const auto send = needs.send ? exposure.reach(local_rank, arrival.send) : std::optional<std::byte*>(nullptr);
-      const auto receive =
-          needs.receive ? exposure.reach(local_rank, arrival.receive) : std::optional<std::byte*>(nullptr);
-      if (!send || !receive) return std::nullopt;
-      buffers = {*send, *receive};
+      if (needs.send) buffers.send = reach(local_rank, arrival.send);
+      if (needs.receive) buffers.receive = reach(local_rank, arrival.receive);
+      if ((needs.send && buffers.send == nullptr) || (needs.receive && buffers.receive == nullptr)) return std::nullopt;
       // Where this rank's piece belongs.
       if (needs.receive && uneven(shape.collective))
         buffers.receive += team.passages(member)[static_cast<std::size_t>(team.me())].place;
     }
-    all.push_back(buffers);
+    reached.all.push_back(buffers);
   }
-  return all;
+  return reached;
 }
 
 void show_passages(team::Team& team, const Pieces& pieces) {
@@ -160,6 +171,7 @@ bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept 
 }
 
 void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch& watch) const {
+  if (!team.queued().done()) engine_.wait(team.queued(), watch);
   share::Arrival& own = team.own_arrival();
   own.send = own.receive = {};
   own.claim = encode(claim);
@@ -168,51 +180,135 @@ void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch
   compare_claims(team);
 }
 
-const Algorithm& Blocking::run(team::Team& team, const Shape& known, const Side& mine,
+// One rank's side of a direct call, from its arrival to the end. Who waits in between is its user's affair.
+class Blocking::Passage {
+ public:
+  Passage(const Blocking& blocking, team::Team& team, const Shape& shape, const Side& mine)
+      : blocking_(blocking),
+        team_(team),
+        connection_(team.connection()),
+        shape_(shape),
+        mine_(mine),
+        view_(team.view()) {}
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+
+  /// Before this rank arrives.
+  void show() {
+    forget_closed(connection_);
+    share::Arrival& own = team_.own_arrival();
+    own.send = mine_.send;
+    own.receive = mine_.receive;
+    own.facts = connection_.reached;
+    large_ = blocking_.wants_large_windows(team_, shape_);
+    own.large_windows = large_ && connection_.home->show_large_window() && team_.large_windows_mapped() ? 1 : 0;
+    if (blocking_.checks_) own.claim = encode(mine_.claim);
+    if (mine_.pieces) show_passages(team_, *mine_.pieces);
+  }
+
+  /// Once all have arrived.
+  const Algorithm& choose() {
+    if (blocking_.checks_) compare_claims(team_);
+    if (shape_.bytes == unknown_bytes) shape_.bytes = largest_passage(team_);
+    facts_ = blocking_.facts_in(view_);
+    worth_ = facts_.spinning && worth_exposing(shape_, team_.size());
+    facts_.exposed = worth_ && all_exposed(team_, shape_);
+    facts_.large_windows = large_ && all_have_large_windows(team_);
+    if (facts_.exposed) {
+      auto reached = reach_all(team_, shape_, mine_.buffers);
+      if (!reached) throw base::Error(base::ErrorClass::intern, "a mapping that was there is gone");
+      reached_ = *std::move(reached);
+    }
+    algorithm_ = blocking_.choice_.choose(shape_, facts_);
+    if (algorithm_ == nullptr)
+      throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape_.collective),
+                        shape_.bytes);
+    call_.emplace(Call{shape_, mine_.buffers, view_, reached_.all, mine_.pieces ? &*mine_.pieces : nullptr});
+    if (algorithm_->drive() == Drive::gpu) plan_ = algorithm_->prepare(*call_);
+    return *algorithm_;
+  }
+  [[nodiscard]] const Algorithm& algorithm() const noexcept { return *algorithm_; }
+  [[nodiscard]] const Call& call() const noexcept { return *call_; }
+
+  /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
+  [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
+  /// What is enqueued is complete when this is done; then comes check().
+  [[nodiscard]] engine::Completion start() const {
+    const auto on_gpu = connection_.words.device_address();
+    Report report;
+    report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
+    report.value = ++connection_.launches;
+    report.failed = report.done + failed;
+    report.limit_ns = static_cast<std::uint64_t>(blocking_.limit_seconds() * 1e9);
+    {
+      const gpu::ContextScope scope(connection_.home->driver(), connection_.home->context());
+      plan_->start(*connection_.stream, report);
+    }
+    team_.started();
+    return engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
+  }
+  void check() const {
+    const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words()[failed]).load(std::memory_order_acquire);
+    if (missing == 0) return;
+    throw base::Error(
+        base::ErrorClass::other,
+        "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its process or GPU "
+        "is gone or busy",
+        missing - 1, blocking_.limit_seconds());
+  }
+
+  [[nodiscard]] DrivenCall driven(std::atomic<int>& waits_for) const {
+    return {*call_, team_, waits_for, blocking_.limit_seconds(), blocking_.choice_.deterministic()};
+  }
+
+  /// After it: maps what the next call with these buffers can use.
+  void remember() const {
+    if (worth_ && !facts_.exposed && exposable(team_, shape_) && reach_all(team_, shape_, mine_.buffers)) {
+      forget_closed(connection_);
+      connection_.reached[connection_.next_reached++ % connection_.reached.size()] = fingerprint(team_, shape_);
+    }
+    // All have shown theirs that can, before they arrived.
+    if (large_) team_.map_large_windows();
+  }
+
+ private:
+  // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
+  static constexpr std::size_t failed = share::line_bytes / sizeof(std::uint64_t);
+  [[nodiscard]] std::uint64_t* words() const { return reinterpret_cast<std::uint64_t*>(connection_.words.data()); }
+
+  const Blocking& blocking_;
+  team::Team& team_;
+  team::Team::Connection& connection_;
+  Shape shape_;  // what is not known to each rank, once all have arrived
+  const Side& mine_;
+  const team::TeamView view_;
+  TeamFacts facts_;
+  bool worth_ = false, large_ = false;
+  Reached reached_;
+  const Algorithm* algorithm_ = nullptr;
+  std::optional<Call> call_;
+  std::unique_ptr<Plan> plan_;
+};
+
+const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
                                const engine::Watch& watch) const {
-  auto& connection = team.connection();
-  forget_closed(connection);
-  share::Arrival& own = team.own_arrival();
-  own.send = mine.send;
-  own.receive = mine.receive;
-  own.facts = connection.reached;
-  const bool large = wants_large_windows(team, known);
-  own.large_windows = large && connection.home->show_large_window() && team.large_windows_mapped() ? 1 : 0;
-  if (checks_) own.claim = encode(mine.claim);
-  if (mine.pieces) show_passages(team, *mine.pieces);
+  if (!team.queued().done()) engine_.wait(team.queued(), watch);
+  Passage passage(*this, team, shape, mine);
+  passage.show();
   team.arrive(watch);
   const Finish finish{team};
-  if (checks_) compare_claims(team);
-  Shape shape = known;
-  if (shape.bytes == unknown_bytes) shape.bytes = largest_passage(team);
-
-  const team::TeamView view = team.view();
-  TeamFacts facts = facts_in(view);
-  const bool worth = facts.spinning && worth_exposing(shape, team.size());
-  facts.exposed = worth && all_exposed(team, shape);
-  facts.large_windows = large && all_have_large_windows(team);
-  std::vector<Buffers> all;
-  if (facts.exposed) {
-    auto reached = reach_all(team, shape, mine.buffers);
-    if (!reached) throw base::Error(base::ErrorClass::intern, "a mapping that was there is gone");
-    all = *std::move(reached);
+  const Algorithm& algorithm = passage.choose();
+  if (algorithm.drive() == Drive::host) {
+    drive(passage, watch);
+  } else {
+    const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
+    const auto may_start = [&] { return passage.may_start(); };
+    if (!may_start()) engine_.until(may_start, watch);
+    engine_.wait(passage.start(), watch);
+    passage.check();
   }
-  const Algorithm* const algorithm = choice_.choose(shape, facts);
-  if (algorithm == nullptr)
-    throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
-                      shape.bytes);
-  const Call call{shape, mine.buffers, view, all, mine.pieces ? &*mine.pieces : nullptr};
-  if (algorithm->drive() == Drive::host)
-    drive(*algorithm, team, call, watch);
-  else
-    start(*algorithm, team, call, watch);
-  if (worth && !facts.exposed && exposable(team, shape) && reach_all(team, shape, mine.buffers)) {
-    forget_closed(connection);
-    connection.reached[connection.next_reached++ % connection.reached.size()] = fingerprint(team, shape);
-  }
-  // All have shown theirs that can, before they arrived.
-  if (large) team.map_large_windows();
-  return *algorithm;
+  passage.remember();
+  return algorithm;
 }
 
 bool Blocking::wants_large_windows(const team::Team& team, const Shape& shape) const {
@@ -240,38 +336,6 @@ double Blocking::limit_seconds() const noexcept {
   return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : 1e9;
 }
 
-void Blocking::start(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const {
-  auto& connection = team.connection();
-  const auto plan = algorithm.prepare(call);
-  // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
-  auto* const words = reinterpret_cast<std::uint64_t*>(connection.words.data());
-  const auto on_gpu = connection.words.device_address();
-  constexpr std::size_t failed = share::line_bytes / sizeof(std::uint64_t);
-  Report report;
-  report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
-  report.value = ++connection.launches;
-  report.failed = report.done + failed;
-  report.limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9);
-  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
-  const auto may_start = [&] { return team.may_start(plan->blocks()); };
-  if (!may_start()) engine_.until(may_start, watch);
-  {
-    const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
-    plan->start(*connection.stream, report);
-  }
-  team.started();
-  const std::atomic<std::uint64_t>& done = *reinterpret_cast<std::atomic<std::uint64_t>*>(words);
-  engine_.wait(engine::Completion::of(done, report.value), watch);
-  const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words[failed]).load(std::memory_order_acquire);
-  if (missing != 0) {
-    throw base::Error(
-        base::ErrorClass::other,
-        "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its process or GPU "
-        "is gone or busy",
-        missing - 1, limit_seconds());
-  }
-}
-
 namespace {
 
 // What the watchdog says of a task: whom it waits for.
@@ -291,15 +355,72 @@ struct Waiting {
 
 }  // namespace
 
-void Blocking::drive(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const {
-  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
+void Blocking::drive(const Passage& passage, const engine::Watch& watch) const {
+  const Algorithm& algorithm = passage.algorithm();
+  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
   Waiting waiting{watch};
   engine::Watch mine = watch;
   mine.context = &waiting;
   if (mine.name != nullptr) mine.name = Waiting::name;
   mine.details = Waiting::details;
-  const DrivenCall driven{call, team, waiting.member, limit_seconds(), choice_.deterministic()};
-  engine_.wait(engine_.spawn(algorithm.run(driven)), mine);
+  engine_.wait(engine_.spawn(algorithm.run(passage.driven(waiting.member))), mine);
+}
+
+std::string Started::details() const {
+  const std::uint64_t direct = number.load(std::memory_order_acquire);
+  if (direct == 0) return "earlier calls on the communicator";
+  std::string missing;
+  for (int member = 0; member < team->size(); ++member)
+    if (!team->has_arrived(member, direct)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", member);
+  if (!missing.empty()) return "missing ranks " + missing;
+  const int member = waits_for.load(std::memory_order_relaxed);
+  return member < 0 ? "the GPU" : fmt::format("missing rank {}", member);
+}
+
+void Blocking::start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const {
+  call->over = helper.spawn(carry_out(call, call->team->queued()));
+  call->team->queue(call->over);
+}
+
+engine::Task<> Blocking::carry_out(std::shared_ptr<Started> call, engine::Completion before) const {
+  try {
+    co_await before;
+    co_await pass(*call);
+  } catch (...) {
+    call->error = std::current_exception();
+  }
+}
+
+engine::Task<> Blocking::pass(Started& call) const {
+  team::Team& team = *call.team;
+  gpu::ignore_captures_of_other_threads(team.connection().home->driver());
+  Passage passage(*this, team, call.shape, call.mine);
+  passage.show();
+  team.announce();
+  call.number.store(team.direct_call(), std::memory_order_release);
+  const Finish finish{team};
+  for (int member = 0; member < team.size(); ++member) co_await team.arrival_of(member);
+  if (call.compares_only) {
+    compare_claims(team);
+    throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
+  }
+  call.algorithm = &passage.choose();
+  const base::Time begin = base::now();
+  co_await run(passage, call);
+  if (engine_.tracer() != nullptr)
+    engine_.tracer()->record(trace::Kind::kernel, call.algorithm->name, begin, base::now(), passage.call().shape.bytes);
+  passage.remember();
+}
+
+engine::Task<> Blocking::run(const Passage& passage, Started& call) const {
+  if (passage.algorithm().drive() == Drive::host) {
+    co_await passage.algorithm().run(passage.driven(call.waits_for));
+  } else {
+    constexpr std::chrono::microseconds soon{2};
+    while (!passage.may_start()) co_await engine::Completion::after(soon);
+    co_await passage.start();
+    passage.check();
+  }
 }
 
 }  // namespace crosslane::collective

@@ -1,15 +1,22 @@
-// A blocking call that goes direct: shows its buffers, waits until all members are there, chooses, runs, and waits for the word
-// that the last kernel writes. Stateless, for any thread. It must not know MPI's handles.
+// A call that goes direct: shows its buffers, waits until all members are there, chooses, runs, and waits for the word that the last
+// kernel writes. A blocking call does so itself, a call that is only started leaves it to the helper thread. Stateless, for any thread.
+// It must not know MPI's handles.
 #pragma once
 
 #include "collective/choose.h"
 #include "collective/claim.h"
 #include "engine/engine.h"
+#include "engine/helper_thread.h"
 #include "share/exposure.h"
 #include "team/team.h"
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
 #include <optional>
+#include <string>
 
 namespace crosslane::collective {
 
@@ -20,6 +27,23 @@ struct Side {
   share::Exposed send{}, receive{};
   Claim claim{};                   ///< Looked at where claims are compared.
   std::optional<Pieces> pieces{};  ///< Of collectives whose blocks may differ.
+};
+
+/// A call that was only started: what it needs until it is over.
+struct Started {
+  std::shared_ptr<team::Team> team;
+  Shape shape;
+  Side mine;
+  bool compares_only = false;  ///< This rank cannot run it: what it was called with is compared, and is wrong.
+  engine::Completion over;
+  /// How it went, once it is over.
+  const Algorithm* algorithm = nullptr;
+  std::exception_ptr error;
+
+  /// What it waits for, for the watchdog; any thread.
+  [[nodiscard]] std::string details() const;
+  std::atomic<std::uint64_t> number{0};  ///< Of the direct call; 0 while others of the team come before it.
+  std::atomic<int> waits_for{-1};        ///< The member; -1: none.
 };
 
 /// True where mapping the application's buffers pays.
@@ -43,16 +67,23 @@ class Blocking {
   /// Returns the algorithm that ran, a row of the catalogue.
   const Algorithm& run(team::Team& team, const Shape& shape, const Side& mine, const engine::Watch& watch) const;
 
+  /// The same without waiting, and carried out by the helper after those of the team that were started before. With checks(), an
+  /// error that names what differs is told when it is over.
+  void start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const;
+
   /// False if no algorithm takes such a call of this team, all of whose members are connected, whatever the buffers: equal on all.
   [[nodiscard]] bool takes(const team::Team& team, const Shape& shape) const;
 
  private:
+  class Passage;
   [[nodiscard]] TeamFacts facts_in(const team::TeamView& team) const;
   /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
   [[nodiscard]] bool wants_large_windows(const team::Team& team, const Shape& shape) const;
   [[nodiscard]] double limit_seconds() const noexcept;
-  void start(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const;
-  void drive(const Algorithm& algorithm, team::Team& team, const Call& call, const engine::Watch& watch) const;
+  void drive(const Passage& passage, const engine::Watch& watch) const;
+  engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;
+  engine::Task<> pass(Started& call) const;
+  engine::Task<> run(const Passage& passage, Started& call) const;
 
   const Choice& choice_;
   engine::Engine& engine_;

@@ -127,7 +127,8 @@ bool Engine::may_sleep(const Completion& completion) const {
 }
 
 // An answer is not wanted; the question makes MPI progress. Its failure is not this wait's.
-void Engine::poke_mpi() {
+void Engine::make_mpi_progress() {
+  if (!poked_) return;
   int flag = 0;
   static_cast<void>(below_.Iprobe(mpi::any_source, mpi::any_tag, *poked_, &flag, mpi::status_ignore()));
 }
@@ -144,8 +145,8 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
       if (!moved && may_sleep(completion)) {
         requests_.sleep();
         moved = true;
-      } else if (!moved && poked_ && requests_.empty()) {
-        poke_mpi();
+      } else if (!moved && requests_.empty()) {
+        make_mpi_progress();
       }
     }
     if (moved) {

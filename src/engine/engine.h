@@ -58,6 +58,8 @@ class Engine final : private Runner {
   /// MPIs progress only inside their calls, and what would change the word may depend on an earlier send of this rank.
   /// Unset by `std::nullopt`, before the communicator is freed.
   void keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept;
+  /// A thread that may call MPI: asks for such messages now.
+  void make_mpi_progress();
 
   /// Where waits, and what others do on this engine, are recorded; null (the default) for nowhere. Set before first use.
   void trace_into(trace::Tracer* tracer) noexcept { tracer_ = tracer; }
@@ -69,7 +71,6 @@ class Engine final : private Runner {
   void wait_slowly(const Completion& completion, const Watch& watch);
   bool turn_inside();
   [[nodiscard]] bool may_sleep(const Completion& completion) const;
-  void poke_mpi();
 
   const mpi::Functions& below_;
   const double watchdog_seconds_;

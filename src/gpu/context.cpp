@@ -35,6 +35,11 @@ bool PrimaryContext::active(const Driver& driver, int ordinal) {
   return is_active != 0;
 }
 
+void ignore_captures_of_other_threads(const Driver& driver) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  check(driver, driver.thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+}
+
 int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ordinal) {
   CUdevice device = -1;
   int value = 0;

@@ -47,6 +47,10 @@ class ContextScope {
   const Driver& driver_;
 };
 
+/// From now on this thread's calls are not held to what a graph's capture by another thread allows; for threads of ours, which touch
+/// no captured stream.
+void ignore_captures_of_other_threads(const Driver& driver);
+
 /// An attribute of a GPU; throws Error for an ordinal that does not exist.
 [[nodiscard]] int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ordinal);
 

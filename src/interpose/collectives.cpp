@@ -3,28 +3,29 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "gpu/copy.h"
+#include "interpose/direct_buffers.h"
 #include "interpose/elements.h"
-#include "interpose/lifted.h"
 #include "interpose/role.h"
 #include "interpose/route.h"
 #include "interpose/teams.h"
+#include "interpose/undertaking.h"
 
+#include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace crosslane::interpose {
 namespace {
 
 using collective::Collective;
 
-// Nothing where the call goes to MPI whatever the team: the user prefers so, or its arguments are wrong, which MPI's route explains.
+// Nothing where the call goes to MPI whatever the team: it has no direct form, or its arguments are wrong, which MPI's route explains.
 std::optional<Role> role_in(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call) {
   try {
-    auto role = role_of(process, call, {team.size(), team.me()}, teams.byte());
-    if (role && teams.choice().left_to_mpi(role->shape)) role.reset();
-    return role;
+    return role_of(process, call, {team.size(), team.me()}, teams.byte());
   } catch (const base::Error&) {
     return std::nullopt;
   }
@@ -63,58 +64,13 @@ std::string describe_communicator(const void* context) {
 
 void run_direct(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call, const Role& role,
                 const engine::Watch& watch) {
-  team::Home& home = *teams.home();
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role.bytes());
-  collective::Side side;
-  if (teams.blocking().checks()) side.claim = claim_of(process, team, call, role);
-  std::optional<Lifted> send, receive;
-  const bool blocks = uneven(role.shape.collective);
-  const bool show = collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
-  if (role.receive)
-    receive.emplace(process, home, call.call, role.receive->argument, role.receive->base, role.receive->extent);
-  if (role.send) send.emplace(process, home, call.call, role.send->argument, role.send->base, role.send->extent);
-  if (receive) {
-    receive->make_room();
-    side.buffers.receive = receive->data();
-    // In place of what is sent nobody may write before it is.
-    const bool sent = role.in_place && role.shape.collective == Collective::alltoallv;
-    if (show && !sent) side.receive = receive->show();
-  }
-  if (send) {
-    send->make_room();
-    send->lift();
-    side.buffers.send = send->data();
-    if (show && (!blocks || combines(role.shape.collective))) side.send = send->show();
-    // MPI_IN_PLACE at the root of a scatter: its block stays where it is.
-    if (!receive) {
-      const auto own = static_cast<std::size_t>(team.me()) * role.shape.bytes;
-      if (role.shape.collective == Collective::scatter) side.buffers.receive = send->data() + own;
-      if (role.shape.collective == Collective::scatterv) side.buffers.receive = send->data();
-    }
-  } else if (role.in_place && receive) {
-    receive->lift();
-    side.buffers.send = receive->data() + role.in_place_offset;
-    side.send = side.receive;
-    side.send.offset += role.in_place_offset;
-  }
-  if (blocks)
-    side.pieces = pieces_of(role, {team.size(), team.me()}, send && send->is_buffer(), receive && receive->is_buffer());
-  std::optional<gpu::Buffer> kept;
-  if (role.saved) {
-    const std::size_t bytes = role.receive->extent.bytes();
-    kept = home.lend(bytes);
-    const gpu::ContextScope scope(home.driver(), home.context());
-    gpu::copy_async(kept->data(), receive->data(), bytes, *team.connection().stream);
-    side.buffers.send = kept->data();
-    side.send = {};
-  }
-  const collective::Algorithm& algorithm = teams.blocking().run(team, role.shape, side, watch);
+  DirectBuffers buffers(process, team, call, role);
+  if (teams.blocking().checks()) buffers.side().claim = claim_of(process, team, call, role);
+  const collective::Algorithm& algorithm = teams.blocking().run(team, role.shape, buffers.side(), watch);
   teams.count(algorithm);
   process.took_route(call.call, algorithm.name, role.bytes());
-  // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
-  const bool gives = role.shape.collective == Collective::broadcast && team.me() == role.shape.root;
-  if (receive && !gives) receive->lower();
-  if (kept) home.take_back(*std::move(kept));
+  buffers.lower();
 }
 
 // True if this rank passes GPU memory, which then is of the GPU that it takes part with.
@@ -130,6 +86,136 @@ bool passes_gpu_memory(const Site& site, Teams& teams, const CollectiveCall& cal
   return false;
 }
 
+// A direct call that was only started.
+class DirectUndertaking final : public Undertaking {
+ public:
+  DirectUndertaking(Process& process, std::shared_ptr<team::Team> team, const CollectiveCall& call, const Role& role)
+      : process_(process), call_(call.call), bytes_(role.bytes()), buffers_(std::in_place, process, *team, call, role) {
+    started_->team = std::move(team);
+    started_->shape = role.shape;
+    started_->mine = buffers_->side();
+  }
+  /// That only compares what ranks were called with: this one was called with nothing that could go direct.
+  DirectUndertaking(Process& process, std::shared_ptr<team::Team> team, const CollectiveCall& call)
+      : process_(process), call_(call.call) {
+    started_->team = std::move(team);
+    started_->compares_only = true;
+  }
+
+  void start(const collective::Claim& claim) {
+    started_->mine.claim = claim;
+    Teams& teams = *process_.teams();
+    teams.blocking().start(started_, teams.helper());
+  }
+
+  [[nodiscard]] bool over() const noexcept override { return started_->over.done(); }
+  void deliver() override {
+    if (started_->error || !buffers_) return;
+    process_.teams()->count(*started_->algorithm);
+    process_.took_route(call_, started_->algorithm->name, bytes_);
+    buffers_->lower();
+    buffers_.reset();
+  }
+  void rethrow() const override {
+    started_->over.rethrow();
+    if (started_->error) std::rethrow_exception(started_->error);
+  }
+  [[nodiscard]] std::string details() const override { return started_->details(); }
+
+ private:
+  Process& process_;
+  const char* call_;
+  std::uint64_t bytes_ = 0;
+  std::shared_ptr<collective::Started> started_ = std::make_shared<collective::Started>();
+  std::optional<DirectBuffers> buffers_;  // until it was delivered
+};
+
+// One step towards being connected, if it is not; why this rank cannot is told.
+void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
+  if (const auto refusal = team.prepare(*teams.home()))
+    base::log(base::Topic::info, "{}: collectives go through the host: {}", watch.name(watch.context), *refusal);
+}
+
+// Comes to a call of a team, whose role it takes as long as it can go direct: which way it goes on all ranks.
+share::Verdict come(const Site& site, Teams& teams, team::Team& team, const CollectiveCall& call,
+                    base::FunctionRef<std::optional<Role>()> find_role, std::optional<Role>& role, team::Pace pace,
+                    const engine::Watch& watch) {
+  Process& process = site.process();
+  bool wishes = false, ready = false;
+  if (process.active() && process.gpu().present()) {
+    wishes = passes_gpu_memory(site, teams, call);
+    if (wishes || team.connected()) role = find_role();
+    // Who has nothing to send or to receive has no say where others have.
+    if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
+    if (role && teams.choice().left_to_mpi(role->shape)) role.reset();
+    if (wishes && role && !team.connected()) prepare(teams, team, watch);
+    // Whether an algorithm takes the call is known, and the same on all members, once all are connected. Asked once: that may
+    // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
+    ready = team.connected_everywhere();
+    if (ready && role && !teams.blocking().takes(team, role->shape)) role.reset();
+  }
+  // Where calls are compared, all blocking ones that pass GPU memory come together, whatever becomes of them.
+  const bool compares = teams.blocking().checks() && pace == team::Pace::blocking;
+  return team.enter(wishes && ready && (role || compares), pace, watch);
+}
+
+// A direct call under way, of whose team the verdict was so.
+std::unique_ptr<DirectUndertaking> undertake(Process& process, const std::shared_ptr<team::Team>& team,
+                                             const CollectiveCall& call, const std::optional<Role>& role,
+                                             const collective::Claim& claim) {
+  if (!role && !process.teams()->blocking().checks())
+    throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
+  auto undertaking = role ? std::make_unique<DirectUndertaking>(process, team, call, *role)
+                          : std::make_unique<DirectUndertaking>(process, team, call);
+  undertaking->start(claim);
+  return undertaking;
+}
+
+// What each start of a persistent collective needs to know; its datatypes and operation may be freed by then.
+class PersistentCollective final : public Starter {
+ public:
+  PersistentCollective(Process& process, const CollectiveCall& call)
+      : process_(process),
+        call_(call),
+        team_(process.teams()->for_persistent(call.comm)),
+        communicator_(process.communicators()->share(call.comm)),
+        role_(role_in(process, *process.teams(), *team_, call)),
+        claim_(claim_of(process, *team_, call, role_)) {}
+
+  /// When it is made, so that the second start can go direct.
+  void prepare(const Site& site) {
+    Teams& teams = *process_.teams();
+    if (process_.active() && process_.gpu().present() && role_ && passes_gpu_memory(site, teams, call_))
+      interpose::prepare(teams, *team_, watch());
+  }
+
+  std::unique_ptr<Undertaking> start(const Site& site) override {
+    Teams& teams = *process_.teams();
+    std::optional<Role> role;
+    const auto verdict =
+        come(site, teams, *team_, call_, [this] { return role_; }, role, team::Pace::starting, watch());
+    if (verdict != share::Verdict::direct) return nullptr;
+    collective::Claim claim = claim_;
+    claim.direct = role.has_value();
+    return undertake(process_, team_, call_, role, claim);
+  }
+
+ private:
+  [[nodiscard]] engine::Watch watch() const { return {.call = call_.call, .name = describe, .context = this}; }
+  static std::string describe(const void* context) {
+    const auto& mine = *static_cast<const PersistentCollective*>(context);
+    if (mine.communicator_->freed.load(std::memory_order_acquire)) return "a communicator that was freed";
+    return mine.process_.communicators()->name_of(mine.call_.comm);
+  }
+
+  Process& process_;
+  const CollectiveCall call_;
+  const std::shared_ptr<team::Team> team_;
+  const std::shared_ptr<team::CommunicatorFacts> communicator_;
+  const std::optional<Role> role_;
+  const collective::Claim claim_;
+};
+
 }  // namespace
 
 int run_collective(const Site& site, const CollectiveCall& call, base::FunctionRef<int()> otherwise) noexcept {
@@ -138,36 +224,89 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
   try {
     nested.emplace();
     Teams& teams = *process.teams();
-    team::Team* const team = teams.of(call.comm);
+    team::Team* const team = teams.of(call.comm).get();
     if (team == nullptr) return otherwise();
     const Context context{process, call.comm};
     const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
     std::optional<Role> role;
-    bool wishes = false, ready = false;
-    if (process.active() && process.gpu().present()) {
-      wishes = passes_gpu_memory(site, teams, call);
-      if (wishes || team->connected()) role = role_in(process, teams, *team, call);
-      // Who has nothing to send or to receive has no say where others have.
-      if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
-      if (wishes && role && !team->connected()) {
-        if (const auto refusal = team->prepare(*teams.home()))
-          base::log(base::Topic::info, "{}: collectives go through the host: {}", describe_communicator(&context),
-                    *refusal);
-      }
-      // Whether an algorithm takes the call is known, and the same on all members, once all are connected. Asked once: that may
-      // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
-      ready = team->connected_everywhere();
-      if (ready && role && !teams.blocking().takes(*team, role->shape)) role.reset();
-    }
-    // Where calls are compared, all that pass GPU memory come together, whatever becomes of them.
-    const bool checks = teams.blocking().checks();
-    if (team->enter(wishes && ready && (role || checks), watch) != share::Verdict::direct) return otherwise();
-    if (!role && checks) {
+    const auto find_role = [&] { return role_in(process, teams, *team, call); };
+    const auto verdict = come(site, teams, *team, call, find_role, role, team::Pace::blocking, watch);
+    if (verdict != share::Verdict::direct) return otherwise();
+    if (!role && teams.blocking().checks()) {
       teams.blocking().compare(*team, claim_of(process, *team, call, role), watch);
       return otherwise();
     }
     if (!role) throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
     run_direct(process, teams, *team, call, *role, watch);
+    return mpi::success;
+  } catch (const base::Error& error) {
+    return raise(process, Target::of_comm(call.comm), call.call, error);
+  } catch (const std::exception& error) {
+    return raise(process, Target::of_comm(call.comm), call.call, base::Error(base::ErrorClass::intern, error.what()));
+  }
+}
+
+int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
+                     base::FunctionRef<int()> otherwise) noexcept {
+  Process& process = site.process();
+  std::optional<Nested> nested;
+  try {
+    nested.emplace();
+    Teams& teams = *process.teams();
+    const std::shared_ptr<team::Team> team = teams.of(call.comm);
+    if (team == nullptr) return otherwise();
+    const Context context{process, call.comm};
+    const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
+    std::optional<Role> role;
+    const auto find_role = [&] { return role_in(process, teams, *team, call); };
+    const auto verdict = come(site, teams, *team, call, find_role, role, team::Pace::starting, watch);
+    if (verdict != share::Verdict::direct) return otherwise();
+    process.settle(false);
+    const trace::Span span(process.tracer(), trace::Kind::call, call.call, role ? role->bytes() : 0);
+    auto operation = std::make_shared<Operation>();
+    operation->call = call.call;
+    operation->target = Target::of_comm(call.comm);
+    operation->place(process.communicators());
+    operation->active = true;
+    if (const int code = lend_idle_request(process, request); code != mpi::success) return code;
+    const bool checks = teams.blocking().checks();
+    try {
+      operation->undertaking =
+          undertake(process, team, call, role, checks ? claim_of(process, *team, call, role) : collective::Claim{});
+    } catch (...) {
+      take_back_idle_request(process, request);
+      throw;
+    }
+    process.requests().add(*request, std::move(operation));
+    return mpi::success;
+  } catch (const base::Error& error) {
+    return raise(process, Target::of_comm(call.comm), call.call, error);
+  } catch (const std::exception& error) {
+    return raise(process, Target::of_comm(call.comm), call.call, base::Error(base::ErrorClass::intern, error.what()));
+  }
+}
+
+int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
+                    base::FunctionRef<int()> otherwise) noexcept {
+  Process& process = site.process();
+  std::optional<Nested> nested;
+  try {
+    nested.emplace();
+    if (process.teams()->of(call.comm) == nullptr) return otherwise();
+    auto starter = std::make_unique<PersistentCollective>(process, call);
+    if (const int code = otherwise(); code != mpi::success) return code;
+    // It is known already where MPI has host copies of GPU memory.
+    auto operation = process.requests().find(*request);
+    if (operation == nullptr) {
+      operation = std::make_shared<Operation>();
+      operation->call = call.call;
+      operation->target = Target::of_comm(call.comm);
+      operation->place(process.communicators());
+      operation->persistent = true;
+      process.requests().add(*request, operation);
+    }
+    starter->prepare(site);
+    operation->starter = std::move(starter);
     return mpi::success;
   } catch (const base::Error& error) {
     return raise(process, Target::of_comm(call.comm), call.call, error);

@@ -1,5 +1,5 @@
-// Blocking collectives of communicators whose ranks share the node: described by the generated wrappers, counted on every rank, and
-// run directly between GPUs where the team's verdict says so. Whatever is not, goes on as if there were no teams.
+// Collectives of communicators whose ranks share the node: described by the generated wrappers, counted on every rank, and run
+// directly between GPUs where the team's verdict says so. Whatever is not, goes on as if there were no teams.
 #pragma once
 
 #include "base/function_ref.h"
@@ -11,6 +11,14 @@ namespace crosslane::interpose {
 
 /// Runs the call, by `otherwise` where it does not go direct: that does what the wrapper would have done.
 int run_collective(const Site& site, const CollectiveCall& call, base::FunctionRef<int()> otherwise) noexcept;
+
+/// The same of a nonblocking call, which starts it only: `request` then stands for it.
+int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
+                     base::FunctionRef<int()> otherwise) noexcept;
+
+/// The same of a call that makes a persistent one: by `otherwise`, after which each of its starts has a way of its own.
+int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
+                    base::FunctionRef<int()> otherwise) noexcept;
 
 /// Runs `make`, which makes a communicator from `parent` and returns MPI's code; the child is known by its name afterwards.
 int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make) noexcept;

@@ -2,6 +2,7 @@
 #include "interpose/pending.h"
 
 #include "interpose/receive.h"
+#include "interpose/undertaking.h"
 #include "mpi/status.h"
 
 #include <utility>
@@ -29,7 +30,7 @@ Pending::~Pending() {
 
 Operation* Pending::look_at(int index) const {
   const auto& operation = operations_[static_cast<std::size_t>(index)];
-  return operation && operation->look && operation->active ? operation.get() : nullptr;
+  return operation && operation->looks() && operation->active ? operation.get() : nullptr;
 }
 
 bool Pending::looks() const noexcept {
@@ -40,24 +41,28 @@ bool Pending::looks() const noexcept {
 
 bool Pending::advance() {
   bool all = true;
+  bool undertaken = false;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     Operation* const operation = look_at(static_cast<int>(i));
-    if (operation == nullptr || operation->look->ready()) continue;
+    if (operation == nullptr || operation->ready()) continue;
     blamed_ = operation->raised_on();
-    interpose::advance(process_, *operation, handles_[i]);
-    all = all && operation->look->ready();
+    undertaken = undertaken || operation->undertaking;
+    if (operation->look) interpose::advance(process_, *operation, handles_[i]);
+    all = all && operation->ready();
   }
+  // What it waits for may depend on a message of this rank, and MPI is not asked for anything meanwhile.
+  if (undertaken) process_.engine().make_mpi_progress();
   return all;
 }
 
 bool Pending::ends_here(int index) const {
   const Operation* const operation = look_at(index);
-  return operation != nullptr && operation->look->ready() && operation->look->state == Look::State::fetched;
+  return operation != nullptr && operation->ends_here();
 }
 
 bool Pending::hidden(int index) const {
   const Operation* const operation = look_at(index);
-  return operation != nullptr && (!operation->look->ready() || operation->look->state == Look::State::fetched);
+  return operation != nullptr && (operation->undertaking || !operation->ready() || operation->ends_here());
 }
 
 int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
@@ -65,7 +70,11 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
   blamed_ = operation->raised_on();
   int result = mpi::success;
   try {
-    result = finish(process_, next_, *operation, request, status);
+    if (operation->undertaking) {
+      finish_undertaking(process_, *operation, request, status);
+    } else {
+      result = finish(process_, next_, *operation, request, status);
+    }
   } catch (const base::Error& error) {
     result = raise(process_, blamed_, call_, error);
   }
@@ -133,11 +142,17 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
   *flag = 0;
   if (Operation* const operation = look_at(index)) {
     blamed_ = operation->raised_on();
-    interpose::advance(process_, *operation, request);
-    if (!operation->look->ready()) return mpi::success;
-    if (operation->look->state == Look::State::fetched) {
+    if (operation->look) {
+      interpose::advance(process_, *operation, request);
+    } else if (!operation->ready()) {
+      process_.engine().make_mpi_progress();
+    }
+    if (!operation->ready()) return mpi::success;
+    if (operation->ends_here()) {
       *flag = 1;
-      mpi::copy_but_error(operation->look->status, status);
+      if (operation->undertaking) operation->undertaking->deliver();
+      mpi::copy_but_error(operation->look ? operation->look->status : mpi::empty_status(process_.library().below()),
+                          status);
       return mpi::success;
     }
   }
@@ -154,7 +169,7 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
 engine::Watch Pending::watch() const noexcept {
   engine::Watch watch{.call = call_};
   for (std::size_t i = 0; i < operations_.size(); ++i) {
-    if (!operations_[i] || !operations_[i]->active) continue;
+    if (!operations_[i] || !operations_[i]->active || (operations_[i]->looks() && operations_[i]->ready())) continue;
     watch = operations_[i]->watch();
     watch.call = call_;
     break;

@@ -42,7 +42,7 @@ class Pending {
   ~Pending();
 
   [[nodiscard]] bool none() const noexcept { return operations_.empty(); }
-  /// One of them is a receive that is looked at, and active.
+  /// One of them is active, and MPI alone does not know whether it is complete: a receive that is looked at, or an undertaking.
   [[nodiscard]] bool looks() const noexcept;
   /// Request `index` is ours and active.
   [[nodiscard]] bool active(int index) const {
@@ -50,7 +50,8 @@ class Pending {
     return operation && (!operation->persistent || operation->active);
   }
 
-  /// Looks at every such receive. True if all are ready: an ordinary message that MPI has completed, or a fetched payload.
+  /// Looks at every such one. True if all are ready: an ordinary message that MPI has completed, a fetched payload, an undertaking
+  /// that is over.
   bool advance();
   /// It is ready, and end() completes it without MPI's call.
   [[nodiscard]] bool ends_here(int index) const;

@@ -176,6 +176,7 @@ void Process::finalizing() noexcept {
   try {
     settle(true);
     layouts_->release();
+    for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
     teams_.reset();
     if (transfers_) transfers_->finish();
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "interpose/manual.h"
+#include "interpose/undertaking.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -186,10 +187,7 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
   const Look& look = *operation.look;
   operation.active = true;
   if (arrived->held) return mpi::calls::Imrecv(next, look.address, look.count, look.type, &arrived->message, request);
-  // A request that MPI never completes by itself, and that is no other's: what it stands for is ended by finish().
-  const auto& handles = process.library().handles();
-  const int code =
-      process.library().below().Recv_init(nullptr, 0, handles.byte, mpi::proc_null, 0, handles.comm_self, request);
+  const int code = lend_idle_request(process, request);  // what it stands for is ended by finish()
   if (code == mpi::success) take_over(process, operation, *arrived);
   return code;
 }
@@ -281,7 +279,7 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
   int result = mpi::success;
   MPI_Status own{};
   if (look.own) {
-    if (!operation.persistent) process.library().below().Request_free(request);
+    if (!operation.persistent) take_back_idle_request(process, request);
   } else {
     result = next.Wait(request, &own);  // a tool is to see it, even where a persistent one is over
   }

@@ -2,6 +2,7 @@
 #include "interpose/requests.h"
 
 #include "interpose/mutant.h"
+#include "interpose/undertaking.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -11,6 +12,13 @@
 #include <utility>
 
 namespace crosslane::interpose {
+
+Operation::Operation() = default;
+Operation::~Operation() = default;
+
+bool Operation::ready() const noexcept { return undertaking ? undertaking->over() : look->ready(); }
+
+bool Operation::ends_here() const noexcept { return ready() && (undertaking || look->state == Look::State::fetched); }
 
 bool Operation::receives() const noexcept {
   return std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) { return argument->received(); });
@@ -45,6 +53,8 @@ engine::Watch Operation::watch() const noexcept {
     if (operation.communicator->freed.load(std::memory_order_acquire)) return "a communicator that was freed";
     return operation.communicators->name_of(operation.target.comm);
   };
+  if (undertaking)
+    watch.details = [](const void* context) { return static_cast<const Operation*>(context)->undertaking->details(); };
   return watch;
 }
 
@@ -120,6 +130,19 @@ void Requests::rename(MPI_Request before, MPI_Request after) {
   if (before == after) return;
   const std::lock_guard lock(mutex_);
   if (auto node = operations_.extract(key(before))) operations_.insert_or_assign(key(after), std::move(node.mapped()));
+}
+
+bool Requests::lend_idle(MPI_Request* request) {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return false;
+  *request = idle_.back();
+  idle_.pop_back();
+  return true;
+}
+
+void Requests::take_back_idle(MPI_Request request) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(request);
 }
 
 void Requests::adopt(MPI_Request request, std::shared_ptr<Operation> operation) {

@@ -22,8 +22,14 @@
 
 namespace crosslane::interpose {
 
+class Starter;
+class Undertaking;
+
 /// What a call with GPU memory needs until it is complete.
 struct Operation {
+  Operation();
+  ~Operation();  // where undertakings are known
+
   const char* call = "";
   Target target;                                          // whom its errors are raised on
   std::shared_ptr<team::CommunicatorFacts> communicator;  // null without one, or without a world (sessions)
@@ -36,10 +42,20 @@ struct Operation {
   bool active = false;     // between start and completion
   bool delivered = false;  // results were copied out by a query that does not complete the request
 
-  std::unique_ptr<Look> look;  // of a receive on a rank that looks at what it receives
+  std::unique_ptr<Look> look;                // of a receive on a rank that looks at what it receives
+  std::unique_ptr<Undertaking> undertaking;  // of what is under way without MPI
+
+  std::unique_ptr<Starter> starter;  // of a persistent one that MPI need not carry out
 
   // Partitioned communication: the bytes of a partition, and which ones were copied.
   std::size_t partition_bytes = 0;
+
+  /// MPI alone does not know whether it is complete; while active.
+  [[nodiscard]] bool looks() const noexcept { return look || undertaking; }
+  /// Of such a one: MPI has completed it, or it ends here.
+  [[nodiscard]] bool ready() const noexcept;
+  /// Of such a one: it is complete without MPI's call.
+  [[nodiscard]] bool ends_here() const noexcept;
 
   [[nodiscard]] bool receives() const noexcept;
   /// What its buffers hold in GPU memory.
@@ -82,6 +98,10 @@ class Requests {
   /// The receives that are looked at and not ready, with their requests; the table keeps them.
   [[nodiscard]] std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> looks() const;
 
+  /// Requests that MPI never completes by itself, to stand for operations, while nobody has them. False: there is none.
+  [[nodiscard]] bool lend_idle(MPI_Request* request);
+  void take_back_idle(MPI_Request request);
+
   /// Keeps an active operation whose request the user freed until the MPI completes it.
   void adopt(MPI_Request request, std::shared_ptr<Operation> operation);
   using Adopted = std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>>;
@@ -100,6 +120,7 @@ class Requests {
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Operation>> operations_;
   Adopted adopted_;
+  std::vector<MPI_Request> idle_;
 };
 
 }  // namespace crosslane::interpose

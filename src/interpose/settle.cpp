@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "interpose/process.h"
 #include "interpose/receive.h"
+#include "interpose/undertaking.h"
 
 #include <utility>
 
@@ -10,9 +11,13 @@ namespace crosslane::interpose {
 namespace {
 
 // Nobody is left to be told of an error but who reads the log.
-void end_look(Process& process, Operation& operation, MPI_Request request) {
+void end(Process& process, Operation& operation, MPI_Request request) {
   try {
-    finish(process, process.library().below(), operation, &request, mpi::status_ignore());
+    if (operation.undertaking) {
+      finish_undertaking(process, operation, &request, mpi::status_ignore());
+    } else {
+      finish(process, process.library().below(), operation, &request, mpi::status_ignore());
+    }
   } catch (const base::Error& error) {
     base::log(base::Topic::error, "{}, whose request was freed: {}", operation.call, error.what());
   }
@@ -22,14 +27,16 @@ void end_look(Process& process, Operation& operation, MPI_Request request) {
 // False: it is still under way.
 bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, MPI_Request request, bool wait) {
   const auto& below = process.library().below();
-  if (operation->look) {
+  if (operation->looks()) {
     const auto ready = [&] {
-      advance(process, *operation, request);
-      return operation->look->ready();
+      if (operation->look) advance(process, *operation, request);
+      if (operation->ready()) return true;
+      if (operation->undertaking) process.engine().make_mpi_progress();
+      return false;
     };
     if (wait) process.engine().until(ready, operation->watch());
     if (!ready()) return false;
-    end_look(process, *operation, request);
+    end(process, *operation, request);
     return true;
   }
   int flag = 1;

@@ -4,6 +4,7 @@
 #include "interpose/process.h"
 #include "interpose/receive.h"
 #include "interpose/route.h"
+#include "interpose/undertaking.h"
 
 #include <algorithm>
 #include <memory>
@@ -30,22 +31,24 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
     const Nested nested;
     const std::vector<MPI_Request> before(requests, requests + count);
     std::vector<std::shared_ptr<Operation>> ours(static_cast<std::size_t>(count));
-    bool looks = false;
+    bool one_by_one = false;
     for (int i = 0; i < count; ++i) {
       auto operation = process.requests().find(requests[i]);
       if (!operation || operation->active) continue;
       blamed = operation->raised_on();
+      if (operation->starter) operation->undertaking = operation->starter->start(site);
       // Partitions are copied as they become ready.
-      if (operation->partition_bytes == 0) operation->fetch(process.copier());
-      looks = looks || operation->look;
+      if (operation->partition_bytes == 0 && !operation->undertaking) operation->fetch(process.copier());
+      one_by_one = one_by_one || operation->looks();
       ours[static_cast<std::size_t>(i)] = std::move(operation);
     }
     int result = mpi::success;
-    if (!looks) {
+    if (!one_by_one) {
       result = start();
     } else {
       for (int i = 0; i < count && result == mpi::success; ++i) {
         const auto& operation = ours[static_cast<std::size_t>(i)];
+        if (operation && operation->undertaking) continue;
         const bool look = operation && operation->look;
         result = look ? start_look(process, next, *operation, &requests[i]) : next.Start(&requests[i]);
       }
@@ -56,7 +59,10 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
         if (!operation) continue;
         operation->active = true;
         operation->delivered = false;
-        process.took_route(operation->call, "staged", operation->bytes_on_gpu());
+        // An undertaking says itself which way it went; and all may be host memory, for whose sake nothing is staged.
+        const std::size_t bytes = operation->bytes_on_gpu();
+        if (!operation->undertaking && (bytes > 0 || !operation->starter))
+          process.took_route(operation->call, "staged", bytes);
       }
     }
     return result;

@@ -18,6 +18,7 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
       calls_(collective::catalogue().size()) {}
 
 Teams::~Teams() {
+  helper_.reset();  // what it still has waits for ranks that will not come
   // All say that they leave before any waits for another: ranks need not agree on an order of communicators.
   for (const auto& each : prepared_)
     if (const auto prepared = each.lock()) prepared->announce();
@@ -27,11 +28,11 @@ Teams::~Teams() {
     if (const auto team = each.lock()) team->leave();
 }
 
-team::Team* Teams::of(MPI_Comm communicator) {
+const std::shared_ptr<team::Team>& Teams::of(MPI_Comm communicator) {
   team::CommunicatorFacts& facts = communicators_.of(communicator);
-  if (facts.team_known.load(std::memory_order_acquire)) return facts.team.get();
+  if (facts.team_known.load(std::memory_order_acquire)) return facts.team;
   const std::lock_guard lock(mutex_);
-  if (facts.team_known.load(std::memory_order_relaxed)) return facts.team.get();
+  if (facts.team_known.load(std::memory_order_relaxed)) return facts.team;
   bool together = !facts.inter && facts.key && facts.world_ranks.size() > 1;
   std::vector<int> local_ranks;
   int me = -1;
@@ -49,7 +50,25 @@ team::Team* Teams::of(MPI_Comm communicator) {
     living_.push_back(facts.team);
   }
   facts.team_known.store(true, std::memory_order_release);
-  return facts.team.get();
+  return facts.team;
+}
+
+std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
+  // Memory for each, so not much.
+  constexpr std::size_t part_bytes = std::size_t{256} << 10;
+  const auto& whole = *of(communicator);
+  team::CommunicatorFacts& facts = communicators_.of(communicator);
+  const std::uint64_t number = ++facts.persistent;
+  std::vector<int> local_ranks;
+  local_ranks.reserve(static_cast<std::size_t>(whole.size()));
+  for (int member = 0; member < whole.size(); ++member) local_ranks.push_back(whole.local_rank(member));
+  auto made = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(),
+                                           team::persistent_key(*facts.key, number), std::move(local_ranks), whole.me(),
+                                           choice_.drives(), part_bytes);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(living_, [](const auto& each) { return each.expired(); });
+  living_.push_back(made);
+  return made;
 }
 
 team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me) {
@@ -72,6 +91,12 @@ void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {
     // Its collectives go to MPI then, on every rank: the failure is one of MPI's queries, which do not fail on some ranks only.
     base::log(base::Topic::debug, "a communicator is not known: {}", error.what());
   }
+}
+
+engine::HelperThread& Teams::helper() {
+  const std::lock_guard lock(mutex_);
+  if (helper_ == nullptr) helper_ = std::make_unique<engine::HelperThread>();
+  return *helper_;
 }
 
 void Teams::count(const collective::Algorithm& row) noexcept {

@@ -4,6 +4,7 @@
 
 #include "collective/blocking.h"
 #include "collective/enqueued.h"
+#include "engine/helper_thread.h"
 #include "interpose/process.h"
 #include "team/communicators.h"
 #include "team/home.h"
@@ -30,7 +31,11 @@ class Teams {
   Teams& operator=(const Teams&) = delete;
 
   /// The team of a communicator: nothing (null) where its ranks do not all share this node, or its making was not seen.
-  [[nodiscard]] team::Team* of(MPI_Comm communicator);
+  [[nodiscard]] const std::shared_ptr<team::Team>& of(MPI_Comm communicator);
+
+  /// A team for one persistent collective of a communicator that has one: its starts have an order of their own. By all ranks of
+  /// the communicator, in the same order.
+  [[nodiscard]] std::shared_ptr<team::Team> for_persistent(MPI_Comm communicator);
 
   /// MPI made `child` (null where this rank is not in it) from `parent`, in a call that is collective over the parent: counted, so
   /// that all its members know the child by the same name.
@@ -48,6 +53,9 @@ class Teams {
   [[nodiscard]] team::Prepared& prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me);
   /// A number that this process never gave before.
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++numbers_; }
+
+  /// Carries out direct calls that are only started; started with the first one. Throws Error (other) if the system refuses.
+  [[nodiscard]] engine::HelperThread& helper();
 
   /// Any thread: a direct call ran by this row of the catalogue.
   void count(const collective::Algorithm& row) noexcept;
@@ -72,6 +80,7 @@ class Teams {
   std::atomic<std::uint64_t> numbers_{0};
   std::unique_ptr<team::Home> home_;
   bool homeless_ = false;
+  std::unique_ptr<engine::HelperThread> helper_;
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue
 };
 

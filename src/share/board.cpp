@@ -14,6 +14,7 @@ struct TeamPlace::Slot {
   std::int32_t members;            // 0: free
   std::int32_t joined;             // members that hold it now
   std::atomic<std::int32_t> came;  // members that ever joined it
+  alignas(line_bytes) std::atomic<std::uint64_t> lapses;
   // The last direct call that has its turn: stored with release after it.
   alignas(line_bytes) std::atomic<std::uint64_t> turned;
   std::array<std::atomic<std::uint64_t>, 2> turn;  // by parity
@@ -24,7 +25,8 @@ struct TeamPlace::Slot {
 struct TeamPlace::Member {
   struct alignas(line_bytes) {
     std::atomic<std::uint64_t> word;
-    std::atomic<std::uint64_t> asks_from;
+    std::atomic<std::uint64_t> unasked_from;
+    std::atomic<std::uint64_t> unasked_until;
   } entered;
   Line arrived;
   Line finished;
@@ -74,6 +76,8 @@ class Board::Lock {
 
 namespace {
 
+constexpr std::uint64_t for_ever = ~std::uint64_t{0};
+
 // The memory is zero and shared: objects are not constructed in it, they are there already, for every process.
 template <class T>
 T* at(std::byte* memory) noexcept {
@@ -86,13 +90,29 @@ TeamPlace::Member& TeamPlace::member(int which) const noexcept { return first_[w
 
 bool TeamPlace::whole() const noexcept { return slot_->came.load(std::memory_order_acquire) == members_; }
 
-void TeamPlace::enter(std::uint64_t sequence, bool asks) const noexcept {
-  auto& mine = member(me_).entered;
-  if (asks && mine.asks_from.load(std::memory_order_relaxed) == 0)
-    mine.asks_from.store(sequence, std::memory_order_relaxed);  // before the release below
-  mine.word.store(2 * sequence + (asks ? 1 : 0), std::memory_order_release);
+void TeamPlace::enter(std::uint64_t sequence) const noexcept {
+  member(me_).entered.word.store(sequence, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
+
+void TeamPlace::ask_from(std::uint64_t sequence) const noexcept {
+  member(me_).entered.unasked_until.store(sequence, std::memory_order_release);
+}
+
+void TeamPlace::ask_no_more(std::uint64_t sequence) const noexcept {
+  auto& mine = member(me_).entered;
+  const std::uint64_t until = mine.unasked_until.load(std::memory_order_relaxed);
+  bool all_past = true;
+  for (int other = 0; other < members_; ++other)
+    all_past = all_past && entered(other).load(std::memory_order_acquire) >= until;
+  // Before `from`: between the two the range is too large, never too small.
+  mine.unasked_until.store(for_ever, std::memory_order_release);
+  if (all_past) mine.unasked_from.store(sequence, std::memory_order_release);
+  slot_->lapses.fetch_add(1, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+std::uint64_t TeamPlace::lapses() const noexcept { return slot_->lapses.load(std::memory_order_acquire); }
 
 const std::atomic<std::uint64_t>& TeamPlace::entered(int which) const noexcept { return member(which).entered.word; }
 
@@ -100,39 +120,36 @@ bool TeamPlace::somebody_unasked(std::uint64_t sequence) const noexcept {
   for (int other = 0; other < members_; ++other) {
     if (other == me_) continue;
     const auto& theirs = member(other).entered;
-    const std::uint64_t entered = theirs.word.load(std::memory_order_acquire);
-    if (entered / 2 < sequence) continue;
+    if (theirs.word.load(std::memory_order_acquire) < sequence) continue;
     // Further on it may ask already; what counts is whether it did at this call.
-    if (entered % 2 == 0 || theirs.asks_from.load(std::memory_order_relaxed) > sequence) return true;
+    if (theirs.unasked_until.load(std::memory_order_acquire) > sequence &&
+        theirs.unasked_from.load(std::memory_order_acquire) <= sequence)
+      return true;
   }
   return false;
 }
 
 bool TeamPlace::everybody_asks(std::uint64_t sequence) const noexcept {
-  for (int other = 0; other < members_; ++other) {
-    const auto& theirs = member(other).entered;
-    if (theirs.word.load(std::memory_order_acquire) % 2 == 0) return false;
-    if (theirs.asks_from.load(std::memory_order_relaxed) > sequence) return false;
-  }
+  for (int other = 0; other < members_; ++other)
+    if (member(other).entered.unasked_until.load(std::memory_order_acquire) > sequence) return false;
   return true;
 }
 
 std::uint64_t TeamPlace::clear_until() const noexcept {
-  std::uint64_t last = ~std::uint64_t{0};
+  std::uint64_t last = for_ever;
   for (int other = 0; other < members_; ++other) {
     if (other == me_) continue;
-    last = std::min(last, member(other).entered.word.load(std::memory_order_acquire) / 2 + ring - 1);
+    last = std::min(last, entered(other).load(std::memory_order_acquire) + ring - 1);
   }
   return last;
 }
 
 int TeamPlace::laggard(std::uint64_t sequence) const noexcept {
-  if (sequence < ring) return -1;
-  for (int other = 0; other < members_; ++other) {
-    if (other != me_ && member(other).entered.word.load(std::memory_order_acquire) < reached_by_laggard(sequence))
-      return other;
-  }
-  return -1;
+  int found = -1;
+  for (int other = 0; sequence >= ring && other < members_ && found < 0; ++other)
+    if (other != me_ && entered(other).load(std::memory_order_acquire) < reached_by_laggard(sequence)) found = other;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return found;
 }
 
 Verdict TeamPlace::claim(std::uint64_t sequence, Verdict wish) const noexcept {
@@ -272,11 +289,13 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
   if (free < 0) return std::nullopt;
   TeamPlace::Slot& made = slot(free);
   for (auto& verdict : made.verdict) verdict.store(0, std::memory_order_relaxed);
+  made.lapses.store(0, std::memory_order_relaxed);
   made.turned.store(0, std::memory_order_relaxed);
   for (int which = 0; which < team_members_; ++which) {
     TeamPlace::Member& member = members_of(free)[which];
     member.entered.word.store(0, std::memory_order_relaxed);
-    member.entered.asks_from.store(0, std::memory_order_relaxed);
+    member.entered.unasked_from.store(0, std::memory_order_relaxed);
+    member.entered.unasked_until.store(for_ever, std::memory_order_relaxed);
     member.arrived.word.store(0, std::memory_order_relaxed);
     member.finished.word.store(0, std::memory_order_relaxed);
     member.window.ready.store(Ready::no, std::memory_order_relaxed);

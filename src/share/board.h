@@ -1,17 +1,26 @@
 // Board: the node's table of teams (communicators whose ranks share the node) in shared memory: which way a call goes, who has
 // arrived at it, and where its members' windows are. It must not know MPI, GPUs, nor what a collective does.
 //
-// Every member numbers its blocking collectives on a communicator from 1 (the sequence); they are the same calls on all members.
+// Every member numbers its collectives on a communicator from 1 (the sequence); they are the same calls on all members.
 //
 // States, and who may change them:
 //
-//   entered of a member     2 s, 2 s + 1     by that member alone when it comes to call s; never falls. Odd: it asks for a verdict.
-//                                            Even: it looked afterwards whether a verdict is needed (a device was seen on the
-//                                            node, and all members have come to the board), found that it is not, and went to MPI
-//                                            unasked; or it is still looking. Between the write and the look stands a sequentially
+//   entered of a member     s                by that member alone when it comes to call s; never falls. Then stands a sequentially
 //                                            consistent fence, as between the writes that it looks at and their writers' look
 //                                            here: of two that do so at once, at least one sees the other.
-//   asks_from of a member   0 -> s           by that member alone, before its first odd `entered`: it asks in every call from s on
+//   unasked of a member     [from, until)    by that member alone: calls to which it may have gone without asking for a verdict, by
+//                                            MPI. At first all: while no device was seen on the node, and not all members have
+//                                            come to the board.
+//                           until -> s       ... it has entered call s, and asks in it and in those that follow
+//                           until -> all     ... it has entered call s and may not wait for a member that is so far behind that the
+//                                            verdict cannot be written (a call that is only started): from there on it may not
+//                                            ask again. Then come the fence and another look at who is behind: whoever finds
+//                                            nobody behind after another fence sees this range.
+//                           from -> s        ... just then, if all have entered `until`, so that nobody looks at calls before;
+//                                            else the range grows over calls in which it did ask. That does no harm: of these the
+//                                            verdict stands, or is staged whoever writes it.
+//   lapses of a team        n -> n + 1       by each member when its range grows so, before the fence: who knows that all ask, and
+//                                            since when there were no more lapses, need not look at all members
 //   came of a team          n -> n + 1       by each member when it joins; a team is whole once all have come
 //   verdict of call s       open -> staged   by the first member that asks; compare-and-swap from a verdict of a call that all
 //                           open -> direct   members are past, so that the ring is never overrun. All obey.
@@ -143,22 +152,26 @@ class TeamPlace {
   [[nodiscard]] int members() const noexcept { return members_; }
   [[nodiscard]] int me() const noexcept { return me_; }
 
-  /// This member comes to call `sequence`; `asks` for a verdict or not (see the states). Followed by a fence.
-  void enter(std::uint64_t sequence, bool asks) const noexcept;
+  /// This member comes to call `sequence`. Followed by a fence.
+  void enter(std::uint64_t sequence) const noexcept;
+  /// It asks for a verdict in this call, which it entered, and from now on.
+  void ask_from(std::uint64_t sequence) const noexcept;
+  /// It may not ask in this call, which it entered, nor in those that follow. Followed by a fence.
+  void ask_no_more(std::uint64_t sequence) const noexcept;
+  /// Grows with each member that asks no more.
+  [[nodiscard]] std::uint64_t lapses() const noexcept;
   /// True once every member has joined; then it stays so.
   [[nodiscard]] bool whole() const noexcept;
-  /// True if some member came to call `sequence` without asking: then it is in MPI, and so must all be.
+  /// True if some member may have come to call `sequence` without asking: then it is in MPI, and so must all be.
   [[nodiscard]] bool somebody_unasked(std::uint64_t sequence) const noexcept;
-  /// True if every member asks in call `sequence` and in all later ones.
+  /// True if every member asks in call `sequence`, and in all later ones until there is another lapse.
   [[nodiscard]] bool everybody_asks(std::uint64_t sequence) const noexcept;
-  /// A member that is so far behind that the verdict of `sequence` cannot be written yet; -1 if there is none.
+  /// A member that is so far behind that the verdict of `sequence` cannot be written yet; -1 if there is none. Followed by a fence.
   [[nodiscard]] int laggard(std::uint64_t sequence) const noexcept;
   /// The last call whose verdict can be written whatever the other members do.
   [[nodiscard]] std::uint64_t clear_until() const noexcept;
   /// What `laggard` must reach.
-  [[nodiscard]] static std::uint64_t reached_by_laggard(std::uint64_t sequence) noexcept {
-    return 2 * (sequence - ring + 1);
-  }
+  [[nodiscard]] static std::uint64_t reached_by_laggard(std::uint64_t sequence) noexcept { return sequence - ring + 1; }
   [[nodiscard]] const std::atomic<std::uint64_t>& entered(int member) const noexcept;
   /// The verdict of the call: the wish of the first that asks. Only while there is no laggard.
   [[nodiscard]] Verdict claim(std::uint64_t sequence, Verdict wish) const noexcept;

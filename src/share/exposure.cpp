@@ -88,13 +88,6 @@ bool Exposure::close_oldest() noexcept {
   return true;
 }
 
-std::optional<std::byte*> Exposure::reach(int local_rank, const Exposed& buffer) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto mapping = open(local_rank, buffer);
-  if (mapping == nullptr) return std::nullopt;
-  return mapping->data() + buffer.offset;
-}
-
 std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed& buffer) noexcept {
   const std::lock_guard lock(mutex_);
   return open(local_rank, buffer);

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 
 namespace crosslane::share {
@@ -29,11 +28,8 @@ class Exposure {
   /// managed memory, another GPU's context).
   [[nodiscard]] Exposed show(const gpu::PointerInfo& info, const void* buffer) noexcept;
 
-  /// Where another rank's buffer lies here; opened if it was not. Nothing where the driver refuses.
-  [[nodiscard]] std::optional<std::byte*> reach(int local_rank, const Exposed& buffer) noexcept;
-
-  /// The same, and it stays open as long as somebody holds what is returned; null where the driver refuses. Its owner promises
-  /// that the allocation lives as long.
+  /// Another rank's allocation as mapped here; opened if it was not; null where the driver refuses. It stays open as long as somebody
+  /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
   [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
 
   /// Grows each time that a mapping was closed: what was reached before may be gone.

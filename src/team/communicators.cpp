@@ -27,20 +27,27 @@ extern "C" int crosslane_delete_facts(MPI_Comm, int, void* attached, void*) {
   return mpi::success;
 }
 
+// By multiplications with odd constants and shifts (a permutation of 64-bit words): 128 bits of two such, so that no two meet.
+constexpr std::uint64_t mixed(std::uint64_t word, std::uint64_t with) noexcept {
+  word = (word ^ with) * 0x9e3779b97f4a7c15U;
+  word = (word ^ (word >> 32)) * 0xd6e8feb86659fd93U;
+  return word ^ (word >> 29);
+}
+
 }  // namespace
 
 std::optional<share::TeamKey> child_key(const CommunicatorFacts& parent, std::uint64_t number,
                                         const CommunicatorFacts& child) {
   if (!parent.key || child.inter || child.world_ranks.empty()) return std::nullopt;
-  // Mixed by multiplications with odd constants and shifts (a permutation of 64-bit words): 128 bits, so that no two meet.
-  constexpr auto mixed = [](std::uint64_t word, std::uint64_t with) {
-    word = (word ^ with) * 0x9e3779b97f4a7c15U;
-    word = (word ^ (word >> 32)) * 0xd6e8feb86659fd93U;
-    return word ^ (word >> 29);
-  };
   const auto first = static_cast<std::uint64_t>(static_cast<std::uint32_t>(child.world_ranks.front()));
   const auto& [low, high] = *parent.key;
   return share::TeamKey{mixed(mixed(low, number), first), mixed(mixed(high, first + 1), number)};
+}
+
+share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t number) noexcept {
+  constexpr std::uint64_t persistent = 0x5065727369737421;  // no rank, as children have it there
+  const auto& [low, high] = communicator;
+  return {mixed(mixed(low, number), persistent), mixed(mixed(high, persistent), number)};
 }
 
 Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles)

@@ -32,6 +32,8 @@ struct CommunicatorFacts {
   std::optional<share::TeamKey> key;
   /// Communicators made from it, by calls that all its ranks make in the same order.
   std::atomic<std::uint64_t> created{0};
+  /// Persistent collectives that were made on it, by calls that all its ranks make in the same order.
+  std::atomic<std::uint64_t> persistent{0};
   /// Set up on demand (interpose/teams.h); then `team_known` is true, and `team` null where its ranks do not share a node.
   std::atomic<bool> team_known{false};
   std::shared_ptr<Team> team;
@@ -49,6 +51,9 @@ struct CommunicatorFacts {
 /// has another first rank. Nothing where the parent has none, or the child is an inter-communicator.
 [[nodiscard]] std::optional<share::TeamKey> child_key(const CommunicatorFacts& parent, std::uint64_t number,
                                                       const CommunicatorFacts& child);
+
+/// The name of the persistent collective that call `number` on the communicator made.
+[[nodiscard]] share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t number) noexcept;
 
 class Communicators {
  public:

@@ -26,9 +26,10 @@ struct RegionLayout {
   [[nodiscard]] std::size_t low_latency_payload() const noexcept { return slot_bytes / 2; }
 };
 
+inline constexpr std::size_t default_part_bytes = std::size_t{2} << 20;
+
 /// `part_bytes` is rounded up to pages; small ones save memory, and have large messages go in more parts.
-[[nodiscard]] constexpr RegionLayout region_layout(int members,
-                                                   std::size_t part_bytes = std::size_t{2} << 20) noexcept {
+[[nodiscard]] constexpr RegionLayout region_layout(int members, std::size_t part_bytes = default_part_bytes) noexcept {
   constexpr std::size_t page = std::size_t{4} << 10;
   constexpr auto paged = [](std::size_t bytes) { return (bytes + page - 1) / page * page; };
   const auto n = static_cast<std::size_t>(members);

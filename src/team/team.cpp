@@ -20,13 +20,14 @@ using share::Ready;
 using share::Verdict;
 
 Team::Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
-           std::vector<int> local_ranks, int me, bool drives)
+           std::vector<int> local_ranks, int me, bool drives, std::size_t part_bytes)
     : directory_(directory),
       board_(board),
       engine_(engine),
       local_ranks_(std::move(local_ranks)),
       me_(me),
       drives_(drives),
+      part_bytes_(part_bytes),
       place_(board.join(key, size(), me)) {}
 
 Team::~Team() { leave(); }
@@ -53,27 +54,42 @@ void Team::wait_for_readers() noexcept {
   }
 }
 
-Verdict Team::enter(bool wishes_direct, engine::Watch watch) {
+Verdict Team::enter(bool wishes_direct, Pace pace, engine::Watch watch) {
   ++sequence_;
   if (!place_) return Verdict::staged;
-  if (asks_) {
-    place_->enter(sequence_, true);
-  } else {
-    place_->enter(sequence_, false);
+  place_->enter(sequence_);
+  if (!asks_) {
+    // That a device was seen and that the team is whole stay so; afterwards it is a lapse that ends here.
     if (!place_->whole() || !directory_.device_seen()) return Verdict::staged;
+    if (pace == Pace::starting && far_ahead()) return Verdict::staged;
+    place_->ask_from(sequence_);
     asks_ = true;
-    place_->enter(sequence_, true);
+  } else if (pace == Pace::starting && far_ahead()) {
+    place_->ask_no_more(sequence_);
+    asks_ = !far_ahead();  // once more, after all can see it
+    if (!asks_) return Verdict::staged;
+    place_->ask_from(sequence_);
   }
-  if (sequence_ > clear_until_) {
+  if (pace == Pace::blocking && far_ahead()) {
     watch.sequence = sequence_;
     wait_for_laggards(watch);
-    clear_until_ = place_->clear_until();
   }
-  // A member in MPI cannot be called back; and only a team that is connected everywhere has a choice. Both facts last.
-  everybody_asks_ = everybody_asks_ || place_->everybody_asks(sequence_);
+  // A member in MPI cannot be called back; and only a team that is connected everywhere has a choice, which lasts.
+  if (const std::uint64_t lapses = place_->lapses(); !everybody_asks_ || lapses != lapses_) {
+    lapses_ = lapses;
+    everybody_asks_ = place_->everybody_asks(sequence_);
+  }
   const bool direct =
       wishes_direct && connected_everywhere() && (everybody_asks_ || !place_->somebody_unasked(sequence_));
   return place_->claim(sequence_, direct ? Verdict::direct : Verdict::staged);
+}
+
+// True while the verdict of this call cannot be written.
+bool Team::far_ahead() noexcept {
+  if (sequence_ <= clear_until_) return false;
+  if (place_->laggard(sequence_) >= 0) return true;
+  clear_until_ = place_->clear_until();
+  return false;
 }
 
 bool Team::connected_everywhere() noexcept {
@@ -88,19 +104,28 @@ void Team::wait_for_laggards(engine::Watch watch) {
     engine_.wait(engine::Completion::of(place_->entered(member), share::TeamPlace::reached_by_laggard(sequence_)),
                  watch);
   }
+  clear_until_ = place_->clear_until();
 }
 
 void Team::arrive(const engine::Watch& watch) {
-  ++direct_;
-  expected_.emplace(connection_->home->turns(), *place_, direct_);
-  place_->arrive(direct_);
+  announce();
   engine::Watch waiting = watch;
   waiting.sequence = sequence_;
   for (int member = 0; member < size(); ++member) {
     if (member == me_) continue;
     waiting.peer = member;
-    engine_.wait(engine::Completion::of(place_->arrived(member), direct_), waiting);
+    engine_.wait(arrival_of(member), waiting);
   }
+}
+
+void Team::announce() {
+  ++direct_;
+  expected_.emplace(connection_->home->turns(), *place_, direct_);
+  place_->arrive(direct_);
+}
+
+engine::Completion Team::arrival_of(int member) const noexcept {
+  return engine::Completion::of(place_->arrived(member), direct_);
 }
 
 bool Team::may_start(unsigned blocks) {
@@ -189,7 +214,7 @@ std::vector<gpu::Event> make_events(const gpu::Driver& driver, share::EventHandl
 
 std::optional<std::string> Team::take_region(Home& home) {
   auto made = std::make_unique<Connection>();
-  made->layout = region_layout(size());
+  made->layout = region_layout(size(), part_bytes_);
   share::EventHandles handles{};
   {
     const gpu::ContextScope scope(home.driver(), home.context());

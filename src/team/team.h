@@ -8,6 +8,8 @@
 //              peers' kernels, never for a peer's host
 //   may_start()  its turn among all calls of the node's teams has come: its kernels may be launched
 //   finish()   the call is over here
+// A nonblocking call enters likewise, without ever waiting for another rank. If it goes direct, what is left of it is done by others
+// than its caller, in the order of the calls: it announces its arrival and awaits the others'.
 #pragma once
 
 #include "engine/engine.h"
@@ -31,13 +33,16 @@
 
 namespace crosslane::team {
 
+/// Whether a call may wait for other ranks before it returns.
+enum class Pace : std::uint8_t { blocking, starting };
+
 class Team {
  public:
   /// `local_ranks`: the members on the node, by rank in the communicator; this rank is `me`. Where the board has no room for the
   /// team, it never goes direct. `drives`: host-driven algorithms are wished for; else they are prepared for only where members
-  /// must not wait for one another on their GPU. Equal on all members.
+  /// must not wait for one another on their GPU. `part_bytes`: of the window's parts (region.h). Equal on all members.
   Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
-       std::vector<int> local_ranks, int me, bool drives);
+       std::vector<int> local_ranks, int me, bool drives, std::size_t part_bytes = default_part_bytes);
   ~Team();
   /// Gives back what the team has on the board and in the window, ahead of its end: no collective follows. Waits until the
   /// members are through with the last direct call, in which they may still read this rank's window.
@@ -49,9 +54,9 @@ class Team {
   [[nodiscard]] int me() const noexcept { return me_; }
   [[nodiscard]] int local_rank(int member) const { return local_ranks_[static_cast<std::size_t>(member)]; }
 
-  /// This rank comes to its next blocking collective. `wishes_direct`: it passes GPU memory, and the call has a direct algorithm.
+  /// This rank comes to its next collective. `wishes_direct`: it passes GPU memory, and the call has a direct algorithm.
   /// The verdict is never `open`. `watch` names the call.
-  [[nodiscard]] share::Verdict enter(bool wishes_direct, engine::Watch watch);
+  [[nodiscard]] share::Verdict enter(bool wishes_direct, Pace pace, engine::Watch watch);
 
   /// One step towards being connected; cheap once it is. Why this rank cannot take part, if that was just found out: to be
   /// told to the user once.
@@ -105,6 +110,17 @@ class Team {
   [[nodiscard]] bool may_start(unsigned blocks);
   /// All of that call is on its stream.
   void started() noexcept { expected_->started(); }
+  /// The same without waiting: it is over once arrival_of() every member is done.
+  void announce();
+  [[nodiscard]] engine::Completion arrival_of(int member) const noexcept;
+  /// Whether the member has arrived at that direct call.
+  [[nodiscard]] bool has_arrived(int member, std::uint64_t direct) const noexcept {
+    return place_->arrived(member).load(std::memory_order_acquire) >= direct;
+  }
+
+  /// The last direct call that was only started; others of the team come after it.
+  [[nodiscard]] const engine::Completion& queued() const noexcept { return queued_; }
+  void queue(engine::Completion call) { queued_ = std::move(call); }
   /// That call is over on this rank, well or not.
   void finish() noexcept;
   /// A member's record of the call that this rank last arrived at.
@@ -121,6 +137,7 @@ class Team {
   [[nodiscard]] bool alive(int member) const noexcept { return directory_.alive(local_rank(member)); }
 
  private:
+  [[nodiscard]] bool far_ahead() noexcept;
   void wait_for_laggards(engine::Watch watch);
   void wait_for_readers() noexcept;
   std::optional<std::string> take_region(Home& home);
@@ -133,16 +150,19 @@ class Team {
   std::vector<int> local_ranks_;
   int me_;
   bool drives_;
+  std::size_t part_bytes_;
   std::optional<share::TeamPlace> place_;
-  bool asks_ = false;  // a device was seen on the node and the team is whole: both stay so
+  bool asks_ = false;
   bool refused_ = false;
-  bool everybody_asks_ = false;
+  bool everybody_asks_ = false;  // when there were so many lapses:
+  std::uint64_t lapses_ = 0;
   bool all_mapped_ = false;
   std::uint64_t clear_until_ = 0;  // no verdict up to this call's has to wait for a member
   std::uint64_t sequence_ = 0;
   std::uint64_t direct_ = 0;
   std::optional<Turns::Expected> expected_;  // the direct call under way
   unsigned seated_ = 0;                      // blocks of it that are counted
+  engine::Completion queued_;
   std::unique_ptr<Connection> connection_;
 };
 

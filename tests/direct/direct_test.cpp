@@ -33,10 +33,6 @@ std::vector<std::size_t> sizes(std::size_t most) {
   return all;
 }
 
-bool has_gaps(const Element& element) {
-  return std::ranges::find(element.base.padding, std::uint8_t{1}) != element.base.padding.end();
-}
-
 // Draws tuples so that all pairs of values of two fields come soon: of several random ones, that with most new pairs.
 class Pairs {
  public:

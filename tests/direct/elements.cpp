@@ -1,6 +1,7 @@
 // See elements.h. Integers wrap around; floating-point sums and products are those of IEEE 754, one after another.
 #include "direct/elements.h"
 
+#include <algorithm>
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -169,6 +170,10 @@ Element pair(const char* name, MPI_Datatype type) {
 }
 
 }  // namespace
+
+bool has_gaps(const Element& element) {
+  return std::ranges::find(element.base.padding, std::uint8_t{1}) != element.base.padding.end();
+}
 
 const std::vector<Element>& elements() {
   static const std::vector<Element> all{

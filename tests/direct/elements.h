@@ -26,6 +26,9 @@ struct Element {
   bool exact;  ///< Combining in another order gives the same, whatever the numbers and the operation.
 };
 
+/// True if some of its bytes hold nothing.
+[[nodiscard]] bool has_gaps(const Element& element);
+
 /// Made on first use.
 const std::vector<Element>& elements();
 

@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -75,6 +76,20 @@ std::size_t Case::sent_bytes() const {
   int size = 0;
   MPI_Type_size(element->base.type, &size);
   return units * static_cast<std::size_t>(size);
+}
+
+Manners on_the_gpu() {
+  return {.kind = [](Random&) { return MemoryKind::device; }};
+}
+
+Case sum_of_ints(std::size_t units, std::uint64_t seed, int repeats) {
+  const Element* ints = nullptr;
+  for (const Element& element : elements())
+    if (element.base.type == MPI_INT) ints = &element;
+  Case what{.kind = Kind::allreduce, .element = ints, .op = MPI_SUM, .op_name = "sum", .units = units};
+  what.repeats = repeats;
+  what.seed = seed;
+  return what;
 }
 
 std::int64_t direct_calls(const std::string& name, const char* algorithm) {
@@ -189,50 +204,44 @@ Job::Arguments Job::arguments(const Run& run) const {
   return all;
 }
 
-void Job::call(const Run& run) const {
-  constexpr int unlike = 0x5a5a5a5a;
+void Job::call(const Run& run, Form form, MPI_Request* request) const {
+  static int unlike = 0x5a5a5a5a;  // a nonblocking call may look at it later
+  const int before = unlike;
+  constexpr std::array<const char*, 10> procedures{
+      "Allreduce", "Reduce", "Bcast",   "Allgather", "Reduce_scatter_block",
+      "Alltoall",  "Gather", "Scatter", "Scan",      "Exscan"};
   const Case& what = run.what;
+  const EntryPoint entry = EntryPoint::find(procedures.at(static_cast<std::size_t>(what.kind)), form, false);
   const MPI_Comm comm = communicator_;
   const int root = what.root;
   auto [send, send_count, send_type, receive, receive_count, receive_type] = arguments(run);
   // Not significant where there is none, but MPICH refuses a null pointer on rank 0 of an exclusive scan.
-  int nothing = unlike;
-  if (what.kind == Kind::exscan && receive == nullptr) receive = &nothing;
+  if (what.kind == Kind::exscan && receive == nullptr) receive = &unlike;
   const int count = static_cast<int>(what.units);
   const MPI_Datatype type = what.element->base.type;
   switch (what.kind) {
     case Kind::allreduce:
-      CROSSLANE_MPI(MPI_Allreduce(send, receive, count, type, what.op, comm));
+    case Kind::scan:
+    case Kind::exscan:
+    case Kind::reduce_scatter_block:
+      CROSSLANE_MPI(entry(request, send, receive, count, type, what.op, comm));
       break;
     case Kind::reduce:
-      CROSSLANE_MPI(MPI_Reduce(send, receive, count, type, what.op, root, comm));
-      break;
-    case Kind::scan:
-      CROSSLANE_MPI(MPI_Scan(send, receive, count, type, what.op, comm));
-      break;
-    case Kind::exscan:
-      CROSSLANE_MPI(MPI_Exscan(send, receive, count, type, what.op, comm));
-      break;
-    case Kind::reduce_scatter_block:
-      CROSSLANE_MPI(MPI_Reduce_scatter_block(send, receive, count, type, what.op, comm));
+      CROSSLANE_MPI(entry(request, send, receive, count, type, what.op, root, comm));
       break;
     case Kind::broadcast:
-      CROSSLANE_MPI(MPI_Bcast(receive, receive_count, receive_type, root, comm));
+      CROSSLANE_MPI(entry(request, receive, receive_count, receive_type, root, comm));
       break;
     case Kind::allgather:
-      CROSSLANE_MPI(MPI_Allgather(send, send_count, send_type, receive, receive_count, receive_type, comm));
-      break;
     case Kind::alltoall:
-      CROSSLANE_MPI(MPI_Alltoall(send, send_count, send_type, receive, receive_count, receive_type, comm));
+      CROSSLANE_MPI(entry(request, send, send_count, send_type, receive, receive_count, receive_type, comm));
       break;
     case Kind::gather:
-      CROSSLANE_MPI(MPI_Gather(send, send_count, send_type, receive, receive_count, receive_type, root, comm));
-      break;
     case Kind::scatter:
-      CROSSLANE_MPI(MPI_Scatter(send, send_count, send_type, receive, receive_count, receive_type, root, comm));
+      CROSSLANE_MPI(entry(request, send, send_count, send_type, receive, receive_count, receive_type, root, comm));
       break;
   }
-  CROSSLANE_CHECK(nothing == unlike, "a receive buffer that is not significant was written to");
+  CROSSLANE_CHECK(unlike == before, "a receive buffer that is not significant was written to");
 }
 
 Job::Run Job::make(const Case& what, const Manners& manners, Random& local) const {

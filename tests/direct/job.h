@@ -2,6 +2,7 @@
 // algorithm each went. It must not know why.
 #pragma once
 
+#include "collectives/entry_points.h"
 #include "direct/buffer.h"
 #include "direct/elements.h"
 #include "support/program.h"
@@ -72,6 +73,11 @@ struct Manners {
   const Device* other = nullptr;        ///< If there is one, some buffers are on it instead of the rank's GPU.
 };
 
+/// GPU memory alone.
+[[nodiscard]] Manners on_the_gpu();
+/// An all-reduce of ints.
+[[nodiscard]] Case sum_of_ints(std::size_t units, std::uint64_t seed, int repeats = 1);
+
 /// Direct calls of this process so far, of a collective by its name (crosslane_direct_calls); -1 if nobody can tell.
 [[nodiscard]] std::int64_t direct_calls(const std::string& collective, const char* algorithm = nullptr);
 [[nodiscard]] std::int64_t direct_calls(Kind kind, const char* algorithm = nullptr);
@@ -117,6 +123,9 @@ class Job {
   };
   [[nodiscard]] Arguments arguments(const Run& run) const;
 
+  /// Calls it, in one of its forms; `request` is written by the others than the blocking one.
+  void call(const Run& run, Form form = Form::blocking, MPI_Request* request = nullptr) const;
+
   /// Runs the case and checks results. `after` is told which repetition (from 0) just ended.
   void run(const Case& what, const Manners& manners, Random& local, const std::function<void(int)>& after = {}) const;
 
@@ -127,7 +136,6 @@ class Job {
   [[nodiscard]] std::vector<std::byte> contribution(const Case& what, int rank) const;
   [[nodiscard]] std::vector<std::byte> combined(const Case& what, int ranks, int block) const;
   [[nodiscard]] std::vector<std::byte> expected(const Case& what) const;
-  void call(const Run& run) const;
 
   const Program& program_;
   MPI_Comm communicator_;

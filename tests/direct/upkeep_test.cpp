@@ -2,36 +2,18 @@
 // cannot take part says so. --what buffers|communicators|strangers|refused|events|missing|fails|threads
 //   --driven 1  the settings prefer an algorithm that the host drives
 #include "direct/job.h"
+#include "direct/listener.h"
 #include "support/sharing.h"
-
-#include <fcntl.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace crosslane::tests {
 namespace {
-
-Manners on_the_gpu() {
-  return {.kind = [](Random&) { return MemoryKind::device; }};
-}
-
-Case sum_of_ints(std::size_t units, std::uint64_t seed, int repeats = 1) {
-  const Element* ints = nullptr;
-  for (const Element& element : elements())
-    if (element.base.type == MPI_INT) ints = &element;
-  Case what{.kind = Kind::allreduce, .element = ints, .op = MPI_SUM, .op_name = "sum", .units = units};
-  what.repeats = repeats;
-  what.seed = seed;
-  return what;
-}
 
 // Where the ranks' kernels take turns on a GPU, nothing waits on it for another rank.
 bool kernels_may_wait(Program& program) {
@@ -137,65 +119,20 @@ void events(Program& program) {
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "gsb"), std::int64_t{0});
 }
 
-// Passes what this process prints on, and makes `path` once a line names the call, the communicator and the rank that is missing.
-class Listener {
- public:
-  explicit Listener(std::string path) : path_(std::move(path)), real_(dup(STDERR_FILENO)) {
-    std::array<int, 2> ends{};
-    if (pipe(ends.data()) != 0) std::abort();
-    dup2(ends[1], STDERR_FILENO);
-    close(ends[1]);
-    from_ = ends[0];
-    reader_ = std::thread([this] { read_all(); });
-  }
-  ~Listener() {
-    dup2(real_, STDERR_FILENO);  // the last writer of the pipe: its reader ends
-    reader_.join();
-    close(from_);
-    close(real_);
-  }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-
- private:
-  void read_all() {
-    std::string text;
-    std::array<char, 512> some{};
-    for (ssize_t got = 0; (got = read(from_, some.data(), some.size())) > 0;) {
-      if (write(real_, some.data(), static_cast<std::size_t>(got)) < 0) continue;
-      text.append(some.data(), static_cast<std::size_t>(got));
-      const auto line = text.find("MPI_Allreduce on MPI_COMM_WORLD, call ");
-      if (line != std::string::npos && text.find(", peer 1", line) != std::string::npos)
-        close(open(path_.c_str(), O_CREAT | O_WRONLY, 0600));
-    }
-  }
-
-  std::string path_;
-  int real_, from_ = -1;
-  std::thread reader_;
-};
-
 // Rank 1 comes only once rank 0's watchdog has named it.
 void missing(Program& program) {
   const Job world(program, MPI_COMM_WORLD, "the world");
   world.warm_up();
-  std::array<char, 64> folder{"/tmp/crosslane_direct_XXXXXX"};
-  if (program.rank == 0 && mkdtemp(folder.data()) == nullptr) std::abort();
-  CROSSLANE_MPI(MPI_Bcast(folder.data(), static_cast<int>(folder.size()), MPI_CHAR, 0, MPI_COMM_WORLD));
-  const std::string path = std::string(folder.data()) + "/told";
-  CROSSLANE_STEP("until the watchdog has told who is missing");
-  if (program.rank == 1) {
-    while (access(path.c_str(), F_OK) != 0) sched_yield();
-  }
+  const Told told(program);
+  if (program.rank == 1) told.await();
   // One that goes direct: what is staged waits inside the MPI.
   const Case what = sum_of_ints(world.in_turns() ? direct_in_turns_from : 100, program.seed);
   if (program.rank == 0) {
-    const Listener listener(path);
+    const Listener listener(told.path(), {"MPI_Allreduce on MPI_COMM_WORLD, call ", ", peer 1"});
     world.run(what, on_the_gpu(), program.local());
   } else {
     world.run(what, on_the_gpu(), program.local());
   }
-  if (program.rank == 0) std::filesystem::remove_all(folder.data());
 }
 
 // The last rank, in whose window a host-driven all-reduce gathers, fails in the second one (the settings' fault): all are told, nobody

@@ -218,7 +218,7 @@ COLLECTIVES: dict[str, Collective] = {
 
 
 def direct(send: str | None, receive: str | None, *, root: bool = False, op: bool = False) -> dict[str, str]:
-    """What a blocking collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions.
+    """What a collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions.
 
     A side is its buffer, count and type; arrays of counts (and displacements, after a colon) where each block has its own.
     """
@@ -275,6 +275,18 @@ DIRECT: dict[str, tuple[str, dict[str, str]]] = {
 ON_STREAM: dict[str, str] = {name: f"crosslane_{collective}_enqueue" for name, (collective, _) in DIRECT.items()} | {
     "Barrier": "crosslane_barrier_enqueue"
 }
+
+
+
+def direct_form(procedure: str) -> tuple[str, str] | None:
+    """The row of DIRECT that a procedure is a form of, and which: blocking, nonblocking or persistent."""
+    if procedure in DIRECT:
+        return procedure, "blocking"
+    if procedure.endswith("_init") and procedure.removesuffix("_init") in DIRECT:
+        return procedure.removesuffix("_init"), "persistent"
+    blocking = procedure[1:2].upper() + procedure[2:]
+    return (blocking, "nonblocking") if procedure.startswith("I") and blocking in DIRECT else None
+
 
 # Makers of communicators that all ranks of the parent call in the same order: the parent and the new one.
 MAKERS: dict[str, tuple[str, str]] = {

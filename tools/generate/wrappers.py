@@ -196,16 +196,19 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
 
 def through_teams(procedure: Procedure, large: bool, lines: list[str]) -> list[str]:
     """The lines of a collective that teams may run: as they are where there are no teams."""
-    collective, members = routes.DIRECT[procedure.name]
+    name, form = routes.direct_form(procedure.name)
+    collective, members = routes.DIRECT[name]
     call = f'"MPI_{procedure.name}{"_c" if large else ""}"'
     described = ", ".join(f".{member} = {value}" for member, value in members.items())
+    entry = {"blocking": "run_collective", "nonblocking": "start_collective", "persistent": "init_collective"}[form]
+    request = "" if form == "blocking" else "request, "
     return [
         "const auto otherwise = [&]() -> int {",
         *("  " + line for line in lines),
         "};",
         "if (!site.teams()) [[likely]] return otherwise();",
-        "return run_collective(site, "
-        f"{{.call = {call}, .collective = collective::Collective::{collective}, {described}, .comm = comm}}, otherwise);",
+        f"return {entry}(site, "
+        f"{{.call = {call}, .collective = collective::Collective::{collective}, {described}, .comm = comm}}, {request}otherwise);",
     ]
 
 
@@ -226,7 +229,7 @@ def wrapper(procedure: Procedure, row: Staged | Manual | Maker | Refused, large:
             f'  if (next.{member} != nullptr && mutated("MPI_{procedure.name}", "removed")) return next.{member}({arguments});'
         )
     inner = body(procedure, row, large)
-    if procedure.name in routes.DIRECT:
+    if routes.direct_form(procedure.name):
         inner = through_teams(procedure, large, inner)
     lines += ["  " + line for line in inner]
     lines.append("}")
@@ -252,7 +255,7 @@ def extension(procedure: Procedure) -> str:
 
 def coverage_route(name: str, row: Staged | Manual | Maker | Refused) -> str:
     """What `crosslane doctor` says of a procedure."""
-    return "gpu" if name in routes.DIRECT else route_name(row)
+    return "gpu" if routes.direct_form(name) else route_name(row)
 
 
 def route_name(row: Staged | Manual | Maker | Refused) -> str:

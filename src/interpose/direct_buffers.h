@@ -1,0 +1,37 @@
+// The buffers of a direct collective on this rank: lifted before the call, brought back after it. It must not know who runs it, nor
+// when.
+#pragma once
+
+#include "collective/blocking.h"
+#include "gpu/buffer.h"
+#include "interpose/lifted.h"
+#include "interpose/role.h"
+#include "interpose/teams.h"
+
+#include <optional>
+
+namespace crosslane::interpose {
+
+class DirectBuffers {
+ public:
+  /// Of a call of `team`, whose verdict is `direct`. Throws Error (buffer) naming the argument where memory does not hold what it
+  /// should.
+  DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role);
+  ~DirectBuffers();
+  DirectBuffers(const DirectBuffers&) = delete;
+  DirectBuffers& operator=(const DirectBuffers&) = delete;
+
+  /// What the team's members see of them.
+  [[nodiscard]] collective::Side& side() noexcept { return side_; }
+  /// After the call: results are where the application wants them.
+  void lower();
+
+ private:
+  team::Home& home_;
+  std::optional<Lifted> send_, receive_;
+  std::optional<gpu::Buffer> kept_;
+  bool gives_;
+  collective::Side side_;
+};
+
+}  // namespace crosslane::interpose
