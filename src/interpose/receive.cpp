@@ -285,6 +285,8 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
   }
   operation.active = false;
   if (look.state == Look::State::plain) {
+    // The starts of persistent ones are told as they are.
+    if (look.buffer.on_gpu && !operation.persistent) process.took_route(operation.call, "staged", look.buffer.bytes);
     mpi::copy_but_error(own, status);
     if (result == mpi::success || mpi::is_truncation(process.library().below(), result))
       operation.deliver(process.copier(), &own, process.library().below());

@@ -213,7 +213,6 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     const bool chunked = sending.choose(buffer.on_gpu, buffer.bytes, dest, comm) == message::Protocol::chunked;
-    if (buffer.on_gpu && !chunked) process.took_route(call, "staged", buffer.bytes);
     const int code = chunked ? sending.start_chunked(host_copy(copy), dest, sendtag, comm, nullptr)
                              : sending.start_plain(copy->data, static_cast<MPI_Count>(copy->bytes),
                                                    process.library().handles().byte, dest, sendtag, comm);

@@ -20,10 +20,6 @@ Manners on_the_gpu() {
   return {.kind = [](Random&) { return MemoryKind::device; }};
 }
 
-bool has_gaps(const Element& element) {
-  return std::ranges::find(element.base.padding, std::uint8_t{1}) != element.base.padding.end();
-}
-
 // A communicator of this rank, with two streams that take turns.
 struct Lane {
   Job job;
