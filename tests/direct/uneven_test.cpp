@@ -77,6 +77,8 @@ class Test {
     if (job.size() == 1 && call.what == What::allgatherv) return;
     if (call.whole && call.what != What::reduce_scatter && has_gaps(call.element->base))
       call.element = &elements().front();
+    // In place it moves a rank's own block to the front by memcpy, and aborts where the two places overlap.
+    if (call.whole && call.what == What::reduce_scatter) call.in_place = false;
 #endif
     CROSSLANE_STEP("{}: {}, seed {}", job.name(), call.text(), call.seed);
     Random& local = program_.local();
