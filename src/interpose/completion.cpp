@@ -181,9 +181,12 @@ int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Sta
     Statuses own(statuses, count);
     int whole = 0;
     if (!pending.looks()) return test_all(site, pending, count, requests, &whole, own, Patience::wait);
+    // Persistent collectives are errors to MPICH 5.0's MPI_Testall, though not to its MPI_Waitall: what is left to it is waited for
+    // there, once all that it does not see is ready.
+    const Patience patience = pending.any_persistent() ? Patience::wait : Patience::test;
     return waiting(site, pending, [&](bool& over) {
       int flag = 0;
-      const int result = test_all(site, pending, count, requests, &flag, own);
+      const int result = test_all(site, pending, count, requests, &flag, own, patience);
       over = flag != 0;
       return result;
     });

@@ -5,6 +5,7 @@
 #include "interpose/undertaking.h"
 #include "mpi/status.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -37,6 +38,10 @@ bool Pending::looks() const noexcept {
   for (std::size_t i = 0; i < operations_.size(); ++i)
     if (look_at(static_cast<int>(i)) != nullptr) return true;
   return false;
+}
+
+bool Pending::any_persistent() const noexcept {
+  return std::ranges::any_of(operations_, [](const auto& one) { return one && one->persistent; });
 }
 
 bool Pending::advance() {

@@ -44,6 +44,8 @@ class Pending {
   [[nodiscard]] bool none() const noexcept { return operations_.empty(); }
   /// One of them is active, and MPI alone does not know whether it is complete: a receive that is looked at, or an undertaking.
   [[nodiscard]] bool looks() const noexcept;
+  /// One of them is persistent, active or not.
+  [[nodiscard]] bool any_persistent() const noexcept;
   /// Request `index` is ours and active.
   [[nodiscard]] bool active(int index) const {
     const auto& operation = operations_[static_cast<std::size_t>(index)];
