@@ -200,7 +200,7 @@ class Blocking::Passage {
     own.send = mine_.send;
     own.receive = mine_.receive;
     own.facts = connection_.reached;
-    large_ = blocking_.wants_large_windows(team_, shape_);
+    large_ = blocking_.wants_large_windows(view_, shape_);
     own.large_windows = large_ && connection_.home->show_large_window() && team_.large_windows_mapped() ? 1 : 0;
     if (blocking_.checks_) own.claim = encode(mine_.claim);
     if (mine_.pieces) show_passages(team_, *mine_.pieces);
@@ -311,9 +311,10 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   return algorithm;
 }
 
-bool Blocking::wants_large_windows(const team::Team& team, const Shape& shape) const {
-  TeamFacts facts = facts_in(team.view());
-  if (!facts.spinning || !combines(shape.collective) || !worth_exposing(shape, team.size())) return false;
+bool Blocking::wants_large_windows(const team::TeamView& team, const Shape& shape) const {
+  if (!combines(shape.collective) || !worth_exposing(shape, team.size())) return false;
+  TeamFacts facts = facts_in(team);
+  if (!facts.spinning) return false;
   facts.exposed = true;
   const Algorithm* const without = choice_.choose(shape, facts);
   facts.large_windows = true;

@@ -78,7 +78,7 @@ class Blocking {
   class Passage;
   [[nodiscard]] TeamFacts facts_in(const team::TeamView& team) const;
   /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
-  [[nodiscard]] bool wants_large_windows(const team::Team& team, const Shape& shape) const;
+  [[nodiscard]] bool wants_large_windows(const team::TeamView& team, const Shape& shape) const;
   [[nodiscard]] double limit_seconds() const noexcept;
   void drive(const Passage& passage, const engine::Watch& watch) const;
   engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;

@@ -19,6 +19,12 @@ namespace crosslane::collective {
 
 [[nodiscard]] TeamFacts facts_of(const team::TeamView& team);
 
+/// Whether `taker` wants what `owner` combines for all: of an all-reduce, a reduce, or a reduce-scatter.
+[[nodiscard]] inline bool takes_result(const Shape& shape, int owner, int taker) noexcept {
+  if (shape.collective == Collective::reduce) return taker == shape.root;
+  return shape.collective == Collective::allreduce || taker == owner;
+}
+
 [[nodiscard]] inline std::uint64_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }

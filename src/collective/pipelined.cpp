@@ -32,7 +32,7 @@ class Reduction final : public Plan {
       parameters_.shard_bytes[m] = scatters ? shape_.bytes : shards.bytes(member);
       parameters_.window[m] = address_of(team_.large_window(member));
       // A reduce-scatter's result has no place for others' blocks.
-      if (wants(member))
+      if (takes_result(shape_, team_.me(), member))
         parameters_.result[parameters_.results++] =
             address_of(call.all[m].receive) - (scatters ? parameters_.shard_begin[m] : 0);
     }
@@ -47,11 +47,6 @@ class Reduction final : public Plan {
   [[nodiscard]] unsigned blocks() const noexcept override { return whole_gpu; }
 
  private:
-  [[nodiscard]] bool wants(int member) const noexcept {
-    if (shape_.collective == Collective::reduce) return member == shape_.root;
-    return shape_.collective == Collective::allreduce || member == team_.me();
-  }
-
   team::TeamView team_;
   Shape shape_;
   kernel::PipelinedReductionParameters parameters_{};

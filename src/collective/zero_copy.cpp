@@ -168,7 +168,7 @@ class TwoShot final : public Plan {
     for (int member = 0; member < team_.size(); ++member) {
       const Buffers& theirs = call.all[static_cast<std::size_t>(member)];
       parameters_.source[parameters_.sources++] = address_of(theirs.send) + from;
-      if (bytes != 0 && wants(member)) {
+      if (bytes != 0 && takes_result(shape_, team_.me(), member)) {
         parameters_.destination[parameters_.destinations++] = address_of(theirs.receive) + to;
       }
     }
@@ -187,11 +187,6 @@ class TwoShot final : public Plan {
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:
-  [[nodiscard]] bool wants(int member) const noexcept {
-    if (shape_.collective == Collective::reduce) return member == shape_.root;
-    return shape_.collective == Collective::allreduce || member == team_.me();
-  }
-
   team::TeamView team_;
   Shape shape_;
   kernel::ExchangeCombineParameters parameters_{};
