@@ -128,6 +128,13 @@ bool Job::on_one_node() const {
   return node == 0 || std::ranges::all_of(ranks, [&](int rank) { return rank / node == ranks.front() / node; });
 }
 
+bool Job::goes_direct(const Case& what) const {
+  if (!in_turns_) return true;
+  if (what.kind == Kind::allreduce && program_.option("driven", 0) != 0) return true;
+  const bool drivable = what.kind == Kind::allreduce || what.kind == Kind::reduce || what.kind == Kind::broadcast;
+  return drivable && what.sent_bytes() >= direct_in_turns_from;
+}
+
 void Job::warm_up() const {
   // One shows the window, the next maps those of others; a barrier after each: all ranks are past it.
   for (int step = 0; step < 2; ++step) {

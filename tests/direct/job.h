@@ -96,6 +96,9 @@ class Job {
   [[nodiscard]] bool on_one_node() const;
   /// Kernels of two members take turns on a GPU (support/sharing.h).
   [[nodiscard]] bool in_turns() const { return in_turns_; }
+  /// Whether such a call on GPU memory goes direct among ranks of one node (docs/collectives.md). --driven 1 says that the settings
+  /// prefer an algorithm that the host drives for all all-reduces.
+  [[nodiscard]] bool goes_direct(const Case& what) const;
 
   /// Calls with GPU memory on all ranks, until later ones go direct where they can at all.
   void warm_up() const;

@@ -9,7 +9,8 @@
 //   --what persistent  from the second start on persistent ones go direct, in whatever order ranks start them
 //   --what wrong     errors are told at the call, and later calls are right
 //   --what missing   the watchdog names who does not come
-//   --direct 0: nothing may go direct, and all must be right. --forms all, or some of blocking,nonblocking,persistent
+//   --direct 0: nothing may go direct, and all must be right. --driven 1: the settings prefer an all-reduce that the host drives.
+//   --forms all, or some of blocking,nonblocking,persistent
 #include "collectives/completion.h"
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -37,12 +38,6 @@ std::int64_t all_direct_calls() {
   std::int64_t sum = 0;
   for (std::size_t kind = 0; kind < kind_names.size(); ++kind) sum += direct_calls(static_cast<Kind>(kind));
   return sum;
-}
-
-// Whether such a call goes direct among ranks of one node (docs/collectives.md).
-bool goes_direct(const Case& what, const Job& job) {
-  const bool drivable = what.kind == Kind::allreduce || what.kind == Kind::reduce || what.kind == Kind::broadcast;
-  return !job.in_turns() || (drivable && what.sent_bytes() >= direct_in_turns_from);
 }
 
 void linger(Random& local) {
@@ -134,7 +129,7 @@ class Mix {
     job.load(running.run, local_);
     job.call(running.run, form, &running.request);
     if (form == Form::blocking) {
-      calls_ += goes_direct(what, job) ? 1 : 0;
+      calls_ += job.goes_direct(what) ? 1 : 0;
       job.check(running.run);
       return;
     }
@@ -154,7 +149,7 @@ class Mix {
       CROSSLANE_MPI(MPI_Request_free(&running.request));
       return;
     }
-    calls_ += goes_direct(what, job) ? 1 : 0;
+    calls_ += job.goes_direct(what) ? 1 : 0;
     running_.push_back(std::move(running));
   }
 
@@ -306,7 +301,7 @@ class Sum {
   void wait() { CROSSLANE_MPI(MPI_Wait(&request_, MPI_STATUS_IGNORE)); }
   void check() { job_.check(run_); }
   void check_direct() const {
-    CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - seen_, std::int64_t{goes_direct(run_.what, job_) ? 1 : 0});
+    CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - seen_, std::int64_t{job_.goes_direct(run_.what) ? 1 : 0});
   }
   [[nodiscard]] MPI_Request& request() { return request_; }
 
@@ -365,7 +360,7 @@ void barriers(Program& program) {
       CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
       if (program.rank % 2 != 0) CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
       world.check(run);
-      CROSSLANE_CHECK_EQUAL(direct_calls(what.kind) - before, std::int64_t{goes_direct(what, world) ? 1 : 0});
+      CROSSLANE_CHECK_EQUAL(direct_calls(what.kind) - before, std::int64_t{world.goes_direct(what) ? 1 : 0});
     }
   }
 }
@@ -498,9 +493,9 @@ void captured(Program& program) {
 void persistent(Program& program) {
   if (EntryPoint::find("Allreduce", Form::persistent, false).address == nullptr)
     return program.skip("this MPI has no persistent collectives");
-  if (program.memory() != "device" && plain_mpi().persistent_collectives_read_too_early)
-    return program.skip("this MPI cannot start persistent collectives again, as those of host memory are");
   const Job world(program, MPI_COMM_WORLD, "the world");
+  if ((program.memory() != "device" || world.in_turns()) && plain_mpi().persistent_collectives_read_too_early)
+    return program.skip("this MPI cannot start persistent collectives again, as those of host memory are");
   world.warm_up();
   for (int set = 0; set < 3; ++set) {
     std::deque<Running> all;
@@ -515,7 +510,7 @@ void persistent(Program& program) {
       all.push_back({&world, world.make(what, manners_of(program), program.local()), MPI_REQUEST_NULL, 0});
       world.load(all.back().run, program.local());
       world.call(all.back().run, Form::persistent, &all.back().request);
-      expected += goes_direct(what, world) ? 1 : 0;
+      expected += world.goes_direct(what) ? 1 : 0;
     }
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -23,6 +23,7 @@ struct Uneven {
   MPI_Op op = MPI_OP_NULL;
   std::string op_name;
   int granule = 1;                 ///< Units of which all blocks are whole numbers: so types of so many fit all.
+  int in_type = 0;                 ///< Units in one element of any rank's derived type; 0: each rank's own affair.
   std::vector<std::size_t> units;  ///< By sender and receiver.
   int size = 1, root = 0;
   bool in_place = false, whole = false;

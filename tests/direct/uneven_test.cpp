@@ -71,8 +71,7 @@ class Test {
 #if CROSSLANE_TEST_MPI_MPICH
     // MPICH 4.0.2 crashes in all-gathers of a rank alone, and cannot scatter what has gaps.
     if (job.size() == 1 && call.what == What::allgatherv) return;
-    if (call.whole && call.what != What::reduce_scatter && has_gaps(*call.element))
-      call.element = &elements().front();
+    if (call.whole && call.what != What::reduce_scatter && has_gaps(*call.element)) call.element = &elements().front();
     // In place it moves a rank's own block to the front by memcpy, and aborts where the two places overlap.
     if (call.whole && call.what == What::reduce_scatter) call.in_place = false;
 #endif

@@ -1,6 +1,6 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
 // cannot take part says so. --what buffers|communicators|strangers|refused|events|missing|fails|threads
-//   --driven 1  the settings prefer an algorithm that the host drives
+//   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
 #include "support/sharing.h"
@@ -180,20 +180,21 @@ void threads(Program& program) {
   }
   const std::int64_t before = direct_calls(Kind::allreduce);
   const auto cases = program.option("cases", 30);
-  const bool all_direct = !jobs.front().in_turns() || program.option("driven", 0) != 0;
   std::atomic<std::int64_t> expected{0};
   std::vector<std::thread> running;
   running.reserve(most);
   for (int thread = 0; thread < most; ++thread) {
-    running.emplace_back([&program, &jobs, &expected, thread, cases, all_direct] {
+    running.emplace_back([&program, &jobs, &expected, thread, cases] {
       program.device()->make_current();
       Random local(mix(program.seed, thread, program.rank));
       for (std::int64_t number = 0; number < cases; ++number) {
         Random random(mix(program.seed, thread, number, 9));
         const auto units = random.pick(std::array<std::size_t, 5>{1, 1000, 20000, 70000, 200000});
         constexpr int repeats = 3;
-        if (all_direct || units * sizeof(int) >= direct_in_turns_from) expected += repeats;
-        jobs[static_cast<std::size_t>(thread)].run(sum_of_ints(units, random.next(), repeats), on_the_gpu(), local);
+        const Job& job = jobs[static_cast<std::size_t>(thread)];
+        const Case what = sum_of_ints(units, random.next(), repeats);
+        if (job.goes_direct(what)) expected += repeats;
+        job.run(what, on_the_gpu(), local);
       }
       CROSSLANE_STEP("thread {} is done", thread);
     });
