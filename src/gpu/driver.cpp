@@ -54,8 +54,10 @@ std::string_view remedy(CUresult result) {
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
       return "the machine's driver is not in order: see nvidia-smi";
     case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
-    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
       return "MPS serves so many processes a GPU: run fewer of them on this one at a time";
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
+      return "MPS has so many hardware queues a GPU: run fewer processes on this one at a time, or with a lower "
+             "CUDA_DEVICE_MAX_CONNECTIONS";
     default:
       return "see CUDA's description of the error; an earlier asynchronous failure may be its cause";
   }
