@@ -1,6 +1,6 @@
 // Exchanges that MPI promises to finish although one side sits in a blocking call of something else (MPI 5.0, sections
 // 3.5, 3.7.4 and 6.12): a library that moves GPU memory must not need that side's help. At 8 B, 64 KiB and 64 MiB
-// (--most to bound), with GPU memory on both sides or on one. It must not know Crosslane.
+// (--large for another size than the last, --most to bound), with GPU memory on both sides or on one. It must not know Crosslane.
 #include "support/program.h"
 
 #include <algorithm>
@@ -352,8 +352,9 @@ int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "progress");
   const auto all = scenarios();
-  for (const std::size_t bytes : {std::size_t{8}, std::size_t{64} << 10, std::size_t{64} << 20}) {
-    if (bytes > static_cast<std::size_t>(program.option("most", std::int64_t{64} << 20))) continue;
+  const auto large = static_cast<std::size_t>(program.option("large", std::int64_t{64} << 20));
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{64} << 10, large}) {
+    if (bytes > static_cast<std::size_t>(program.option("most", static_cast<std::int64_t>(large)))) continue;
     for (const auto& [first, second] : kinds(program, bytes))
       for (const auto& scenario : all) run({program, bytes, first, second, program.shared().next()}, scenario);
   }

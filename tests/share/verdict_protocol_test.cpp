@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <unordered_set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -69,6 +69,50 @@ struct State {
 };
 static_assert(std::has_unique_object_representations_v<State>);
 
+// States by their bytes, each once, numbered as they come. Open addressing: there are millions.
+class States {
+ public:
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
+  [[nodiscard]] const State& operator[](std::size_t number) const { return all_[number]; }
+  // False if it was there.
+  bool insert(const State& state) {
+    if (2 * all_.size() >= place_.size()) grow();
+    std::uint32_t& place = place_for(state);
+    if (place != none) return false;
+    place = static_cast<std::uint32_t>(all_.size());
+    all_.push_back(state);
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  static std::size_t hash(const State& state) {
+    std::array<std::uint64_t, (sizeof state + 7) / 8> words{};
+    std::memcpy(words.data(), &state, sizeof state);
+    std::uint64_t hash = 0;
+    for (const std::uint64_t word : words) {
+      hash = (hash ^ word) * 0x9e3779b97f4a7c15U;
+      hash ^= hash >> 29U;
+    }
+    return hash;
+  }
+  std::uint32_t& place_for(const State& state) {
+    std::size_t at = hash(state) % place_.size();
+    while (place_[at] != none && std::memcmp(&all_[place_[at]], &state, sizeof state) != 0)
+      at = (at + 1) % place_.size();
+    return place_[at];
+  }
+  void grow() {
+    place_.assign(std::max<std::size_t>(2 * place_.size(), 1024), none);
+    for (std::size_t number = 0; number < all_.size(); ++number)
+      place_for(all_[number]) = static_cast<std::uint32_t>(number);
+  }
+
+  std::vector<State> all_;
+  std::vector<std::uint32_t> place_;  // a power of two; by hash, the number of the state
+};
+
 class Search {
  public:
   explicit Search(const Setting& setting) : setting_(setting) {}
@@ -81,7 +125,7 @@ class Search {
       member.at = member_at_start(static_cast<std::size_t>(&member - first.member.data()));
     visit(first);
     while (!open_.empty() && wrong_.empty()) {
-      const State state = open_.back();
+      const State state = seen_[open_.back()];
       open_.pop_back();
       bool moved = false, all_over = true;
       for (std::size_t m = 0; m < setting_.members && wrong_.empty(); ++m) {
@@ -107,9 +151,7 @@ class Search {
   }
 
   void visit(const State& state) {
-    std::string key(sizeof state, '\0');
-    std::memcpy(key.data(), &state, sizeof state);
-    if (seen_.insert(std::move(key)).second) open_.push_back(state);
+    if (seen_.insert(state)) open_.push_back(seen_.size() - 1);
   }
 
   void go(Member& mine, At at, std::size_t m) {
@@ -289,8 +331,8 @@ class Search {
   }
 
   const Setting setting_;
-  std::unordered_set<std::string> seen_;
-  std::vector<State> open_;
+  States seen_;
+  std::vector<std::size_t> open_;
   std::string wrong_;
 };
 

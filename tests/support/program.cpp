@@ -3,6 +3,7 @@
 
 #include "support/plain_mpi.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -52,6 +53,9 @@ void abort_with_step(MPI_Comm*, int* result, ...) {
 
 Program::Program(int argc, char** argv, const std::string& name, int thread_level)
     : options_(parse(argc, argv)), name_(name) {
+  // Large messages come and go all the time: asking the system for their pages each time takes as long as the test itself.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
   set_memory(text_option("memory", "random"));
   int provided = MPI_THREAD_SINGLE;
   if (thread_level == MPI_THREAD_SINGLE)
