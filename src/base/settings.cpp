@@ -164,7 +164,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 31> entries{{
+constexpr std::array<Entry, 33> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -223,6 +223,13 @@ constexpr std::array<Entry, 31> entries{{
     {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
      [](const Settings& s) { return print_bytes(s.pinned_limit); }},
+    {"CROSSLANE_COPY_BLOCKS", "a number of thread blocks, 0 for as many as keep the GPU's memory busy",
+     "most thread blocks of a kernel that copies",
+     [](Settings& s, const std::string& text) { return read_number(s.copy_blocks, text) && s.copy_blocks <= 65535; },
+     [](const Settings& s) { return fmt::format("{}", s.copy_blocks); }},
+    {"CROSSLANE_LIST_LIMIT", byte_values, "most bytes of GPU memory for the lists of irregular datatypes, a GPU and rank",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.list_limit, text); },
+     [](const Settings& s) { return print_bytes(s.list_limit); }},
     {"CROSSLANE_CHECK", flag_values, "compare the arguments of collectives between GPUs over their ranks",
      [](Settings& s, const std::string& text) { return read_flag(s.check, text); },
      [](const Settings& s) { return std::string{s.check ? "1" : "0"}; }, true},

@@ -30,6 +30,9 @@ struct Settings {
   double patience_ms = 3;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::size_t pinned_limit = std::size_t{4}
                              << 30;  ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.
+  unsigned copy_blocks = 0;  ///< CROSSLANE_COPY_BLOCKS: most thread blocks of a copy kernel; 0 for as many as help.
+  std::size_t list_limit = std::size_t{16}
+                           << 20;  ///< CROSSLANE_LIST_LIMIT: most bytes of lists of datatypes kept on a GPU.
   /// CROSSLANE_ALLREDUCE, CROSSLANE_BROADCAST, ... by the collective's name: preferred algorithms by bytes, such as
   /// 0-4k:ll,4k-:two_shot. `collective/choose.h` parses them.
   std::map<std::string, std::string> algorithms;

@@ -40,6 +40,14 @@ void ignore_captures_of_other_threads(const Driver& driver) {
   check(driver, driver.thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
 }
 
+OutsideCaptures::OutsideCaptures(const Driver& driver) : driver_(driver) {
+  check(driver, driver.thread_exchange_stream_capture_mode(&mode_), "cuThreadExchangeStreamCaptureMode");
+}
+
+OutsideCaptures::~OutsideCaptures() {
+  if (!driver_.unloading()) driver_.thread_exchange_stream_capture_mode(&mode_);
+}
+
 int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ordinal) {
   CUdevice device = -1;
   int value = 0;

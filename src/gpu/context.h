@@ -47,6 +47,20 @@ class ContextScope {
   const Driver& driver_;
 };
 
+/// While one lives, this thread's calls are not held to what a graph's capture by another thread allows: for questions
+/// (is an event done) that would end such a capture. For calls that touch no captured stream. Neither copied nor moved.
+class OutsideCaptures {
+ public:
+  explicit OutsideCaptures(const Driver& driver);
+  ~OutsideCaptures();
+  OutsideCaptures(const OutsideCaptures&) = delete;
+  OutsideCaptures& operator=(const OutsideCaptures&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 /// From now on this thread's calls are not held to what a graph's capture by another thread allows; for threads of ours, which touch
 /// no captured stream.
 void ignore_captures_of_other_threads(const Driver& driver);

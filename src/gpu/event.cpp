@@ -58,6 +58,12 @@ float milliseconds_between(const Driver& driver, const Event& start, const Event
 EventPool::Lent::Lent(Lent&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)), event_(std::move(other.event_)) {}
 
+EventPool::Lent& EventPool::Lent::operator=(Lent&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(event_, other.event_);
+  return *this;
+}
+
 EventPool::Lent::~Lent() {
   if (pool_ == nullptr) return;
   const std::lock_guard lock(pool_->mutex_);

@@ -49,7 +49,7 @@ class EventPool {
    public:
     Lent(EventPool& pool, Event event) : pool_(&pool), event_(std::move(event)) {}
     Lent(Lent&& other) noexcept;
-    Lent& operator=(Lent&&) = delete;
+    Lent& operator=(Lent&& other) noexcept;
     ~Lent();
     [[nodiscard]] Event& operator*() noexcept { return event_; }
     [[nodiscard]] Event* operator->() noexcept { return &event_; }

@@ -84,6 +84,7 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   { block.rank() } -> std::same_as<std::uint64_t>;
   { block.size() } -> std::same_as<std::uint64_t>;
   block.barrier();
+  { block.template shared<std::uint64_t>() } -> std::same_as<std::uint64_t*>;
   block.for_each(n, detail::AnyItem{});            // [0, n) shared by this block's threads
   block.for_each_in_grid(n, detail::AnyItem{});    // [0, n) shared by all threads of the grid
   block.for_each_group(n, n, detail::AnyGroup{});  // by groups of so many threads
@@ -161,6 +162,12 @@ class GpuBlock {
   CROSSLANE_DEVICE std::uint64_t rank() const { return threadIdx.x; }
   CROSSLANE_DEVICE std::uint64_t size() const { return blockDim.x; }
   CROSSLANE_DEVICE void barrier() const { __syncthreads(); }
+  /// The block's own memory, as large as the launch asked for.
+  template <class T>
+  CROSSLANE_DEVICE T* shared() const {
+    extern __shared__ __align__(16) unsigned char crosslane_shared[];
+    return reinterpret_cast<T*>(crosslane_shared);
+  }
 
   template <class F>
   CROSSLANE_DEVICE void for_each(std::uint64_t n, F f) const {
@@ -329,6 +336,10 @@ class EmulatedBlock {
   std::uint64_t rank() const { return 0; }
   std::uint64_t size() const { return 1; }
   void barrier() const {}
+  template <class T>
+  T* shared() const {
+    return static_cast<T*>(launch_.shared);
+  }
 
   template <class F>
   void for_each(std::uint64_t n, F f) const {

@@ -2,7 +2,6 @@
 // emulated one. A new kernel is a row here; its functor is in its family's file.
 #pragma once
 
-#include "kernel/copy.h"
 #include "kernel/exchange.h"
 #include "kernel/low_latency.h"
 #include "kernel/operation.h"
@@ -11,13 +10,6 @@
 #include "kernel/reduce.h"
 
 // clang-format off: tables, of which it would make staircases
-#define CROSSLANE_COPY_KERNELS(X)                                               \
-  X(crosslane_copy, crosslane::kernel::Copy)                                    \
-  X(crosslane_gather_strided, crosslane::kernel::StridedCopy<crosslane::kernel::Way::gather>)   \
-  X(crosslane_scatter_strided, crosslane::kernel::StridedCopy<crosslane::kernel::Way::scatter>) \
-  X(crosslane_gather_pieces, crosslane::kernel::PiecesCopy<crosslane::kernel::Way::gather>)     \
-  X(crosslane_scatter_pieces, crosslane::kernel::PiecesCopy<crosslane::kernel::Way::scatter>)
-
 #define CROSSLANE_EXCHANGE_KERNELS(X) X(crosslane_exchange_move, crosslane::kernel::ExchangeMove)
 #define CROSSLANE_PAIRWISE_KERNELS(X) X(crosslane_pairwise_move, crosslane::kernel::PairwiseMove)
 #define CROSSLANE_LOW_LATENCY_KERNELS(X) X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove)

@@ -21,6 +21,7 @@ CROSSLANE_EMBED(exchange)
 CROSSLANE_EMBED(low_latency)
 CROSSLANE_EMBED(pipelined)
 CROSSLANE_EMBED(pairwise)
+CROSSLANE_EMBED(copy)
 
 namespace crosslane::kernel {
 
@@ -36,6 +37,8 @@ std::span<const std::byte> fat_binary(Family family) noexcept {
       return {&crosslane_fat_binary_pipelined, &crosslane_fat_binary_pipelined_end};
     case Family::pairwise:
       return {&crosslane_fat_binary_pairwise, &crosslane_fat_binary_pairwise_end};
+    case Family::copy:
+      return {&crosslane_fat_binary_copy, &crosslane_fat_binary_copy_end};
   }
   return {};
 }

@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "gpu/context.h"
+#include "kernel/load.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 
 namespace crosslane::kernel {
@@ -20,36 +20,6 @@ constexpr std::uint64_t most_blocks = 2048;
 gpu::Grid blocks_for(std::uint64_t items, std::uint64_t items_a_block) {
   return {
       static_cast<unsigned>(std::clamp<std::uint64_t>((items + items_a_block - 1) / items_a_block, 1, most_blocks))};
-}
-
-const void* image_for(const gpu::Driver& driver, Family family) {
-  if (!available(driver)) {
-    throw base::Error(
-        base::ErrorClass::unsupported,
-        "this build of Crosslane has no GPU kernels; build it with a CUDA compiler (CROSSLANE_CUDA_KERNELS=ON)");
-  }
-  if (!driver.emulated) return fat_binary(family).data();
-  switch (family) {
-    case Family::local:
-      return &emulated_local();
-    case Family::exchange:
-      return &emulated_exchange();
-    case Family::low_latency:
-      return &emulated_low_latency();
-    case Family::pipelined:
-      return &emulated_pipelined();
-    case Family::pairwise:
-      return &emulated_pairwise();
-  }
-  return nullptr;
-}
-
-// The driver loads a kernel's code when it is first asked for more than its handle, which may wait for all that runs: so
-// here, ahead of all that may spin.
-gpu::Function loaded(const gpu::Module& module, const char* name) {
-  const gpu::Function function = module.function(name);
-  static_cast<void>(function.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS));
-  return function;
 }
 
 std::vector<std::optional<gpu::Function>> combining(const gpu::Module& module, const std::string& prefix,
@@ -87,17 +57,12 @@ void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned
 
 }  // namespace
 
-bool available(const gpu::Driver& driver) noexcept { return driver.emulated || !fat_binary(Family::local).empty(); }
-
 Kernels::Kernels(const gpu::Driver& driver)
-    : modules_{gpu::Module(driver, image_for(driver, Family::local)),
-               gpu::Module(driver, image_for(driver, Family::exchange)),
-               gpu::Module(driver, image_for(driver, Family::low_latency)),
-               gpu::Module(driver, image_for(driver, Family::pipelined)),
-               gpu::Module(driver, image_for(driver, Family::pairwise))},
-      copy_(loaded(modules_[0], "crosslane_copy")),
-      strided_{loaded(modules_[0], "crosslane_gather_strided"), loaded(modules_[0], "crosslane_scatter_strided")},
-      pieces_{loaded(modules_[0], "crosslane_gather_pieces"), loaded(modules_[0], "crosslane_scatter_pieces")},
+    : modules_{load(driver, Family::local),
+               load(driver, Family::exchange),
+               load(driver, Family::low_latency),
+               load(driver, Family::pipelined),
+               load(driver, Family::pairwise)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
@@ -111,50 +76,6 @@ Kernels::Kernels(const gpu::Driver& driver)
   const auto resident = static_cast<unsigned>(exchange_move_.resident_blocks(team_threads, 0));
   resident_team_blocks_ = processors * std::min(resident, blocks_a_processor);
   team_blocks_ = std::min(resident_team_blocks_, most_team_blocks);
-}
-
-void Kernels::copy(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const {
-  if (bytes == 0) return;
-  launch(copy_, stream, blocks_for(bytes, Copy::tile), CopyParameters{to, from, bytes});
-}
-
-std::uint32_t word_for(const void* packed, const void* base, const Strided& shape, std::size_t begin,
-                       std::size_t end) noexcept {
-  std::uint64_t all = 16 | reinterpret_cast<std::uintptr_t>(packed) | shape.width | begin | end;
-  all |= reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uint64_t>(shape.offset);
-  for (std::size_t d = 0; d < shape.dimensions; ++d) all |= static_cast<std::uint64_t>(shape.dimension[d].stride);
-  return std::uint32_t{1} << std::countr_zero(all);
-}
-
-void Kernels::strided(gpu::StreamView stream, Way way, void* packed, void* base, const Strided& shape,
-                      std::size_t begin, std::size_t end) const {
-  if (begin >= end) return;
-  StridedParameters parameters{};
-  parameters.word = word_for(packed, base, shape, begin, end);
-  parameters.packed = packed;
-  parameters.base = base;
-  parameters.offset = shape.offset;
-  parameters.begin = begin / parameters.word;
-  parameters.end = end / parameters.word;
-  parameters.dimensions = static_cast<std::uint32_t>(shape.dimensions);
-  parameters.words_per_run = Divider::by(shape.width / parameters.word);
-  for (std::size_t d = 0; d < shape.dimensions; ++d) {
-    parameters.count[d] = Divider::by(shape.dimension[d].count);
-    parameters.stride[d] = shape.dimension[d].stride;
-  }
-  constexpr std::uint64_t words_a_thread = 4;
-  launch(strided_[way == Way::gather ? 0 : 1], stream,
-         blocks_for(parameters.end - parameters.begin, threads * words_a_thread), parameters);
-}
-
-void Kernels::pieces(gpu::StreamView stream, Way way, void* packed, void* base, const Piece* list, std::size_t count,
-                     std::size_t bytes) const {
-  if (count == 0) return;
-  // As many threads a piece as its words of 16 bytes keep busy.
-  const std::uint64_t words = std::max<std::uint64_t>(bytes / count / 16, 1);
-  const auto lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::bit_floor(words), 32));
-  launch(pieces_[way == Way::gather ? 0 : 1], stream, blocks_for(count, threads / lanes),
-         PiecesParameters{packed, base, list, count, lanes});
 }
 
 void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in,

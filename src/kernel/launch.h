@@ -1,27 +1,23 @@
-// The kernels of one context, ready to launch: choices of word, grid and split that a caller need not know.
+// The reductions and the kernels of teams in one context, ready to launch (copies.h has the copies): choices of grid and
+// split that a caller need not know.
 // It must not know MPI, nor wait for anything: all is enqueued on the stream it is given.
 #pragma once
 
 #include "gpu/module.h"
 #include "gpu/stream.h"
 #include "kernel/catalogue.h"
-#include "kernel/copy.h"
 #include "kernel/exchange.h"
+#include "kernel/load.h"
 #include "kernel/low_latency.h"
 #include "kernel/pairwise.h"
 #include "kernel/pipelined.h"
 #include "kernel/reduce.h"
-#include "kernel/strided.h"
 
 #include <cstddef>
 #include <optional>
 #include <vector>
 
 namespace crosslane::kernel {
-
-/// True if this driver can be given the kernels: always under emulation, and on GPUs where a GPU compiler was there
-/// when the library was built. Without them, copies (gpu/copy.h) are all there is.
-[[nodiscard]] bool available(const gpu::Driver& driver) noexcept;
 
 /// Pointers are device memory of the stream's context (or of peers it can reach), or host memory that is pinned and
 /// mapped. Move-only; one a context, made ahead of first use, since loading may wait for running kernels. Thread-safe
@@ -30,19 +26,6 @@ class Kernels {
  public:
   /// Loads into the current context. Throws Error (unsupported) where available() is false.
   explicit Kernels(const gpu::Driver& driver);
-
-  /// Contiguous bytes; ranges must not overlap.
-  void copy(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const;
-
-  /// The packed bytes [begin, end) of `shape` at `base`, to or from `packed`, which holds byte `begin` first. Fast
-  /// where width, strides and range are multiples of 4, 8 or 16 bytes and the ends are aligned to that.
-  void strided(gpu::StreamView stream, Way way, void* packed, void* base, const Strided& shape, std::size_t begin,
-               std::size_t end) const;
-
-  /// A list of pieces. `list` is for the GPU to read, and stays as it is until the stream is past the launch; `bytes`
-  /// is the sum of the lengths (it only chooses the grid). Pieces that are scattered must not overlap.
-  void pieces(gpu::StreamView stream, Way way, void* packed, void* base, const Piece* list, std::size_t count,
-              std::size_t bytes) const;
 
   /// inout = in op inout. Throws Error (op) where MPI does not define the operation for the element.
   void reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in, std::size_t count) const;
@@ -74,17 +57,11 @@ class Kernels {
   void pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const;
 
  private:
-  gpu::Module modules_[family_count];
-  gpu::Function copy_;
-  gpu::Function strided_[2];  // by Way
-  gpu::Function pieces_[2];
+  static constexpr std::size_t families = 5;  // all but the copies
+  gpu::Module modules_[families];
   gpu::Function exchange_move_, low_latency_move_, pairwise_move_;
-  std::vector<std::optional<gpu::Function>> combining_[family_count];  // by row of combinations()
+  std::vector<std::optional<gpu::Function>> combining_[families];  // by row of combinations()
   unsigned team_blocks_, resident_team_blocks_;
 };
-
-/// The words in which a shape's bytes can be moved: the largest power of two up to 16 that divides everything.
-[[nodiscard]] std::uint32_t word_for(const void* packed, const void* base, const Strided& shape, std::size_t begin,
-                                     std::size_t end) noexcept;
 
 }  // namespace crosslane::kernel

@@ -1,7 +1,5 @@
-// The kernels that one GPU runs by itself: copies and local reductions. See gpu_entries.h.
+// The reductions that one GPU runs by itself. See gpu_entries.h.
 #include "kernel/gpu_entries.h"
-
-CROSSLANE_COPY_KERNELS(CROSSLANE_LOCAL_ENTRY)
 
 #define CROSSLANE_ROW(op_name, functor, element, type)         \
   CROSSLANE_LOCAL_ENTRY(crosslane_local_##op_name##_##element, \

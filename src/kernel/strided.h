@@ -20,15 +20,25 @@ struct Strided {
   Dimension dimension[limit] = {};
 };
 
-/// One run of an irregular list: `length` bytes at `offset` from the base, at `packed` from the packed buffer's start
-/// (TYPES, section 3.2: a DEV).
-struct Piece {
-  std::int64_t offset;
-  std::uint64_t packed;
-  std::uint64_t length;
+/// Displacements in memory that the GPU reads, in place of dimension 0's stride: entry i is `displacements[i] << shift`
+/// bytes from where the dimension starts. Numbers of 32 bits, or of 64 where it is wide.
+struct Table {
+  const void* displacements = nullptr;
+  std::uint32_t shift = 0;
+  bool wide = false;
 };
 
-/// Longer runs are cut into pieces of this many bytes, so that a few of them occupy many threads.
-inline constexpr std::size_t piece_limit = 4096;
+/// One run of an irregular list (TYPES, section 3.2: a work unit, which is made on the CPU): where it lies and how many
+/// bytes are packed before it, both in units of 2^shift bytes. It ends where the next one's packed bytes begin, so that
+/// a list has one entry more than runs.
+template <class Number>
+struct UnitOf {
+  Number offset, packed;
+};
+using Unit = UnitOf<std::uint32_t>;
+using WideUnit = UnitOf<std::uint64_t>;
+
+/// Longer runs are cut into units of at most this many bytes, so that a few of them occupy many threads.
+inline constexpr std::size_t unit_limit = 2048;
 
 }  // namespace crosslane::kernel

@@ -2,14 +2,17 @@
 #include "lane/copier.h"
 
 #include "base/error.h"
-#include "gpu/copy.h"
 
 #include <utility>
 
 namespace crosslane::lane {
 
 Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& settings)
-    : gpu_(gpu), engine_(engine), order_(settings.order), pool_(gpu, settings.pinned_limit) {}
+    : gpu_(gpu),
+      engine_(engine),
+      order_(settings.order),
+      pool_([&gpu]() -> const gpu::Driver& { return gpu.driver(); }, settings.pinned_limit),
+      mover_([&gpu]() -> const gpu::Driver& { return gpu.driver(); }, pool_, settings) {}
 
 Place Copier::place(const gpu::PointerInfo& info) {
   const std::lock_guard lock(mutex_);
@@ -55,15 +58,12 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   idle.push_back(std::move(channel));
 }
 
-// In relaxed mode, since a question would end a capture that another thread runs in global mode.
 void Copier::throw_if_failed(const Channel& channel) {
   const gpu::StreamView stream = channel.stream;
   const gpu::Driver& driver = stream.driver();
   const gpu::ContextScope scope(driver, channel.context);
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  gpu::check(driver, driver.thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  const gpu::OutsideCaptures outside(driver);
   const CUresult result = driver.stream_query(stream.handle());
-  driver.thread_exchange_stream_capture_mode(&mode);
   if (result != CUDA_ERROR_NOT_READY) gpu::check(driver, result, "a copy between GPU and host");
 }
 
@@ -129,56 +129,27 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   bytes_ += end - begin;
   toward_ = toward;
 
+  std::ptrdiff_t first = 0;
+  layout.for_each_run(count, begin, begin + 1,
+                      [&](std::int64_t offset, std::size_t) { first = static_cast<std::ptrdiff_t>(offset); });
   // An operation may have been under way for long, and a real driver takes the address of memory that was freed meanwhile
   // for ordinary memory, which it then touches. The first byte tells.
-  auto expect_live = [&, looked = false](const std::byte* first) mutable {
-    if (std::exchange(looked, true) || copier_.gpu_.inspect(first).kind != gpu::PointerInfo::Kind::host) return;
+  if (const auto* const byte = byte_at(device, first); copier_.gpu_.inspect(byte).kind == gpu::PointerInfo::Kind::host) {
     throw base::Error(base::ErrorClass::buffer,
                       "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
-                      static_cast<const void*>(first), toward == Toward::host ? "from" : "to");
-  };
-
-  const auto one = [&](std::byte* host_run, std::byte* device_run, std::size_t length) {
-    expect_live(device_run);
-    if (toward == Toward::host) {
-      gpu::copy_async(host_run, device_run, length, stream.view());
-    } else {
-      gpu::copy_async(device_run, host_run, length, stream.view());
-    }
-  };
-
-  // Where packed byte `at` lies in the host's copy, and data at `offset` from the buffer's address.
-  const auto on_host = [&](std::size_t at, std::ptrdiff_t offset) {
-    return form == Form::packed ? byte_at(host, static_cast<std::ptrdiff_t>(at - begin)) : byte_at(host, offset);
-  };
-  const auto run_by_run = [&](std::size_t from, std::size_t to) {
-    layout.for_each_run(count, from, to, [&](std::int64_t offset, std::size_t length) {
-      const auto run = static_cast<std::ptrdiff_t>(offset);
-      one(on_host(from, run), byte_at(device, run), length);
-      from += length;
-    });
-  };
-
-  const auto shape = layout.as_2d(count);
-  const std::size_t width = shape ? shape->width : 1;
-  const std::size_t first = (begin + width - 1) / width, last = end / width;  // rows that are copied whole
-  if (!shape || last < first + 2) {
-    run_by_run(begin, end);
-    return;
+                      static_cast<const void*>(byte), toward == Toward::host ? "from" : "to");
   }
-  run_by_run(begin, first * width);
-  const auto pitch = static_cast<std::size_t>(shape->pitch);
-  const auto offset = static_cast<std::ptrdiff_t>(shape->offset + static_cast<std::int64_t>(first) * shape->pitch);
-  std::byte* const device_rows = byte_at(device, offset);
-  std::byte* const host_rows = on_host(first * width, offset);
-  const std::size_t host_pitch = form == Form::packed ? width : pitch;
-  expect_live(device_rows);
-  if (toward == Toward::host) {
-    gpu::copy_2d_async(host_rows, device_rows, {width, last - first, host_pitch, pitch}, stream);
-  } else {
-    gpu::copy_2d_async(device_rows, host_rows, {width, last - first, pitch, host_pitch}, stream);
+
+  // Kernels reach what is pinned; a copy of one run asks for neither.
+  auto memory = Memory::host;
+  if (!layout.dense()) {
+    const auto* const byte = form == Form::packed ? host : byte_at(host, first);
+    if (copier_.gpu_.inspect(byte).kind == gpu::PointerInfo::Kind::pinned) memory = Memory::mapped;
   }
-  run_by_run(last * width, end);
+  const Side on_gpu = Side::of(device, layout, count);
+  const Side on_host = form == Form::packed ? Side::packed(host) : Side::of(host, layout, count);
+  const bool to_host = toward == Toward::host;
+  copier_.mover_.copy(place.context, stream, to_host ? on_host : on_gpu, to_host ? on_gpu : on_host, begin, end, memory);
 }
 
 engine::Completion Batch::completion() {

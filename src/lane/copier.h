@@ -10,6 +10,7 @@
 #include "gpu/event.h"
 #include "gpu/marker.h"
 #include "gpu/stream.h"
+#include "lane/mover.h"
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
 
@@ -48,6 +49,7 @@ class Copier {
   Copier& operator=(const Copier&) = delete;
 
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return gpu_; }
+  [[nodiscard]] Mover& mover() noexcept { return mover_; }
 
   /// Where device memory that inspect() described belongs. The first time that an allocation is seen it is marked so that
   /// synchronous copies to it are over when they return (a small copy from pageable memory returns before, and our streams
@@ -72,6 +74,7 @@ class Copier {
   engine::Engine& engine_;
   const base::Order order_;
   PinnedPool pool_;
+  Mover mover_;
   std::mutex mutex_;
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
   std::unordered_set<std::uint64_t>

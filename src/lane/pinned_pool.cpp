@@ -54,7 +54,7 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
     if (pinned_ + size <= limit_) {
       for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
         try {
-          buffer.emplace(gpu_.driver(), size);
+          buffer.emplace(driver_(), size);
           pinned_ += size;
         } catch (const base::Error&) {
           trim();  // memory kept in other classes may be what is missing

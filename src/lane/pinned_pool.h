@@ -6,13 +6,18 @@
 #include "gpu/pinned_buffer.h"
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace crosslane::lane {
 
 class PinnedPool;
+
+/// Gives the driver at first use, which loads it.
+using DriverSource = std::function<const gpu::Driver&()>;
 
 /// A block of host memory lent by the pool; goes back when it is destroyed. Move-only.
 class HostBlock {
@@ -29,6 +34,9 @@ class HostBlock {
 
  private:
   friend class PinnedPool;
+
+/// Gives the driver at first use, which loads it.
+using DriverSource = std::function<const gpu::Driver&()>;
   PinnedPool* pool_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
@@ -39,7 +47,7 @@ class HostBlock {
 /// at all, ordinary memory is lent and that is said once.
 class PinnedPool {
  public:
-  PinnedPool(gpu::Gpu& gpu, std::size_t limit) : gpu_(gpu), limit_(limit) {}
+  PinnedPool(DriverSource driver, std::size_t limit) : driver_(std::move(driver)), limit_(limit) {}
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
@@ -52,7 +60,7 @@ class PinnedPool {
   /// Gives every kept block back to the system. The mutex is held.
   void trim() noexcept;
 
-  gpu::Gpu& gpu_;
+  const DriverSource driver_;
   const std::size_t limit_;
   std::mutex mutex_;                                            // guards what follows
   std::map<std::size_t, std::vector<gpu::PinnedBuffer>> kept_;  // by class size

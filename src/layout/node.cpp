@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace crosslane::layout {
@@ -186,7 +187,72 @@ class Joiner {
   std::vector<Part> parts_;
 };
 
+// Of every run's length the greatest common divisor; of every run's distance from `low` the bits that are set.
+struct Gathered {
+  std::uint64_t divisor = 0, bits = 0;
+};
+
+void gather(const Node& node, std::uint64_t base, std::uint64_t low, Gathered& all) noexcept {
+  const auto at = [&](std::int64_t offset) { return base + static_cast<std::uint64_t>(offset); };
+  switch (node.kind) {
+    case Node::Kind::empty:
+      return;
+    case Node::Kind::block:
+      all.bits |= at(node.low) - low;
+      all.divisor = std::gcd(all.divisor, node.size);
+      return;
+    case Node::Kind::loop:
+      all.bits |= static_cast<std::uint64_t>(node.stride);
+      gather(*node.child, base, low, all);
+      return;
+    case Node::Kind::runs:
+      for (std::size_t i = 0; i + 1 < node.list.size(); ++i) {
+        all.bits |= at(node.list[i].offset) - low;
+        all.divisor = std::gcd(all.divisor, node.list[i + 1].packed - node.list[i].packed);
+      }
+      return;
+    case Node::Kind::sequence:
+      for (const Part& part : node.parts) gather(*part.node, at(part.offset), low, all);
+      return;
+  }
+}
+
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+  return hash ^ hash >> 32;
+}
+
 }  // namespace
+
+RunFacts run_facts(const Node& node) noexcept {
+  Gathered all;
+  gather(node, 0, static_cast<std::uint64_t>(node.low), all);
+  const std::uint64_t bits = all.bits | all.divisor;
+  return {all.divisor, bits & (0 - bits)};
+}
+
+bool equal(const Node& a, const Node& b) noexcept {
+  if (&a == &b) return true;
+  if (a.kind != b.kind || a.size != b.size || a.low != b.low || a.high != b.high || a.run_count != b.run_count ||
+      a.count != b.count || a.stride != b.stride || a.list.size() != b.list.size() || a.parts.size() != b.parts.size())
+    return false;
+  if (a.kind == Node::Kind::loop) return equal(*a.child, *b.child);
+  const auto same_run = [](const Run& x, const Run& y) { return x.offset == y.offset && x.packed == y.packed; };
+  const auto same_part = [](const Part& x, const Part& y) { return x.offset == y.offset && equal(*x.node, *y.node); };
+  return std::equal(a.list.begin(), a.list.end(), b.list.begin(), same_run) &&
+         std::equal(a.parts.begin(), a.parts.end(), b.parts.begin(), same_part);
+}
+
+std::uint64_t hash(const Node& node) noexcept {
+  std::uint64_t all = mix(static_cast<std::uint64_t>(node.kind), node.size);
+  all = mix(all, static_cast<std::uint64_t>(node.low));
+  all = mix(mix(all, node.count), static_cast<std::uint64_t>(node.stride));
+  if (node.child != nullptr) all = mix(all, hash(*node.child));
+  for (const Run& run : node.list) all = mix(mix(all, static_cast<std::uint64_t>(run.offset)), run.packed);
+  for (const Part& part : node.parts)
+    all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), hash(*part.node));
+  return all;
+}
 
 NodePointer empty() { return std::make_shared<const Node>(); }
 

@@ -49,6 +49,18 @@ struct Node {
   std::vector<Part> parts;
 };
 
+/// True if both touch the same bytes in the same order, as their trees tell: equal layouts in different trees may differ.
+[[nodiscard]] bool equal(const Node& a, const Node& b) noexcept;
+/// The same for equal trees.
+[[nodiscard]] std::uint64_t hash(const Node& node) noexcept;
+
+/// What all runs of a node have in common, before runs that touch are joined.
+struct RunFacts {
+  std::uint64_t divisor = 0;    ///< of every run's length
+  std::uint64_t alignment = 0;  ///< a power of two that divides the divisor and all distances from the lowest byte
+};
+[[nodiscard]] RunFacts run_facts(const Node& node) noexcept;
+
 /// A node where it is to stand, as the builders take it.
 struct Placed {
   std::int64_t offset;

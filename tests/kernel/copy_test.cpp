@@ -1,4 +1,6 @@
-// Copy kernels: contiguous, strided and lists of pieces, at every alignment, against loops on the host.
+// Copy kernels: contiguous and nests of loops, at every alignment, against loops on the host. Lists, and the choice
+// between kernels, are tested with the engine that makes them (tests/lane).
+#include "kernel/copies.h"
 #include "kernel_machine.h"
 
 #include <cstring>
@@ -8,10 +10,26 @@ namespace crosslane::test {
 namespace {
 
 using kernel::Strided;
-using kernel::Way;
+using kernel::Laid;
 
 template <class Kind>
-class CopyTest : public KernelTest<Kind> {};
+class CopyTest : public KernelTest<Kind> {
+ protected:
+  void SetUp() override {
+    KernelTest<Kind>::SetUp();
+    if (!this->IsSkipped()) copies_.emplace(this->driver());
+  }
+  [[nodiscard]] const kernel::Copies& copies() const { return *copies_; }
+  void gather(void* packed, void* base, const Strided& shape, std::size_t begin, std::size_t end) const {
+    copies_->laid(this->stream(), Laid::packed(packed, begin), {base, shape, {}}, begin, end);
+  }
+  void scatter(void* packed, void* base, const Strided& shape, std::size_t begin, std::size_t end) const {
+    copies_->laid(this->stream(), {base, shape, {}}, Laid::packed(packed, begin), begin, end);
+  }
+
+ private:
+  std::optional<kernel::Copies> copies_;
+};
 TYPED_TEST_SUITE(CopyTest, Machines, MachineNames);
 
 // The offset of each packed byte.
@@ -36,7 +54,7 @@ TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
                to_shift = static_cast<std::size_t>(this->between(0, 31));
     const Bytes data = pattern(size, this->seed_ + static_cast<std::uint64_t>(i));
     typename TestFixture::OnGpu from(this->driver(), data, from_shift), to(this->driver(), Bytes(size), to_shift);
-    this->kernels().copy(this->stream(), to.data(), from.data(), size);
+    this->copies().contiguous(this->stream(), to.data(), from.data(), size);
     finish(this->stream());
     ASSERT_EQ(to.bytes(), data) << size << " bytes from " << from_shift << " to " << to_shift;
     ASSERT_EQ(from.bytes(), data);
@@ -74,8 +92,7 @@ TYPED_TEST(CopyTest, RandomNestsOfLoops) {
       gathered[k] = source[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])];
     typename TestFixture::OnGpu base(this->driver(), source, shift),
         packed(this->driver(), Bytes(length), i % 5 == 0 ? 3 : 0);
-    this->kernels().strided(this->stream(), Way::gather, packed.data(), base.data(), shape,
-                            static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+    this->gather(packed.data(), base.data(), shape, static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
     finish(this->stream());
     ASSERT_EQ(packed.bytes(), gathered) << "case " << i;
 
@@ -83,49 +100,8 @@ TYPED_TEST(CopyTest, RandomNestsOfLoops) {
     for (std::size_t k = 0; k < length; ++k)
       scattered[static_cast<std::size_t>(offsets[static_cast<std::size_t>(begin) + k])] = gathered[k];
     typename TestFixture::OnGpu target(this->driver(), Bytes(room), shift);
-    this->kernels().strided(this->stream(), Way::scatter, packed.data(), target.data(), shape,
-                            static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+    this->scatter(packed.data(), target.data(), shape, static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
     finish(this->stream());
-    ASSERT_EQ(target.bytes(), scattered) << "case " << i;
-  }
-}
-
-TYPED_TEST(CopyTest, RandomLists) {
-  for (int i = 0; i < 60; ++i) {
-    // Runs in random order with random gaps; one case in three has large ones.
-    std::vector<kernel::Piece> list;
-    const auto count = static_cast<std::size_t>(this->between(1, 300));
-    const std::int64_t most = i % 3 == 0 ? 20'000 : i % 3 == 1 ? 8 : 200;
-    std::int64_t at = this->between(0, 20);
-    for (std::size_t k = 0; k < count; ++k) {
-      const std::int64_t length = this->between(1, most);
-      list.push_back({at, 0, static_cast<std::uint64_t>(length)});
-      at += length + this->between(0, 20);
-    }
-    for (std::size_t k = count; k > 1; --k)
-      std::swap(list[k - 1], list[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(k) - 1))]);
-    std::uint64_t packed_bytes = 0;
-    for (auto& piece : list) {
-      piece.packed = packed_bytes;
-      packed_bytes += piece.length;
-    }
-    const auto room = static_cast<std::size_t>(at);
-    const Bytes source = pattern(room, this->seed_ + static_cast<std::uint64_t>(i));
-    Bytes gathered(packed_bytes), scattered(room), raw(list.size() * sizeof(kernel::Piece));
-    for (const auto& piece : list) {
-      std::memcpy(gathered.data() + piece.packed, source.data() + piece.offset, piece.length);
-      std::memcpy(scattered.data() + piece.offset, source.data() + piece.offset, piece.length);
-    }
-    std::memcpy(raw.data(), list.data(), raw.size());
-    typename TestFixture::OnGpu base(this->driver(), source, static_cast<std::size_t>(this->between(0, 16))),
-        packed(this->driver(), Bytes(packed_bytes), static_cast<std::size_t>(this->between(0, 16))),
-        target(this->driver(), Bytes(room), 1), on_gpu(this->driver(), raw, 0);
-    const auto* const pieces = static_cast<const kernel::Piece*>(static_cast<const void*>(on_gpu.data()));
-    this->kernels().pieces(this->stream(), Way::gather, packed.data(), base.data(), pieces, list.size(), packed_bytes);
-    this->kernels().pieces(this->stream(), Way::scatter, packed.data(), target.data(), pieces, list.size(),
-                           packed_bytes);
-    finish(this->stream());
-    ASSERT_EQ(packed.bytes(), gathered) << "case " << i;
     ASSERT_EQ(target.bytes(), scattered) << "case " << i;
   }
 }
@@ -139,26 +115,9 @@ TYPED_TEST(CopyTest, ToMappedHostMemory) {
   shape.dimensions = 1;
   shape.dimension[0] = {5000, 16};
   auto* const packed = static_cast<std::byte*>(static_cast<void*>(host.data()));
-  this->kernels().strided(this->stream(), Way::gather, packed, base.data(), shape, 0, 40'000);
+  this->gather(packed, base.data(), shape, 0, 40'000);
   finish(this->stream());
   for (std::size_t i = 0; i < 40'000; ++i) ASSERT_EQ(packed[i], source[i / 8 * 16 + i % 8]) << i;
-}
-
-TEST(Word, IsTheWidestThatDividesEverything) {
-  Strided shape;
-  shape.width = 48;
-  shape.dimensions = 1;
-  shape.dimension[0] = {10, 64};
-  const auto pointer = [](std::uintptr_t address) { return reinterpret_cast<const void*>(address); };
-  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 480), 16U);
-  EXPECT_EQ(kernel::word_for(pointer(264), pointer(512), shape, 0, 480), 8U);
-  EXPECT_EQ(kernel::word_for(pointer(256), pointer(516), shape, 0, 480), 4U);
-  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 2, 480), 2U);
-  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 479), 1U);
-  shape.dimension[0].stride = -56;
-  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 480), 8U);
-  shape.offset = 4;
-  EXPECT_EQ(kernel::word_for(pointer(256), pointer(512), shape, 0, 480), 4U);
 }
 
 TEST(Divider, IsExactBelowItsLimit) {

@@ -1,0 +1,390 @@
+// See mover.h.
+//
+//   both sides contiguous                         cuMemcpyAsync
+//   rows to or from host memory, in whole sectors cuMemcpy2DAsync
+//   one side runs across the other                tiles
+//   otherwise, nests of loops                     words
+//   an irregular side, runs of (nearly) one size  words, with a table of the runs' displacements
+//   an irregular side, runs of all sizes          units; only to or from the packed stream, or between two equal layouts
+//   no room for a list                            windows of it, made anew
+//   no kernels, or host memory that is not mapped  a copy a run, or one of rows
+#include "lane/mover.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "gpu/context.h"
+#include "gpu/copy.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace crosslane::lane {
+namespace {
+
+// Rows of host memory that the copy engine moves at full speed: whole sectors, or long ones.
+constexpr std::size_t row_grain = 64, long_row = 4096;
+// Runs of host memory that are worth a copy each.
+constexpr std::size_t long_run = std::size_t{64} << 10;
+// A table is made where runs are on average at most so many times as long as what divides all of them: its entries then
+// cost no more than units do, and words of any length of run are coalesced.
+constexpr std::size_t table_ratio = 4;
+
+struct Run {
+  std::int64_t offset;
+  std::size_t length;
+};
+
+std::byte* at(std::byte* base, std::int64_t offset) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
+}
+
+layout::NodePointer node_of(const kernel::Strided& shape) {
+  auto node = layout::block(shape.offset, shape.width);
+  for (std::size_t d = 0; d < shape.dimensions; ++d)
+    node = layout::repeat(std::move(node), shape.dimension[d].count, shape.dimension[d].stride);
+  return node;
+}
+
+}  // namespace
+
+/// A side as kernels take it. Without `irregular` it is `laid` alone; with it, laid.shape has the loops around that node
+/// and counts from the node's lowest byte.
+struct Mover::Resolved {
+  kernel::Laid laid;
+  layout::NodePointer irregular;
+
+  [[nodiscard]] bool contiguous() const { return !irregular && laid.shape.dimensions == 0; }
+  [[nodiscard]] std::byte* first(std::size_t begin) const {
+    return at(static_cast<std::byte*>(laid.base), laid.shape.offset + static_cast<std::int64_t>(begin));
+  }
+  [[nodiscard]] kernel::Laid with_table(const List& list) const {
+    kernel::Laid result = laid;
+    auto& shape = result.shape;
+    std::copy_backward(shape.dimension, shape.dimension + shape.dimensions, shape.dimension + shape.dimensions + 1);
+    shape.dimension[0] = {irregular->size / list.run_bytes(), 0};
+    ++shape.dimensions;
+    shape.width = list.run_bytes();
+    result.table = list.as_table();
+    return result;
+  }
+  /// The same runs in the same places, seen from the base.
+  [[nodiscard]] bool mirrors(const Resolved& other) const {
+    if (!irregular || !other.irregular || laid.shape.offset != other.laid.shape.offset ||
+        laid.shape.dimensions != other.laid.shape.dimensions || !layout::equal(*irregular, *other.irregular))
+      return false;
+    for (std::size_t d = 0; d < laid.shape.dimensions; ++d) {
+      const auto& mine = laid.shape.dimension[d];
+      const auto& theirs = other.laid.shape.dimension[d];
+      // How often the outermost loop goes round does not matter: the range says it.
+      if (mine.stride != theirs.stride || (d + 1 != laid.shape.dimensions && mine.count != theirs.count)) return false;
+    }
+    return true;
+  }
+};
+
+std::size_t Mover::average_run(const Resolved& side) {
+  if (side.contiguous()) return std::numeric_limits<std::size_t>::max();
+  if (!side.irregular) return side.laid.shape.width;
+  return side.irregular->size / std::max<std::uint64_t>(side.irregular->run_count, 1);
+}
+
+struct Mover::Site {
+  Site(const gpu::Driver& driver, PinnedPool& pinned, unsigned blocks, std::size_t list_limit)
+      : copies(driver, blocks), lists(driver, pinned, list_limit) {}
+  kernel::Copies copies;
+  std::mutex mutex;  // guards lists
+  Lists lists;
+};
+
+Mover::Mover(DriverSource driver, PinnedPool& pinned, const base::Settings& settings)
+    : driver_(std::move(driver)), pinned_(pinned), blocks_(settings.copy_blocks), list_limit_(settings.list_limit) {}
+
+Mover::~Mover() = default;
+
+Mover::Site* Mover::site(CUcontext context) {
+  const auto& driver = driver_();
+  if (!kernel::available(driver)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  auto& site = sites_[context];
+  if (!site) {
+    const gpu::OutsideCaptures outside(driver);
+    site = std::make_unique<Site>(driver, pinned_, blocks_, list_limit_);
+  }
+  return site.get();
+}
+
+bool Mover::prepare(CUcontext context) {
+  const gpu::ContextScope scope(driver_(), context);
+  return site(context) != nullptr;
+}
+
+Mover::Resolved Mover::resolve(const Side& side, std::size_t begin) {
+  Resolved result;
+  if (side.form_ == Side::Form::packed) {
+    result.laid = kernel::Laid::packed(side.address_, begin);
+    return result;
+  }
+  result.laid.base = side.address_;
+  if (side.form_ == Side::Form::nest) {
+    result.laid.shape = *side.shape_;
+    return result;
+  }
+  if (const auto shape = side.layout_->as_strided(side.count_)) {
+    result.laid.shape = *shape;
+    return result;
+  }
+  // The loops around what is irregular; one dimension is left for a table.
+  constexpr std::size_t most = kernel::Strided::limit - 1;
+  layout::NodePointer node = side.layout_->node();
+  std::vector<kernel::Strided::Dimension> loops;  // outermost first
+  if (side.count_ > 1) loops.push_back({static_cast<std::uint64_t>(side.count_), side.layout_->extent()});
+  while (node->kind == layout::Node::Kind::loop && loops.size() < most) {
+    loops.push_back({node->count, node->stride});
+    node = node->child;
+  }
+  auto& shape = result.laid.shape;
+  for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) shape.dimension[shape.dimensions++] = *loop;
+  shape.offset = node->low;
+  result.irregular = std::move(node);
+  return result;
+}
+
+void Mover::copy(CUcontext context, gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin,
+                 std::size_t end, Memory memory) {
+  if (begin >= end) return;
+  const gpu::ContextScope scope(driver_(), context);
+  const Resolved resolved_to = resolve(to, begin), resolved_from = resolve(from, begin);
+  if (resolved_to.contiguous() && resolved_from.contiguous())
+    return gpu::copy_async(resolved_to.first(begin), resolved_from.first(begin), end - begin, stream);
+  // Few long runs are the copy engine's.
+  if (memory == Memory::mapped && average_run(resolved_to) >= long_run && average_run(resolved_from) >= long_run)
+    memory = Memory::host;
+  Site* const here = memory == Memory::host ? nullptr : site(context);
+  if ((here == nullptr || memory == Memory::mapped) &&
+      copy_rows(stream, to, from, resolved_to, resolved_from, begin, end, here == nullptr ? Memory::host : memory))
+    return;
+  if (here == nullptr) return copy_runs(stream, to, from, begin, end);
+  if (!resolved_to.irregular && !resolved_from.irregular)
+    return here->copies.laid(stream, resolved_to.laid, resolved_from.laid, begin, end);
+  if (copy_listed(*here, stream, resolved_to, resolved_from, begin, end)) return;
+  if (stream.capturing()) return copy_runs(stream, to, from, begin, end);
+  copy_windows(*here, stream, to, from, resolved_to, resolved_from, begin, end);
+}
+
+// Whole rows as one copy of the engine, and the ends of the range run by run. False where the sides are not rows of the same
+// length, or kernels do better.
+bool Mover::copy_rows(gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
+                      const Resolved& resolved_from, std::size_t begin, std::size_t end, Memory memory) {
+  const auto& to_shape = resolved_to.laid.shape;
+  const auto& from_shape = resolved_from.laid.shape;
+  if (resolved_to.irregular || resolved_from.irregular || to_shape.dimensions > 1 || from_shape.dimensions > 1)
+    return false;
+  const std::size_t width = to_shape.dimensions == 1 ? to_shape.width : from_shape.width;
+  if (from_shape.dimensions == 1 && from_shape.width != width) return false;
+  if (memory == Memory::mapped && width % row_grain != 0 && width < long_row) return false;
+  const auto pitch = [&](const kernel::Strided& shape) {
+    return shape.dimensions == 1 ? shape.dimension[0].stride : static_cast<std::int64_t>(width);
+  };
+  const std::int64_t to_pitch = pitch(to_shape), from_pitch = pitch(from_shape);
+  if (std::min(to_pitch, from_pitch) < static_cast<std::int64_t>(width)) return false;
+  const std::size_t first = (begin + width - 1) / width, last = end / width;
+  if (last < first + 2) return false;
+  const auto row = [&](const Resolved& side, std::int64_t distance) {
+    return at(static_cast<std::byte*>(side.laid.base),
+              side.laid.shape.offset + static_cast<std::int64_t>(first) * distance);
+  };
+  const auto part = [&](std::size_t low, std::size_t high) {
+    if (low >= high) return;
+    // A packed side's address is that of the range's first byte.
+    const auto moved = [&](const Side& side) {
+      Side there = side;
+      if (side.form_ == Side::Form::packed) there.address_ = at(side.address_, static_cast<std::int64_t>(low - begin));
+      return there;
+    };
+    copy_runs(stream, moved(to), moved(from), low, high);
+  };
+  part(begin, first * width);
+  gpu::copy_2d_async(row(resolved_to, to_pitch), row(resolved_from, from_pitch),
+                     {width, last - first, static_cast<std::size_t>(to_pitch), static_cast<std::size_t>(from_pitch)},
+                     stream);
+  part(last * width, end);
+  return true;
+}
+
+void Mover::copy_runs(gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin, std::size_t end) {
+  // A side's runs in a part of the range that is small enough to keep them.
+  const auto for_each = [&](const Side& side, std::size_t low, std::size_t high, auto&& f) {
+    if (side.form_ == Side::Form::packed) {
+      f(static_cast<std::int64_t>(low - begin), high - low);
+    } else if (side.form_ == Side::Form::elements) {
+      side.layout_->for_each_run(side.count_, low, high, f);
+    } else {
+      layout::Layout(node_of(*side.shape_), 0, 0).for_each_run(1, low, high, f);
+    }
+  };
+  constexpr std::size_t part = std::size_t{1} << 18;
+  std::vector<Run> sources;
+  const std::size_t step = from.form_ == Side::Form::packed ? end - begin : part;
+  for (std::size_t low = begin; low < end; low += std::min(step, end - low)) {
+    const std::size_t high = low + std::min(step, end - low);
+    sources.clear();
+    for_each(from, low, high, [&](std::int64_t offset, std::size_t length) { sources.push_back({offset, length}); });
+    auto source = sources.begin();
+    for_each(to, low, high, [&](std::int64_t offset, std::size_t length) {
+      while (length != 0) {
+        const std::size_t both = std::min(length, source->length);
+        gpu::copy_async(at(to.address_, offset), at(from.address_, source->offset), both, stream);
+        offset += static_cast<std::int64_t>(both);
+        length -= both;
+        source->offset += static_cast<std::int64_t>(both);
+        source->length -= both;
+        if (source->length == 0) ++source;
+      }
+    });
+  }
+}
+
+// With lists that are kept. False where one cannot be had.
+bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, const Resolved& from, std::size_t begin,
+                        std::size_t end) {
+  const bool capturing = stream.capturing();
+  const gpu::OutsideCaptures outside(stream.driver());
+  const std::lock_guard lock(site.mutex);
+  Lists& lists = site.lists;
+  Irregular* const to_known = to.irregular ? &lists.find(to.irregular) : nullptr;
+  Irregular* const from_known = from.irregular ? &lists.find(from.irregular) : nullptr;
+  Irregular& known = to_known != nullptr ? *to_known : *from_known;
+  const Resolved& irregular = to_known != nullptr ? to : from;
+  const bool mirrored = to.mirrors(from);
+  const bool single = to.contiguous() || from.contiguous() || mirrored;
+  const layout::Node& node = *known.node;
+  const bool table = !single || node.size / std::max<std::uint64_t>(std::min(node.run_count, node.size), 1) <=
+                                    table_ratio * known.facts.divisor;
+
+  List* const first = lists.list(known, table);
+  List* second = nullptr;
+  if (first == nullptr) return false;
+  if (to_known != nullptr && from_known != nullptr && from_known != to_known) {
+    second = lists.list(*from_known, table, first);
+    if (second == nullptr) return false;
+  }
+  if (capturing) {
+    if (!lists.keep_forever(*first) || (second != nullptr && !lists.keep_forever(*second))) return false;
+  }
+
+  const auto launch = [&](std::size_t low, std::size_t high) {
+    if (low >= high) return;
+    if (table) {
+      const auto side = [&](const Resolved& resolved, const List& list) {
+        return resolved.irregular ? resolved.with_table(list) : resolved.laid;
+      };
+      site.copies.laid(stream, side(to, *first), side(from, second != nullptr ? *second : *first), low, high);
+      return;
+    }
+    kernel::UnitList list = first->as_units();
+    list.loops = irregular.laid.shape;
+    std::uint64_t from_unit = 0, to_unit = 0;
+    if (low / node.size == (high - 1) / node.size) {
+      const std::size_t round = low / node.size;
+      std::tie(from_unit, to_unit) = first->units_of(low % node.size, (high - 1) % node.size + 1);
+      from_unit += round * first->entries();
+      to_unit += round * first->entries();
+    } else {
+      from_unit = low / node.size * first->entries() + first->units_of(low % node.size, node.size).first;
+      to_unit = (high - 1) / node.size * first->entries() + first->units_of(0, (high - 1) % node.size + 1).second;
+    }
+    // A packed side begins with byte `begin` of the stream, wherever this part begins.
+    const auto side = [&](const Resolved& resolved) {
+      return kernel::UnitSide{resolved.irregular ? resolved.laid.base : resolved.first(low), !resolved.irregular};
+    };
+    site.copies.along(stream, list, side(to), side(from), low, high, from_unit, to_unit);
+  };
+
+  if (!first->whole() && second == nullptr && irregular.laid.shape.dimensions == 0) {
+    // First use: a part is launched while the next one is made.
+    while (!first->whole()) {
+      const std::size_t done = first->filled();
+      lists.fill_part(known, *first);
+      lists.before_launch(*first, stream);
+      launch(std::max(begin, done), std::min(end, first->filled()));
+    }
+  } else {
+    while (!first->whole()) lists.fill_part(known, *first);
+    if (second != nullptr)
+      while (!second->whole()) lists.fill_part(*from_known, *second);
+    if (!capturing) {
+      lists.before_launch(*first, stream);
+      if (second != nullptr) lists.before_launch(*second, stream);
+    }
+    launch(begin, end);
+  }
+  if (!capturing) {
+    lists.after_launch(*first, stream);
+    if (second != nullptr) lists.after_launch(*second, stream);
+  }
+  return true;
+}
+
+// With tables that are made for this copy alone, a window of the range after another. They count runs from the lowest byte
+// of all, in 64 bits.
+void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
+                         const Resolved& resolved_from, std::size_t begin, std::size_t end) {
+  const gpu::OutsideCaptures outside(stream.driver());
+  const std::lock_guard lock(site.mutex);
+  Lists& lists = site.lists;
+  struct Listed {
+    const Side& side;
+    const Resolved& resolved;
+    std::size_t run = 0;
+    std::vector<std::uint64_t> table;
+    std::optional<Lists::Window> window;
+  };
+  Listed sides[] = {{to, resolved_to, 0, {}, {}}, {from, resolved_from, 0, {}, {}}};
+  std::size_t step = end - begin;  // of the window
+  for (Listed& one : sides) {
+    if (!one.resolved.irregular) continue;
+    const layout::RunFacts facts = layout::run_facts(*one.side.layout_->node());
+    one.run = facts.divisor;
+    step = std::min(step, (Lists::window_bytes / sizeof(std::uint64_t) - 2) * one.run);
+    one.window = lists.lend_window();
+  }
+  for (std::size_t low = begin; low < end;) {
+    const std::size_t high = low + std::min(step, end - low);
+    kernel::Laid laid[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      Listed& one = sides[i];
+      laid[i] = one.resolved.laid;
+      if (!one.resolved.irregular) continue;
+      // The runs that the window touches, whole.
+      const std::size_t first = low / one.run * one.run, last = (high + one.run - 1) / one.run * one.run;
+      one.table.clear();
+      one.side.layout_->for_each_run(one.side.count_, first, last, [&](std::int64_t offset, std::size_t length) {
+        for (std::size_t done = 0; done < length; done += one.run)
+          one.table.push_back(static_cast<std::uint64_t>(offset) + done);
+      });
+      std::uint64_t bits = one.run | 16;
+      for (const std::uint64_t place : one.table) bits |= place;
+      const auto shift = static_cast<std::uint32_t>(std::countr_zero(bits));
+      for (std::uint64_t& place : one.table)  // may be negative
+        place = static_cast<std::uint64_t>(static_cast<std::int64_t>(place) >> shift);
+      lists.fill_window(*one.window, stream, one.table.data(), one.table.size() * sizeof(std::uint64_t));
+      laid[i].shape = {};
+      laid[i].shape.width = one.run;
+      laid[i].shape.dimensions = 1;
+      laid[i].shape.dimension[0] = {one.table.size(), 0};
+      // Its first entry is run first / run of the stream.
+      const auto skipped = first / one.run * sizeof(std::uint64_t);
+      laid[i].table = {reinterpret_cast<const void*>(one.window->buffer.address() - skipped), shift, true};
+    }
+    site.copies.laid(stream, laid[0], laid[1], low, high);
+    low = high;
+  }
+  for (Listed& one : sides)
+    if (one.window) lists.give_back(std::move(*one.window), stream);
+}
+
+}  // namespace crosslane::lane

@@ -1,0 +1,100 @@
+// The GPU's datatype engine (TYPES, section 3): enqueues the copy between two sides, each the packed stream, elements of a
+// layout or a nest of loops, and chooses how: copy engine, words, tiles, or a list of the layout's runs.
+// It must not know MPI's calls, nor wait for anything: all is enqueued on the stream it is given.
+#pragma once
+
+#include "base/settings.h"
+#include "gpu/driver.h"
+#include "gpu/stream.h"
+#include "kernel/copies.h"
+#include "lane/lists.h"
+#include "lane/pinned_pool.h"
+#include "layout/layout.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace crosslane::lane {
+
+/// One side of a copy. A view: what it is made of must outlive the call that takes it, no longer.
+class Side {
+ public:
+  /// The packed stream itself; `address` holds the first byte of the range that is copied.
+  [[nodiscard]] static Side packed(const void* address) noexcept { return {address, Form::packed}; }
+  /// `count` elements of a layout at `address`.
+  [[nodiscard]] static Side of(const void* address, const layout::Layout& layout, std::int64_t count) noexcept {
+    Side side(address, Form::elements);
+    side.layout_ = &layout;
+    side.count_ = count;
+    return side;
+  }
+  /// A nest of loops, such as travels in a message: plain data, as Layout::as_strided gives it.
+  [[nodiscard]] static Side of(const void* address, const kernel::Strided& shape) noexcept {
+    Side side(address, Form::nest);
+    side.shape_ = &shape;
+    return side;
+  }
+
+ private:
+  friend class Mover;
+  enum class Form : std::uint8_t { packed, elements, nest };
+  Side(const void* address, Form form) noexcept
+      : address_(const_cast<std::byte*>(static_cast<const std::byte*>(address))), form_(form) {}
+
+  std::byte* address_;
+  Form form_;
+  const layout::Layout* layout_ = nullptr;
+  std::int64_t count_ = 0;
+  const kernel::Strided* shape_ = nullptr;
+};
+
+/// Which memory the sides are in: of this GPU or of a peer that it reaches; one of them pinned host memory that is mapped for it;
+/// or one of them any memory of the host.
+enum class Memory : std::uint8_t { gpu, mapped, host };
+
+/// One a process. Thread-safe. Kernels are loaded, and lists of irregular layouts kept, a context.
+class Mover {
+ public:
+  Mover(DriverSource driver, PinnedPool& pinned, const base::Settings& settings);
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+  ~Mover();
+
+  /// Enqueues on `stream`, of `context`, the copy of bytes [begin, end) of the packed stream. The sides must not overlap; runs
+  /// of `to` that overlap each other end up with either's bytes. Never blocks on the stream's work: at most as a
+  /// launch does when the driver's queue is full. A captured copy may be replayed as long as the memory is there. Throws
+  /// Error where the driver refuses.
+  void copy(CUcontext context, gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin,
+            std::size_t end, Memory memory = Memory::gpu);
+
+  /// Loads the kernels of a context, which may wait for what runs there: ahead of kernels that wait for a peer. False
+  /// where this build or GPU has none, and copies are all there is.
+  bool prepare(CUcontext context);
+
+ private:
+  struct Site;
+  struct Resolved;
+  static Resolved resolve(const Side& side, std::size_t begin);
+  static std::size_t average_run(const Resolved& side);
+  Site* site(CUcontext context);
+  static bool copy_rows(gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
+                        const Resolved& resolved_from, std::size_t begin, std::size_t end, Memory memory);
+  static void copy_runs(gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin, std::size_t end);
+  static bool copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, const Resolved& from,
+                          std::size_t begin, std::size_t end);
+  static void copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
+                           const Resolved& resolved_from, std::size_t begin, std::size_t end);
+
+  const DriverSource driver_;
+  PinnedPool& pinned_;
+  const unsigned blocks_;
+  const std::size_t list_limit_;
+  std::mutex mutex_;  // guards sites_; each has a lock of its own for the rest
+  std::map<CUcontext, std::unique_ptr<Site>> sites_;
+};
+
+}  // namespace crosslane::lane
