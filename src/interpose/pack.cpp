@@ -1,38 +1,135 @@
-// MPI_Pack, MPI_Unpack and their external32 forms (MPI 5.0, section 5.2) where either side is GPU memory: the MPI works on
-// host copies, and only the bytes that it packed or unpacked are written.
+// MPI_Pack and MPI_Unpack (MPI 5.0, section 5.2) where either side is GPU memory: by kernels, since the MPIs that there are
+// make the plain stream that layouts describe (tried out once). The external32 forms, what the MPI would refuse and what
+// a tool wants to see go through host copies: the MPI works on them, and only the bytes that it packed or unpacked are
+// written.
 #include "interpose/manual.h"
 #include "interpose/process.h"
 #include "interpose/route.h"
 
+#include <cstring>
 #include <limits>
+#include <optional>
 
 namespace crosslane::interpose {
 namespace {
 
-// The packed buffer is bytes; what lies before and after the packed range keeps what it held, so it is copied in as well.
+// One side holds elements, the other the packed stream from `position` on.
+struct Packing {
+  bool packs;
+  const Argument& elements;
+  void* base;
+  MPI_Count count;
+  MPI_Datatype type;
+  const Argument& packed;
+  void* buffer;
+  MPI_Count size;
+  MPI_Count* position;
+};
+
+void move(Process& process, const Packing& packing, const layout::Layout& layout, std::size_t bytes,
+          const engine::Watch& watch) {
+  const auto byte = process.layouts().of(process.library().handles().byte);
+  auto* const stream = lane::byte_at(packing.buffer, static_cast<std::ptrdiff_t>(*packing.position));
+  auto* const base = static_cast<std::byte*>(packing.base);
+  lane::Batch batch(process.copier(), watch);
+  if (packing.elements.on_gpu() && packing.packed.on_gpu()) {
+    lane::Place place = packing.elements.place();
+    place.settled = place.settled && packing.packed.place().settled;
+    const auto elements = lane::Side::of(base, layout, packing.count);
+    const auto packed = lane::Side::packed(stream);
+    batch.across(place, packing.packs ? packed : elements, packing.packs ? elements : packed, 0, bytes);
+    return batch.wait();
+  }
+  const bool elements_there = packing.elements.on_gpu();
+  const lane::Place& place = elements_there ? packing.elements.place() : packing.packed.place();
+  const layout::Layout& there = elements_there ? layout : *byte;
+  const MPI_Count count = elements_there ? packing.count : static_cast<MPI_Count>(bytes);
+  auto* const device = elements_there ? base : stream;
+  const lane::HostBlock host = batch.lend(place, bytes);
+  if (elements_there == packing.packs) {  // from the GPU
+    batch.to_host(place, host.data(), device, there, count, 0, bytes, lane::Form::packed);
+    batch.wait();
+    if (elements_there) {
+      std::memcpy(stream, host.data(), bytes);
+    } else {
+      layout.unpack(base, host.data(), packing.count, 0, bytes);
+    }
+    return;
+  }
+  if (elements_there) {
+    std::memcpy(host.data(), stream, bytes);
+  } else {
+    layout.pack(host.data(), base, packing.count, 0, bytes);
+  }
+  batch.to_gpu(place, device, host.data(), there, count, 0, bytes, lane::Form::packed);
+  batch.wait();
+}
+
+// By kernels; nothing where the MPI has to have a look. `ask` makes the application's call with no elements and on host
+// memory: the MPI checks the other arguments, and raises what it does not like.
+template <class Ask>
+std::optional<int> by_kernels(Route& route, const Packing& packing, bool seen, Ask&& ask) {
+  auto& process = route.process();
+  if (seen || (!packing.elements.on_gpu() && !packing.packed.on_gpu()) || packing.position == nullptr ||
+      *packing.position < 0) {
+    return std::nullopt;
+  }
+  if (packing.elements.on_gpu() && packing.packed.on_gpu() &&
+      packing.elements.place().context != packing.packed.place().context)
+    return std::nullopt;
+  const auto layout = process.layouts().of(packing.type);
+  const std::size_t bytes = layout->packed_size(packing.count);
+  if (bytes == 0 || *packing.position > packing.size ||
+      bytes > static_cast<std::size_t>(packing.size - *packing.position) || !process.layouts().packs_plainly())
+    return std::nullopt;
+  std::byte nothing[1]{};
+  MPI_Count unmoved = *packing.position;
+  if (const int code = ask(nothing, &unmoved); code != mpi::success) return code;
+  route.took("kernels");
+  process.settle(false);
+  move(process, packing, *layout, bytes, route.operation().watch());
+  *packing.position += static_cast<MPI_Count>(bytes);
+  return mpi::success;
+}
+
+// The packed buffer is bytes; what lies before and after the packed range keeps what it held, so that host copies have it
+// copied in as well.
 template <class Invoke>
 int packing(const Site& site, const char* call, const Target& target, const void* inbuf, MPI_Count incount,
-            MPI_Datatype datatype, void* outbuf, MPI_Count outsize, Invoke&& invoke) {
+            MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position, bool seen, Invoke&& invoke) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
     const auto& in = route.single("inbuf", inbuf, "incount", incount, 1, datatype, Direction::in, lane::Form::mirror);
     const auto& out = route.single("outbuf", outbuf, "outsize", outsize, 1, byte, Direction::inout, lane::Form::mirror);
+    const Packing plain{true, in, const_cast<void*>(inbuf), incount, datatype, out, outbuf, outsize, position};
+    if (const auto code = by_kernels(route, plain, seen, [&](void* nothing, MPI_Count* unmoved) {
+          return invoke(route.next(), nothing, 0, nothing, unmoved);
+        })) {
+      return *code;
+    }
     return route.blocking(mpi::status_ignore(), [&](const mpi::Functions& next, mpi::Narrowed&, MPI_Status*) {
-      return invoke(next, in.address(), out.address());
+      return invoke(next, in.address(), incount, out.address(), position);
     });
   });
 }
 
 template <class Invoke>
 int unpacking(const Site& site, const char* call, const Target& target, const void* inbuf, MPI_Count insize,
-              void* outbuf, MPI_Count outcount, MPI_Datatype datatype, Invoke&& invoke) {
+              MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype, bool seen,
+              Invoke&& invoke) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
     const auto& in = route.single("inbuf", inbuf, "insize", insize, 1, byte, Direction::in, lane::Form::mirror);
     const auto& out =
         route.single("outbuf", outbuf, "outcount", outcount, 1, datatype, Direction::out, lane::Form::mirror);
+    const Packing plain{false, out, outbuf, outcount, datatype, in, const_cast<void*>(inbuf), insize, position};
+    if (const auto code = by_kernels(route, plain, seen, [&](void* nothing, MPI_Count* unmoved) {
+          return invoke(route.next(), nothing, nothing, 0, unmoved);
+        })) {
+      return *code;
+    }
     return route.blocking(mpi::status_ignore(), [&](const mpi::Functions& next, mpi::Narrowed&, MPI_Status*) {
-      return invoke(next, in.address(), out.address());
+      return invoke(next, in.address(), out.address(), outcount, position);
     });
   });
 }
@@ -41,35 +138,37 @@ int unpacking(const Site& site, const char* call, const Target& target, const vo
 
 int manual::pack(const Site& site, const char* call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
                  void* outbuf, MPI_Count outsize, MPI_Count* position, MPI_Comm comm) {
-  return packing(site, call, Target::of_comm(comm), inbuf, incount, datatype, outbuf, outsize,
-                 [&](const mpi::Functions& next, const void* in, void* out) {
-                   return mpi::calls::Pack(next, in, incount, datatype, out, outsize, position, comm);
+  const bool seen = site.next().Pack != site.process().library().below().Pack;
+  return packing(site, call, Target::of_comm(comm), inbuf, incount, datatype, outbuf, outsize, position, seen,
+                 [&](const mpi::Functions& next, const void* in, MPI_Count count, void* out, MPI_Count* place) {
+                   return mpi::calls::Pack(next, in, count, datatype, out, outsize, place, comm);
                  });
 }
 
 int manual::pack_external(const Site& site, const char* call, const char datarep[], const void* inbuf,
                           MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
                           MPI_Count* position) {
-  return packing(site, call, Target::self(), inbuf, incount, datatype, outbuf, outsize,
-                 [&](const mpi::Functions& next, const void* in, void* out) {
-                   return mpi::calls::Pack_external(next, datarep, in, incount, datatype, out, outsize, position);
+  return packing(site, call, Target::self(), inbuf, incount, datatype, outbuf, outsize, position, true,
+                 [&](const mpi::Functions& next, const void* in, MPI_Count count, void* out, MPI_Count* place) {
+                   return mpi::calls::Pack_external(next, datarep, in, count, datatype, out, outsize, place);
                  });
 }
 
 int manual::unpack(const Site& site, const char* call, const void* inbuf, MPI_Count insize, MPI_Count* position,
                    void* outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) {
-  return unpacking(site, call, Target::of_comm(comm), inbuf, insize, outbuf, outcount, datatype,
-                   [&](const mpi::Functions& next, const void* in, void* out) {
-                     return mpi::calls::Unpack(next, in, insize, position, out, outcount, datatype, comm);
+  const bool seen = site.next().Unpack != site.process().library().below().Unpack;
+  return unpacking(site, call, Target::of_comm(comm), inbuf, insize, position, outbuf, outcount, datatype, seen,
+                   [&](const mpi::Functions& next, const void* in, void* out, MPI_Count count, MPI_Count* place) {
+                     return mpi::calls::Unpack(next, in, insize, place, out, count, datatype, comm);
                    });
 }
 
 int manual::unpack_external(const Site& site, const char* call, const char datarep[], const void* inbuf,
                             MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
                             MPI_Datatype datatype) {
-  return unpacking(site, call, Target::self(), inbuf, insize, outbuf, outcount, datatype,
-                   [&](const mpi::Functions& next, const void* in, void* out) {
-                     return mpi::calls::Unpack_external(next, datarep, in, insize, position, out, outcount, datatype);
+  return unpacking(site, call, Target::self(), inbuf, insize, position, outbuf, outcount, datatype, true,
+                   [&](const mpi::Functions& next, const void* in, void* out, MPI_Count count, MPI_Count* place) {
+                     return mpi::calls::Unpack_external(next, datarep, in, insize, place, out, count, datatype);
                    });
 }
 

@@ -31,9 +31,8 @@ std::uint64_t bits_of(const Laid& side) {
   std::uint64_t bits = address_of(side);
   if (side.shape.dimensions != 0) bits |= side.shape.width;
   for (std::size_t d = 0; d < side.shape.dimensions; ++d) {
-    bits |= d == 0 && side.table.displacements != nullptr
-                ? std::uint64_t{1} << side.table.shift
-                : static_cast<std::uint64_t>(side.shape.dimension[d].stride);
+    bits |= d == 0 && side.table.displacements != nullptr ? std::uint64_t{1} << side.table.shift
+                                                          : static_cast<std::uint64_t>(side.shape.dimension[d].stride);
   }
   return bits;
 }
@@ -103,8 +102,9 @@ std::optional<Common> common_nest(const Laid& to, const Laid& from) {
   if (to_steps.all() != from_steps.all()) return std::nullopt;
 
   std::array<std::uint64_t, 2 * (Strided::limit + 1)> cuts{};
-  const auto merged = std::set_union(to_steps.bytes.begin(), to_steps.bytes.begin() + to_steps.used,
-                                     from_steps.bytes.begin(), from_steps.bytes.begin() + from_steps.used, cuts.begin());
+  const auto merged =
+      std::set_union(to_steps.bytes.begin(), to_steps.bytes.begin() + to_steps.used, from_steps.bytes.begin(),
+                     from_steps.bytes.begin() + from_steps.used, cuts.begin());
   const auto last = std::unique(cuts.begin(), merged);  // loops of one round
   Common common;
   common.width = cuts[0];
@@ -183,9 +183,9 @@ Copies::Copies(const gpu::Driver& driver, unsigned blocks)
       units_(loaded(module_, "crosslane_copy_units")),
       most_blocks_(blocks) {
   if (most_blocks_ == 0) {
-    most_blocks_ = blocks_a_processor *
-                   static_cast<unsigned>(gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-                                                               gpu::current_device(driver)));
+    most_blocks_ =
+        blocks_a_processor * static_cast<unsigned>(gpu::device_attribute(
+                                 driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   }
 }
 

@@ -272,9 +272,9 @@ struct UnitsParameters {
   Divider units_per_list;
   Divider count[Strided::limit];
   std::int64_t stride[Strided::limit];
-  std::uint64_t list_bytes;    ///< packed, of one repetition of the list
-  std::uint64_t first, last;   ///< units, counted over all repetitions
-  std::uint64_t begin, end;    ///< bytes of the packed stream; units are cut to them
+  std::uint64_t list_bytes;   ///< packed, of one repetition of the list
+  std::uint64_t first, last;  ///< units, counted over all repetitions
+  std::uint64_t begin, end;   ///< bytes of the packed stream; units are cut to them
 };
 
 /// Bytes [begin, end) of the packed stream of a list of runs that loops may repeat, into or out of the stream, or from

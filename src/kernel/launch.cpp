@@ -58,11 +58,8 @@ void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned
 }  // namespace
 
 Kernels::Kernels(const gpu::Driver& driver)
-    : modules_{load(driver, Family::local),
-               load(driver, Family::exchange),
-               load(driver, Family::low_latency),
-               load(driver, Family::pipelined),
-               load(driver, Family::pairwise)},
+    : modules_{load(driver, Family::local), load(driver, Family::exchange), load(driver, Family::low_latency),
+               load(driver, Family::pipelined), load(driver, Family::pairwise)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),

@@ -103,6 +103,25 @@ void Batch::order_after_default_streams(Copier::Channel& channel) {
   }
 }
 
+gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward toward) {
+  auto& lent = channel(place);
+  // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
+  if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
+  if (!std::exchange(pending_, true) && copier_.engine_.tracer() != nullptr) {
+    begun_ = base::now();
+    bytes_ = 0;
+  }
+  bytes_ += bytes;
+  toward_ = toward;
+  return lent.stream;
+}
+
+void Batch::across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end) {
+  if (begin == end) return;
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end);
+}
+
 void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
                     MPI_Count count, std::size_t begin, std::size_t end, Form form) {
   copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host);
@@ -116,25 +135,15 @@ void Batch::to_gpu(const Place& place, std::byte* device, const std::byte* host,
 void Batch::copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
                  std::size_t begin, std::size_t end, Form form, Toward toward) {
   if (begin == end) return;
-  const auto& driver = copier_.gpu_.driver();
-  auto& lent = channel(place);
-  auto& stream = lent.stream;
-  const gpu::ContextScope scope(driver, place.context);
-  // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
-  if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
-  if (!std::exchange(pending_, true) && copier_.engine_.tracer() != nullptr) {
-    begun_ = base::now();
-    bytes_ = 0;
-  }
-  bytes_ += end - begin;
-  toward_ = toward;
-
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  const gpu::StreamView stream = stream_for(place, end - begin, toward);
   std::ptrdiff_t first = 0;
   layout.for_each_run(count, begin, begin + 1,
                       [&](std::int64_t offset, std::size_t) { first = static_cast<std::ptrdiff_t>(offset); });
   // An operation may have been under way for long, and a real driver takes the address of memory that was freed meanwhile
   // for ordinary memory, which it then touches. The first byte tells.
-  if (const auto* const byte = byte_at(device, first); copier_.gpu_.inspect(byte).kind == gpu::PointerInfo::Kind::host) {
+  if (const auto* const byte = byte_at(device, first);
+      copier_.gpu_.inspect(byte).kind == gpu::PointerInfo::Kind::host) {
     throw base::Error(base::ErrorClass::buffer,
                       "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
                       static_cast<const void*>(byte), toward == Toward::host ? "from" : "to");
@@ -149,7 +158,8 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   const Side on_gpu = Side::of(device, layout, count);
   const Side on_host = form == Form::packed ? Side::packed(host) : Side::of(host, layout, count);
   const bool to_host = toward == Toward::host;
-  copier_.mover_.copy(place.context, stream, to_host ? on_host : on_gpu, to_host ? on_gpu : on_host, begin, end, memory);
+  copier_.mover_.copy(place.context, stream, to_host ? on_host : on_gpu, to_host ? on_gpu : on_host, begin, end,
+                      memory);
 }
 
 engine::Completion Batch::completion() {
@@ -185,8 +195,11 @@ void Batch::wait(Mpi mpi) {
       copier_.engine_.wait_apart(copied, watch);
   }
   if (trace::Tracer* const tracer = copier_.engine_.tracer(); tracer != nullptr) [[unlikely]]
-    tracer->record(trace::Kind::copy, toward_ == Toward::host ? "copy to host" : "copy to GPU", begun_, base::now(),
-                   bytes_);
+    tracer->record(trace::Kind::copy,
+                   toward_ == Toward::host  ? "copy to host"
+                   : toward_ == Toward::gpu ? "copy to GPU"
+                                            : "copy on the GPU",
+                   begun_, base::now(), bytes_);
 }
 
 }  // namespace crosslane::lane

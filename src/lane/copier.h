@@ -105,6 +105,10 @@ class Batch {
   void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
               MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
+  /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
+  /// either memory is not settled, the place must not be.
+  void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end);
+
   /// Whether MPI makes progress while a wait lasts.
   enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
@@ -116,8 +120,10 @@ class Batch {
   void throw_if_failed() const;
 
  private:
-  enum class Toward { host, gpu };
+  enum class Toward { host, gpu, itself };
   Copier::Channel& channel(const Place& place);
+  /// The stream for a copy of so many bytes. The place's context is current.
+  gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
   void order_after_default_streams(Copier::Channel& channel);
   void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
             std::size_t begin, std::size_t end, Form form, Toward toward);

@@ -14,7 +14,7 @@
 namespace crosslane::lane {
 namespace {
 
-constexpr std::size_t grain = 256;      // of memory that lists take
+constexpr std::size_t grain = 256;       // of memory that lists take
 constexpr std::size_t mark_every = 256;  // units
 // Parts grow, so that the first launch comes soon and later ones are large (TYPES, section 3.2: preparation and kernel
 // are pipelined).
@@ -114,16 +114,15 @@ List* Lists::list(Irregular& irregular, bool table, const List* keep) {
   list->table_ = table;
   list->bytes_ = node.size;
   list->run_bytes_ = irregular.facts.divisor;
-  list->shift_ = static_cast<std::uint32_t>(
-      std::countr_zero(std::min<std::uint64_t>(irregular.facts.alignment, 16)));
+  list->shift_ = static_cast<std::uint32_t>(std::countr_zero(std::min<std::uint64_t>(irregular.facts.alignment, 16)));
   const std::uint64_t reach = static_cast<std::uint64_t>(node.high) - static_cast<std::uint64_t>(node.low);
   constexpr std::uint64_t narrow = std::numeric_limits<std::uint32_t>::max();
   list->wide_ = (reach >> list->shift_) > narrow || (!table && (node.size >> list->shift_) > narrow);
   const std::size_t number = list->wide_ ? 8 : 4;
   // An upper bound: a part's end cuts a run, and so may the limit of units. Both numbers are far below 2^63.
-  const std::uint64_t entries = table ? node.size / list->run_bytes_
-                                      : std::min<std::uint64_t>(node.run_count, node.size) +
-                                            2 * (node.size / kernel::unit_limit) + 64;
+  const std::uint64_t entries =
+      table ? node.size / list->run_bytes_
+            : std::min<std::uint64_t>(node.run_count, node.size) + 2 * (node.size / kernel::unit_limit) + 64;
   if (entries > limit_ / number || !reserve(*list, entries * number * (table ? 1 : 2), keep)) return nullptr;
   list->part_bytes_ = first_part;
   made = std::move(list);
@@ -139,9 +138,10 @@ void Lists::fill_part(const Irregular& irregular, List& list) {
   const std::size_t number = list.wide_ ? 8 : 4;
   const std::size_t entries = std::max<std::size_t>(list.part_bytes_ / number / (list.table_ ? 1 : 2), 1);
   const std::size_t a_run =
-      list.table_ ? list.run_bytes_
-                  : std::min<std::size_t>(std::max<std::size_t>(node.size / std::max<std::uint64_t>(node.run_count, 1), 1),
-                                          kernel::unit_limit);
+      list.table_
+          ? list.run_bytes_
+          : std::min<std::size_t>(std::max<std::size_t>(node.size / std::max<std::uint64_t>(node.run_count, 1), 1),
+                                  kernel::unit_limit);
   std::size_t stride = 0;
   if (__builtin_mul_overflow(entries, a_run, &stride)) stride = node.size;
   if (!list.table_) stride = (stride + kernel::unit_limit - 1) / kernel::unit_limit * kernel::unit_limit;
@@ -257,10 +257,11 @@ bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
       memory_ = gpu::Buffer(driver_, limit_);
       free_.emplace(0, limit_);
     } catch (const base::Error&) {
-      base::log(base::Topic::warning,
-                "the GPU has no {} bytes left for lists of irregular datatypes: they are made anew for every copy; lower "
-                "CROSSLANE_LIST_LIMIT",
-                limit_);
+      base::log(
+          base::Topic::warning,
+          "the GPU has no {} bytes left for lists of irregular datatypes: they are made anew for every copy; lower "
+          "CROSSLANE_LIST_LIMIT",
+          limit_);
     }
   }
   const std::size_t wanted = rounded(bytes);

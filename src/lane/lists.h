@@ -118,7 +118,7 @@ class Lists {
   gpu::Stream upload_;     // waits for nobody: the memory that it writes has no readers left
   gpu::Buffer memory_;
   bool memory_tried_ = false;
-  std::map<std::size_t, std::size_t> free_;  // of memory_: offset and bytes
+  std::map<std::size_t, std::size_t> free_;      // of memory_: offset and bytes
   std::list<std::unique_ptr<Irregular>> known_;  // the last used first
   std::unordered_map<const layout::Node*, std::list<std::unique_ptr<Irregular>>::iterator> by_node_;
   std::unordered_multimap<std::uint64_t, std::list<std::unique_ptr<Irregular>>::iterator> by_hash_;

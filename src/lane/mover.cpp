@@ -331,8 +331,9 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
 
 // With tables that are made for this copy alone, a window of the range after another. They count runs from the lowest byte
 // of all, in 64 bits.
-void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
-                         const Resolved& resolved_from, std::size_t begin, std::size_t end) {
+void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from,
+                         const Resolved& resolved_to, const Resolved& resolved_from, std::size_t begin,
+                         std::size_t end) {
   const gpu::OutsideCaptures outside(stream.driver());
   const std::lock_guard lock(site.mutex);
   Lists& lists = site.lists;

@@ -86,8 +86,9 @@ class Mover {
   static void copy_runs(gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin, std::size_t end);
   static bool copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, const Resolved& from,
                           std::size_t begin, std::size_t end);
-  static void copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
-                           const Resolved& resolved_from, std::size_t begin, std::size_t end);
+  static void copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from,
+                           const Resolved& resolved_to, const Resolved& resolved_from, std::size_t begin,
+                           std::size_t end);
 
   const DriverSource driver_;
   PinnedPool& pinned_;

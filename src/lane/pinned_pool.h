@@ -35,8 +35,8 @@ class HostBlock {
  private:
   friend class PinnedPool;
 
-/// Gives the driver at first use, which loads it.
-using DriverSource = std::function<const gpu::Driver&()>;
+  /// Gives the driver at first use, which loads it.
+  using DriverSource = std::function<const gpu::Driver&()>;
   PinnedPool* pool_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;

@@ -77,6 +77,33 @@ MPI_Datatype Cache::packed_twin(MPI_Datatype type) {
   return entry->twin;
 }
 
+bool Cache::packs_plainly() {
+  std::call_once(packing_once_, [this] {
+    struct Example {
+      char letter;
+      double number;
+      short digits[3];
+    };
+    const Example examples[3] = {{'a', 1.25, {1, 2, 3}}, {'b', -7e300, {4, 5, 6}}, {'c', 0x1p-1070, {7, 8, 9}}};
+    int lengths[] = {1, 1, 3};
+    MPI_Aint places[] = {offsetof(Example, letter), offsetof(Example, number), offsetof(Example, digits)};
+    MPI_Datatype parts[] = {handles_.char_, handles_.double_, handles_.short_}, type{};
+    check(below_.Type_create_struct(3, lengths, places, parts, &type), "MPI_Type_create_struct");
+    check(below_.Type_commit(&type), "MPI_Type_commit");
+    const Layout layout = decode(below_, handles_, type).layout;
+    const std::size_t bytes = layout.packed_size(3);
+    std::vector<std::byte> ours(bytes), theirs(2 * bytes + 64);
+    layout.pack(ours.data(), examples, 3, 0, bytes);
+    int position = 0;
+    const int code =
+        below_.Pack(examples, 3, type, theirs.data(), static_cast<int>(theirs.size()), &position, private_self());
+    below_.Type_free(&type);
+    packs_plainly_ = code == mpi::success && static_cast<std::size_t>(position) == bytes &&
+                     std::memcmp(ours.data(), theirs.data(), bytes) == 0;
+  });
+  return packs_plainly_;
+}
+
 void Cache::require_committed(MPI_Datatype type) {
   const char anywhere = 0;  // MPICH looks at the type only if there is an element
   const int code = below_.Send(&anywhere, 1, type, mpi::proc_null, 0, private_self());

@@ -47,6 +47,9 @@ class Cache {
   /// with `type` or at release(); transfers in flight keep it alive. Throws as of() does.
   [[nodiscard]] MPI_Datatype packed_twin(MPI_Datatype type);
 
+  /// True if the MPI's MPI_Pack makes the plain stream that layouts describe, as far as one example tells; asked once.
+  [[nodiscard]] bool packs_plainly();
+
   /// Takes everything back that the MPI below was given: attributes, twins, the keyval. Call before MPI_Finalize, while
   /// no other thread uses the cache. What is asked for afterwards is made anew.
   void release() noexcept;
@@ -92,6 +95,9 @@ class Cache {
   std::array<Slot, slot_count> slots_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Entry>> entries_;
   std::vector<MPI_Datatype> doomed_;  // twins of freed types; not freed inside the callback, where MPI holds its locks
+
+  std::once_flag packing_once_;
+  bool packs_plainly_ = false;
 
   std::mutex setup_mutex_;  // guards the next two; the callbacks never take it
   int keyval_ = mpi::keyval_invalid;

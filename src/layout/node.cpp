@@ -249,8 +249,7 @@ std::uint64_t hash(const Node& node) noexcept {
   all = mix(mix(all, node.count), static_cast<std::uint64_t>(node.stride));
   if (node.child != nullptr) all = mix(all, hash(*node.child));
   for (const Run& run : node.list) all = mix(mix(all, static_cast<std::uint64_t>(run.offset)), run.packed);
-  for (const Part& part : node.parts)
-    all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), hash(*part.node));
+  for (const Part& part : node.parts) all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), hash(*part.node));
   return all;
 }
 

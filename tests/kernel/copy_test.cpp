@@ -9,8 +9,8 @@
 namespace crosslane::test {
 namespace {
 
-using kernel::Strided;
 using kernel::Laid;
+using kernel::Strided;
 
 template <class Kind>
 class CopyTest : public KernelTest<Kind> {

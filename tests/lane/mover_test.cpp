@@ -1,8 +1,8 @@
 // The datatype engine: random layouts packed, unpacked and copied into one another, whole and in ranges, with lists that
 // are kept, made anew and given up, against loops on the host; captured, from several threads, and at the extremes.
-#include "kernel_machine.h"
-#include "gpu/graph.h"
 #include "lane/mover.h"
+#include "gpu/graph.h"
+#include "kernel_machine.h"
 
 #include <gtest/gtest.h>
 
@@ -147,10 +147,11 @@ TYPED_TEST(MoverTest, RandomLayoutsPackedUnpackedAndIntoEachOther) {
         packed[k - begin] = source[static_cast<std::size_t>(from_at[k])];
         unpacked[static_cast<std::size_t>(to_at[k])] = packed[k - begin];
       }
-      const auto text = "case " + std::to_string(i) + ", bytes " + std::to_string(begin) + " to " + std::to_string(end) +
-                        " of " + std::to_string(all) + ", unit " + std::to_string(unit);
+      const auto text = "case " + std::to_string(i) + ", bytes " + std::to_string(begin) + " to " +
+                        std::to_string(end) + " of " + std::to_string(all) + ", unit " + std::to_string(unit);
       typename TestFixture::OnGpu packed_memory(this->driver(), Bytes(packed.size()), shift());
-      this->copy(Side::packed(packed_memory.data()), Side::of(source_memory.data(), from.layout, from.count), begin, end);
+      this->copy(Side::packed(packed_memory.data()), Side::of(source_memory.data(), from.layout, from.count), begin,
+                 end);
       finish(this->stream());
       ASSERT_EQ(packed_memory.bytes(), packed) << "packed, " << text;
 
@@ -161,9 +162,10 @@ TYPED_TEST(MoverTest, RandomLayoutsPackedUnpackedAndIntoEachOther) {
 
       typename TestFixture::OnGpu direct(this->driver(), Bytes(to.room), shift());
       const auto shape = from.layout.as_strided(from.count);
-      this->copy(Side::of(direct.data(), to.layout, to.count),
-                 shape ? Side::of(source_memory.data(), *shape) : Side::of(source_memory.data(), from.layout, from.count),
-                 begin, end);
+      this->copy(
+          Side::of(direct.data(), to.layout, to.count),
+          shape ? Side::of(source_memory.data(), *shape) : Side::of(source_memory.data(), from.layout, from.count),
+          begin, end);
       finish(this->stream());
       ASSERT_EQ(direct.bytes(), unpacked) << "from one into the other, " << text;
 
@@ -188,10 +190,11 @@ TYPED_TEST(MoverTest, Transpositions) {
   for (int i = 0; i < 60; ++i) {
     const std::int64_t word = std::int64_t{1} << maker.between(0, 4), rows = maker.between(1, 90),
                        columns = maker.between(1, 90), planes = maker.between(1, 3);
-    const std::int64_t pitch = (columns + maker.between(0, 3)) * word, plane = pitch * rows + word * maker.between(0, 2);
+    const std::int64_t pitch = (columns + maker.between(0, 3)) * word,
+                       plane = pitch * rows + word * maker.between(0, 2);
     // Columns of a matrix, one after another.
-    const auto column = layout::repeat(layout::block(0, static_cast<std::size_t>(word)),
-                                       static_cast<std::uint64_t>(rows), pitch);
+    const auto column =
+        layout::repeat(layout::block(0, static_cast<std::size_t>(word)), static_cast<std::uint64_t>(rows), pitch);
     const auto matrix = layout::repeat(layout::repeat(column, static_cast<std::uint64_t>(columns), word),
                                        static_cast<std::uint64_t>(planes), plane);
     const Layout turned(matrix, 0, plane * planes);
