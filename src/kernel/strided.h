@@ -39,6 +39,6 @@ using Unit = UnitOf<std::uint32_t>;
 using WideUnit = UnitOf<std::uint64_t>;
 
 /// Longer runs are cut into units of at most this many bytes, so that a few of them occupy many threads.
-inline constexpr std::size_t unit_limit = 2048;
+inline constexpr std::size_t unit_limit = 4096;
 
 }  // namespace crosslane::kernel

@@ -27,7 +27,14 @@ constexpr std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / 
 template <class Number>
 class Maker {
  public:
-  Maker(const layout::Node& node, std::uint32_t shift) : low_(static_cast<std::uint64_t>(node.low)), shift_(shift) {}
+  Maker(const layout::Node& node, std::uint32_t shift, bool makes_table, std::size_t entries)
+      : low_(static_cast<std::uint64_t>(node.low)), shift_(shift) {
+    if (makes_table) {
+      table.reserve(entries);
+    } else {
+      units.reserve(entries + 1);
+    }
+  }
 
   void add_table_run(std::int64_t offset, std::size_t length, std::size_t run) {
     for (std::size_t done = 0; done < length; done += run) table.push_back(scaled(distance(offset) + done));
@@ -159,7 +166,7 @@ void Lists::fill_part(const Irregular& irregular, List& list) {
     (*list.uploaded_)->record(upload_);
   };
   const auto make = [&]<class Number>(Number) {
-    Maker<Number> maker(node, list.shift_);
+    Maker<Number> maker(node, list.shift_, list.table_, entries);
     std::size_t packed = begin;
     whole.for_each_run(1, begin, end, [&](std::int64_t offset, std::size_t length) {
       if (list.table_) {

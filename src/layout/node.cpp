@@ -190,6 +190,10 @@ class Joiner {
 // Of every run's length the greatest common divisor; of every run's distance from `low` the bits that are set.
 struct Gathered {
   std::uint64_t divisor = 0, bits = 0;
+
+  void add_length(std::size_t length) noexcept {
+    if (divisor == 0 || length % divisor != 0) divisor = std::gcd(divisor, length);
+  }
 };
 
 void gather(const Node& node, std::uint64_t base, std::uint64_t low, Gathered& all) noexcept {
@@ -199,7 +203,7 @@ void gather(const Node& node, std::uint64_t base, std::uint64_t low, Gathered& a
       return;
     case Node::Kind::block:
       all.bits |= at(node.low) - low;
-      all.divisor = std::gcd(all.divisor, node.size);
+      all.add_length(node.size);
       return;
     case Node::Kind::loop:
       all.bits |= static_cast<std::uint64_t>(node.stride);
@@ -208,7 +212,7 @@ void gather(const Node& node, std::uint64_t base, std::uint64_t low, Gathered& a
     case Node::Kind::runs:
       for (std::size_t i = 0; i + 1 < node.list.size(); ++i) {
         all.bits |= at(node.list[i].offset) - low;
-        all.divisor = std::gcd(all.divisor, node.list[i + 1].packed - node.list[i].packed);
+        all.add_length(node.list[i + 1].packed - node.list[i].packed);
       }
       return;
     case Node::Kind::sequence:
