@@ -112,6 +112,8 @@ TEST_F(SettingsTest, EverySettingIsRead) {
                                                                {"CROSSLANE_CHUNK_BYTES", "1m"},
                                                                {"CROSSLANE_PIPELINE_BYTES", "64k"},
                                                                {"CROSSLANE_PINNED_LIMIT", "1g"},
+                                                               {"CROSSLANE_COPY_BLOCKS", "64"},
+                                                               {"CROSSLANE_LIST_LIMIT", "8m"},
                                                                {"CROSSLANE_ALLREDUCE", "0-4k:ll"},
                                                                {"CROSSLANE_REDUCE", "ll"},
                                                                {"CROSSLANE_BROADCAST", "window"},
@@ -182,6 +184,9 @@ TEST_F(SettingsTest, MalformedValuesNameVariableValueAndWhatIsAllowed) {
                                                                {"CROSSLANE_CHUNK_BYTES", "k"},
                                                                {"CROSSLANE_PIPELINE_BYTES", "1 m"},
                                                                {"CROSSLANE_PINNED_LIMIT", "-1k"},
+                                                               {"CROSSLANE_COPY_BLOCKS", "-1"},
+                                                               {"CROSSLANE_COPY_BLOCKS", "65536"},
+                                                               {"CROSSLANE_LIST_LIMIT", "0"},
                                                                {"CROSSLANE_PINNED_LIMIT", "99999999999g"},
                                                                {"CROSSLANE_PINNED_LIMIT", "1t"}};
   for (const auto& [name, value] : wrong) {
