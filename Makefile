@@ -64,7 +64,7 @@ test-tsan: setup  ## The tests of the engine and of flag protocols, the GPUs' an
 	@[ -e build/tsan/build.ninja ] || cmake --preset tsan --log-level=WARNING
 	@cmake --build build/tsan -j $(JOBS) --target engine_test_openmpi tests/kernel/all share_test
 	@tools/run-tests build/tsan/tests/engine -E NOT_BUILT && tools/run-tests build/tsan/tests/kernel -R '^(Team|Flags)' && \
-	  tools/run-tests build/tsan/tests/share -R '^Board'
+	  tools/run-tests build/tsan/tests/share -R '^(Board|Offers)'
 
 lint: setup  ## The quick linters, as errors
 	@tools/lint

@@ -211,6 +211,13 @@ constexpr std::array<Entry, 33> entries{{
     {"CROSSLANE_CHUNK_BYTES", byte_values, "size of one chunk of such a transfer",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.chunk_bytes, text); },
      [](const Settings& s) { return print_bytes(s.chunk_bytes); }},
+    {"CROSSLANE_DIRECT_BYTES", "a number of bytes, with an optional suffix k, m or g; 0 for never",
+     "from this size, messages between GPUs of a node are read from where they lie",
+     [](Settings& s, const std::string& text) { return read_bytes(s.direct_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.direct_bytes); }},
+    {"CROSSLANE_EXPORT_BYTES", byte_values, "smallest allocation that other ranks may open for messages",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.export_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.export_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds",
      "until such a send, matched but not fetched by its receiver, keeps the rest in host memory and returns",
      [](Settings& s, const std::string& text) {

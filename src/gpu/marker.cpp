@@ -17,13 +17,32 @@ struct HostWrite {
 
 }  // namespace
 
+bool writes_words(const Driver& driver) {
+  return device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0;
+}
+
+void write_word(StreamView stream, std::atomic<std::uint64_t>& word, CUdeviceptr address, std::uint64_t value) {
+  const Driver& driver = stream.driver();
+  if (address != 0) {
+    check(driver, driver.stream_write_value_64(stream.handle(), address, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+          "cuStreamWriteValue64");
+    return;
+  }
+  auto write = std::make_unique<HostWrite>(HostWrite{&word, value});
+  const auto host_function = [](void* argument) {
+    const std::unique_ptr<HostWrite> mine(static_cast<HostWrite*>(argument));
+    mine->word->store(mine->value, std::memory_order_release);
+  };
+  check(driver, driver.launch_host_func(stream.handle(), host_function, write.get()), "cuLaunchHostFunc");
+  write.release();  // NOLINT(bugprone-unused-return-value): the host function owns it now
+}
+
 Marker::Marker(const Driver& driver) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(*word_) == sizeof(std::uint64_t));
   try {
     pinned_ = PinnedBuffer(driver, sizeof(Line));
     word_ = &(new (pinned_.data()) Line)->word;
-    stream_writes_ =
-        device_attribute(driver, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, current_device(driver)) != 0;
+    stream_writes_ = writes_words(driver);
   } catch (const base::Error& error) {
     base::log(base::Topic::info,
               "a word that tells when copies are done cannot be pinned, a host function writes it: {}", error.what());
@@ -34,21 +53,8 @@ Marker::Marker(const Driver& driver) {
 }
 
 std::uint64_t Marker::post(StreamView stream) {
-  const Driver& driver = stream.driver();
   const std::uint64_t value = posted_ + 1;
-  if (stream_writes_) {
-    check(driver,
-          driver.stream_write_value_64(stream.handle(), pinned_.device_address(), value, CU_STREAM_WRITE_VALUE_DEFAULT),
-          "cuStreamWriteValue64");
-  } else {
-    auto write = std::make_unique<HostWrite>(HostWrite{word_, value});
-    const auto host_function = [](void* argument) {
-      const std::unique_ptr<HostWrite> mine(static_cast<HostWrite*>(argument));
-      mine->word->store(mine->value, std::memory_order_release);
-    };
-    check(driver, driver.launch_host_func(stream.handle(), host_function, write.get()), "cuLaunchHostFunc");
-    write.release();  // NOLINT(bugprone-unused-return-value): the host function owns it now
-  }
+  write_word(stream, *word_, stream_writes_ ? pinned_.device_address() : 0, value);
   posted_ = value;
   return value;
 }

@@ -13,6 +13,13 @@
 
 namespace crosslane::gpu {
 
+/// True if streams of the current context's GPU write 64-bit words.
+[[nodiscard]] bool writes_words(const Driver& driver);
+
+/// Enqueues "the word becomes `value`", after a memory barrier. `address` is where the GPU knows the word; 0 where it cannot write it:
+/// then a host function does, slower by some microseconds.
+void write_word(StreamView stream, std::atomic<std::uint64_t>& word, CUdeviceptr address, std::uint64_t value);
+
 /// The word and the last value asked for. Move-only, address-stable word. post() is for one thread at a time, on streams
 /// that run in order after each other: values only grow, so two unordered streams would mark for one another.
 ///

@@ -9,6 +9,7 @@
 #include "interpose/route.h"
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
+#include "mpi/status.h"
 
 #include <cstdint>
 #include <exception>
@@ -120,6 +121,7 @@ class DirectUndertaking final : public Undertaking {
     started_->over.rethrow();
     if (started_->error) std::rethrow_exception(started_->error);
   }
+  [[nodiscard]] MPI_Status status() const override { return mpi::empty_status(process_.library().below()); }
   [[nodiscard]] std::string details() const override { return started_->details(); }
 
  private:

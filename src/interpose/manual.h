@@ -61,10 +61,14 @@ int mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Message* me
 int improbe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status);
 int cancel(const Site& site, MPI_Request* request);
 
-// sending.cpp: sends that wait, of GPU memory (section 3.4).
+// sending.cpp: sends of GPU memory (sections 3.4, 3.7 and 3.9).
 enum class Mode { standard, synchronous, ready };
 int send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
          int dest, int tag, MPI_Comm comm);
+int isend(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
+          int dest, int tag, MPI_Comm comm, MPI_Request* request);
+int send_init(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
+              int dest, int tag, MPI_Comm comm, MPI_Request* request);
 
 // start.cpp: persistent and partitioned operations (MPI 5.0, sections 3.9 and 4.2).
 int start(const Site& site, MPI_Request* request);

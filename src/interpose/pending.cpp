@@ -56,7 +56,10 @@ bool Pending::advance() {
     all = all && operation->ready();
   }
   // What it waits for may depend on a message of this rank, and MPI is not asked for anything meanwhile.
-  if (undertaken) process_.engine().make_mpi_progress();
+  if (undertaken) {
+    process_.engine().progress();
+    process_.engine().make_mpi_progress();
+  }
   return all;
 }
 
@@ -150,13 +153,14 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
     if (operation->look) {
       interpose::advance(process_, *operation, request);
     } else if (!operation->ready()) {
+      process_.engine().progress();
       process_.engine().make_mpi_progress();
     }
     if (!operation->ready()) return mpi::success;
     if (operation->ends_here()) {
       *flag = 1;
       if (operation->undertaking) operation->undertaking->deliver();
-      mpi::copy_but_error(operation->look ? operation->look->status : mpi::empty_status(process_.library().below()),
+      mpi::copy_but_error(operation->look ? operation->look->status : operation->undertaking->status(),
                           status);
       return mpi::success;
     }

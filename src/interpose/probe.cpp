@@ -1,7 +1,9 @@
 // Probes and matched receives (MPI 5.0, section 3.8), and MPI_Cancel, on a rank that looks at what it receives: a probe
 // tells the length of what a header stands for, and has to take it from MPI to do so.
 #include "interpose/manual.h"
+#include "interpose/pending.h"
 #include "interpose/receive.h"
+#include "interpose/undertaking.h"
 #include "mpi/status.h"
 
 #include <mutex>
@@ -145,8 +147,13 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
 // What has been matched is no longer to be cancelled.
 int manual::cancel(const Site& site, MPI_Request* request) {
   const auto& next = site.next();
-  if (!site.looking() || request == nullptr) return next.Cancel(request);
+  if (nothing_ours(site) || request == nullptr) return next.Cancel(request);
   const auto operation = site.process().requests().find(*request);
+  if (operation && operation->active && operation->undertaking) {
+    const Nested nested;
+    operation->undertaking->cancel();
+    return mpi::success;
+  }
   const bool matched = operation && operation->active && operation->look &&
                        (operation->look->own || operation->look->state != Look::State::posted);
   return matched ? mpi::success : next.Cancel(request);

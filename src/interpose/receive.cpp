@@ -3,7 +3,9 @@
 
 #include "base/error.h"
 #include "interpose/manual.h"
+#include "interpose/teams.h"
 #include "interpose/undertaking.h"
+#include "message/protocols.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -101,6 +103,14 @@ void finish_fetch(Process& process, Operation& operation) {
   look.pull = {};
 }
 
+// Ranks that this one receives GPU memory from learn whether it can open theirs.
+void meet(Process& process, const Receive& receive, const lane::Place& place) {
+  auto* const peers = process.transfers().peers();
+  if (peers == nullptr || process.teams()->home_at(place) == nullptr) return;
+  const bool any = receive.source == mpi::any_source;
+  peers->meet(any ? mpi::any_source : process.communicators()->of(receive.comm).world_rank(receive.source));
+}
+
 }  // namespace
 
 Room room_of(Process& process, const Receive& receive) noexcept {
@@ -151,6 +161,7 @@ void describe(Route& route, const Receive& receive, const Room& room, bool on_gp
   // for no other type.
   const bool dense = look.buffer.layout->dense();
   if (look.buffer.on_gpu) {
+    meet(process, receive, look.buffer.place);
     operation.stage(process.copier());
     look.address = argument->address();
   } else if (!dense && look.buffer.bytes != 0) {
@@ -216,7 +227,9 @@ bool match_started(Process& process, Operation& operation) {
 
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status) {
   Look& look = *operation.look;
-  process.took_route(operation.call, "chunked", header.bytes);
+  process.took_route(operation.call,
+                     message::name_of(header.offer ? message::Protocol::direct : message::Protocol::chunked),
+                     header.bytes);
   look.status = status;
   look.sender = header.sender;
   look.payload = header.bytes;

@@ -1,10 +1,14 @@
-// See sending.h; and MPI_Send, MPI_Ssend and MPI_Rsend (MPI 5.0, section 3.4) with GPU memory.
+// See sending.h; and the sends with GPU memory but the buffered ones (MPI 5.0, sections 3.4, 3.7 and 3.9).
 #include "interpose/sending.h"
 
+#include "base/error.h"
 #include "interpose/manual.h"
 #include "interpose/receive.h"
+#include "interpose/teams.h"
 #include "message/header.h"
+#include "mpi/status.h"
 
+#include <string>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -18,69 +22,141 @@ std::optional<std::size_t> packed_bytes(Process& process, MPI_Count count, MPI_D
   }
 }
 
-Sending::~Sending() {
-  if (header_) route_.process().transfers().close(*header_);
+message::Buffer buffer_of(Process& process, const Argument& argument, const void* address, MPI_Count count,
+                          MPI_Datatype type) {
+  message::Buffer buffer;
+  buffer.on_gpu = argument.on_gpu();
+  if (!buffer.on_gpu) return buffer;
+  buffer.place = argument.place();
+  buffer.address = static_cast<std::byte*>(const_cast<void*>(address));
+  buffer.layout = process.layouts().of(type);
+  buffer.count = count;
+  buffer.bytes = argument.bytes();
+  return buffer;
 }
 
-message::Protocol Sending::choose(bool on_gpu, std::size_t bytes, int dest, MPI_Comm comm) {
-  auto& process = route_.process();
-  message::Envelope envelope{
-      .on_gpu = on_gpu, .bytes = bytes, .waits = true, .threshold = process.settings().pipeline_bytes};
-  // The threshold first: it costs nothing.
-  if (envelope.threshold != 0 && bytes >= envelope.threshold && process.world() != nullptr &&
-      process.world()->agreed() && dest >= 0) {
-    const int peer = process.communicators()->of(comm).world_rank(dest);
-    envelope.to_self = peer == process.world()->rank();
-    envelope.peer_looks = process.world()->looks_at_receives(peer);
+// What MPI and the transfer refer to, whatever becomes of the call.
+struct Sending::Posted {
+  message::HeaderMessage header;
+  MPI_Request request;
+  MPI_Status status{};
+  std::shared_ptr<Operation> operation;
+  int dest;
+};
+
+class Sending::Started final : public Undertaking {
+ public:
+  Started(Process& process, engine::Completion transfer, std::shared_ptr<Posted> posted)
+      : process_(process), transfer_(std::move(transfer)), posted_(std::move(posted)) {}
+
+  [[nodiscard]] bool over() const noexcept override { return transfer_.done(); }
+  void deliver() override {}
+  void rethrow() const override { transfer_.rethrow(); }
+  [[nodiscard]] std::string details() const override {
+    return fmt::format("waiting for rank {} to receive the message", posted_->dest);
   }
-  const message::Protocol protocol = message::choose(envelope);
+  void cancel() override {
+    if (!over() && posted_->request != process_.library().handles().request_null)
+      process_.library().below().Cancel(&posted_->request);
+  }
+  [[nodiscard]] MPI_Status status() const override {
+    const auto& below = process_.library().below();
+    return mpi::cancelled(below, posted_->status) ? posted_->status : mpi::empty_status(below);
+  }
+
+ private:
+  Process& process_;
+  engine::Completion transfer_;
+  std::shared_ptr<Posted> posted_;
+};
+
+Sending::~Sending() {
+  if (header_) process_.transfers().close(*header_);
+}
+
+message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_Comm comm, Manner manner) {
+  const auto& settings = process_.settings();
+  message::Envelope envelope{.on_gpu = buffer.on_gpu,
+                             .bytes = buffer.bytes,
+                             .waits = manner.waits,
+                             .threshold = settings.pipeline_bytes,
+                             .direct_threshold = settings.direct_bytes};
+  const auto* const world = process_.world();
+  // The length first: it costs nothing.
+  if (buffer.on_gpu && buffer.bytes > message::header_bytes && dest >= 0 && world != nullptr && world->agreed()) {
+    const int peer = process_.communicators()->of(comm).world_rank(dest);
+    envelope.to_self = peer == world->rank();
+    envelope.peer_looks = world->looks_at_receives(peer);
+    auto* const peers = process_.transfers().peers();
+    if (envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes &&
+        process_.teams()->home_at(buffer.place) != nullptr) {
+      const auto span = buffer.layout->span(buffer.count);
+      envelope.contiguous = static_cast<std::size_t>(span.end - span.begin) == buffer.bytes &&
+                            (buffer.layout->dense() || buffer.count == 1);
+      envelope.peer_reads = peers->is_met(peer);
+      envelope.turns = peers->takes_turns_with(peer);
+    }
+  }
+  message::Protocol protocol = message::choose(envelope);
+  if (protocol == message::Protocol::direct) {
+    header_ = process_.transfers().offer(buffer);
+    if (header_) return protocol;
+    envelope.contiguous = false;  // it cannot be offered, which is as good as pieces
+    protocol = message::choose(envelope);
+  }
   if (protocol != message::Protocol::chunked) return protocol;
-  header_ = process.transfers().open(bytes);
+  header_ = process_.transfers().open(buffer.bytes);
   return header_ ? protocol : message::Protocol::staged;
 }
 
-int Sending::start_chunked(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen) {
-  auto& process = route_.process();
-  const auto& below = process.library().below();
-  const auto& operation = route_.operation();
-  process.took_route(operation.call, "chunked", buffer.bytes);
-  auto& transfers = process.transfers();
+int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
+                               bool synchronous) {
+  const auto& below = process_.library().below();
+  auto& transfers = process_.transfers();
   const message::Header header = std::exchange(header_, std::nullopt).value();
-  // What MPI and the transfer refer to, whatever becomes of this call.
-  struct Posted {
-    message::HeaderMessage header;
-    MPI_Request request{};
-    std::shared_ptr<Operation> operation;
-  };
-  const auto posted = std::make_shared<Posted>(Posted{message::encode(header), {}, route_.shared_operation()});
-  const auto bytes = static_cast<int>(posted->header.size());
-  const auto byte = process.library().handles().byte;
-  const bool tool = route_.next().Send != below.Send;
-  // Synchronous in each mode: until it is matched, waiting is the application's own; after that it is ours: the
-  // receiver may wait for this rank. To a tool it has to be the application's call, and counts as matched.
-  const int code = tool && seen != nullptr
-                       ? seen(route_.next(), posted->header.data(), bytes, byte, dest, tag, comm)
-                       : below.Issend(posted->header.data(), bytes, byte, dest, tag, comm, &posted->request);
+  const bool offered = static_cast<bool>(header.offer);
+  process_.took_route(operation_->call, message::name_of(offered ? message::Protocol::direct : message::Protocol::chunked),
+                      buffer.bytes);
+  if (offered) {
+    lane::Batch batch(process_.copier(), operation_->watch());
+    batch.settle(buffer.place);
+    batch.wait();
+  }
+  posted_ = std::make_shared<Posted>(
+      Posted{message::encode(header), process_.library().handles().request_null, {}, operation_, dest});
+  const auto bytes = static_cast<int>(posted_->header.size());
+  const auto byte = process_.library().handles().byte;
+  const bool shown = next_.Send != below.Send && seen != nullptr;
+  const bool returns = offered && !synchronous && message::Transfers::returns_unmatched(header);
+  // Synchronous in each mode, unless the payload is so short that nobody waits for its receiver: until it is matched, waiting is the
+  // application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to be the application's call, and
+  // counts as matched.
+  const int code = shown     ? seen(next_, posted_->header.data(), bytes, byte, dest, tag, comm)
+                   : returns ? below.Isend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request)
+                             : below.Issend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
   const engine::Completion matched =
-      tool && seen != nullptr ? engine::Completion{} : engine::Completion::of(&posted->request);
+      shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
   if (code != mpi::success) {
     transfers.close(header);
     return code;
   }
-  const int peer = process.communicators()->of(comm).world_rank(dest);
-  transfer_ = process.engine().spawn(transfers.send(buffer, header, peer, matched, operation.watch(), posted));
+  const int peer = process_.communicators()->of(comm).world_rank(dest);
+  transfer_ = process_.engine().spawn(
+      offered ? transfers.send_offered(buffer, header, peer, matched, shown ? nullptr : &posted_->status, returns,
+                                       operation_->watch(), posted_)
+              : transfers.send(buffer, header, peer, matched, operation_->watch(), posted_));
   return mpi::success;
 }
 
 int Sending::start_plain(const void* address, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   plain_ = true;
-  return mpi::calls::Isend(route_.next(), address, count, type, dest, tag, comm, &request_);
+  return mpi::calls::Isend(next_, address, count, type, dest, tag, comm, &request_);
 }
 
 bool Sending::done() {
   if (plain_) {
     int flag = 0;
-    const auto& below = route_.process().library().below();
+    const auto& below = process_.library().below();
     team::check(below, below.Test(&request_, &flag, mpi::status_ignore()), "MPI_Isend");
     plain_ = flag == 0;
     return flag != 0;
@@ -91,8 +167,54 @@ bool Sending::done() {
 }
 
 void Sending::finish() {
-  wait_until(route_.process(), [&] { return transfer_.done(); }, route_.operation().watch());
+  wait_until(process_, [&] { return transfer_.done(); }, operation_->watch());
   transfer_.rethrow();
+}
+
+namespace {
+
+bool has_header(message::Protocol protocol) {
+  return protocol == message::Protocol::chunked || protocol == message::Protocol::direct;
+}
+
+// Decides at each start of a persistent send.
+class PersistentSend final : public Starter {
+ public:
+  PersistentSend(message::Buffer buffer, int dest, int tag, MPI_Comm comm, manual::Mode mode,
+                 std::weak_ptr<Operation> operation)
+      : buffer_(std::move(buffer)), dest_(dest), tag_(tag), comm_(comm), mode_(mode), operation_(std::move(operation)) {}
+
+  std::unique_ptr<Undertaking> start(const Site& site) override {
+    const auto operation = operation_.lock();
+    // A communicator that was freed is known to MPI's request alone.
+    if (operation->communicator == nullptr || operation->communicator->freed.load(std::memory_order_acquire))
+      return nullptr;
+    Sending sending(site.process(), site.next(), operation);
+    return start_offered(sending, buffer_, dest_, tag_, comm_, mode_);
+  }
+
+  /// Null where the send goes another way.
+  static std::unique_ptr<Undertaking> start_offered(Sending& sending, const message::Buffer& buffer, int dest, int tag,
+                                                    MPI_Comm comm, manual::Mode mode) {
+    if (sending.choose(buffer, dest, comm, {.waits = false}) != message::Protocol::direct) return nullptr;
+    const bool synchronous = mode == manual::Mode::synchronous;
+    if (sending.start_with_header(buffer, dest, tag, comm, nullptr, synchronous) != mpi::success)
+      throw base::Error(base::ErrorClass::other, "the MPI refused to send a header");
+    return sending.undertaking();
+  }
+
+ private:
+  const message::Buffer buffer_;
+  const int dest_, tag_;
+  const MPI_Comm comm_;
+  const manual::Mode mode_;
+  const std::weak_ptr<Operation> operation_;
+};
+
+}  // namespace
+
+std::unique_ptr<Undertaking> Sending::undertaking() {
+  return std::make_unique<Started>(process_, transfer_, posted_);
 }
 
 int manual::send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
@@ -101,26 +223,67 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
   return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
     const auto& argument =
         route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
-    Sending sending(route);
+    Sending sending(process, site.next(), route.shared_operation());
     const Sending::Procedure procedure = mode == Mode::synchronous ? mpi::calls::Ssend
                                          : mode == Mode::ready     ? mpi::calls::Rsend
                                                                    : mpi::calls::Send;
-    if (sending.choose(argument.on_gpu(), argument.bytes(), dest, comm) == message::Protocol::chunked) {
+    const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
+    if (has_header(sending.choose(buffer, dest, comm, {}))) {
       process.settle(false);
-      const message::Buffer buffer{true,
-                                   argument.place(),
-                                   static_cast<std::byte*>(const_cast<void*>(buf)),
-                                   process.layouts().of(datatype),
-                                   count,
-                                   argument.bytes(),
-                                   nullptr};
-      if (const int code = sending.start_chunked(buffer, dest, tag, comm, procedure); code != mpi::success) return code;
-      sending.finish();
-      return mpi::success;
+      const int code =
+          sending.start_with_header(buffer, dest, tag, comm, procedure, mode == Mode::synchronous);
+      if (code == mpi::success) sending.finish();
+      return code;
     }
     return route.blocking(mpi::status_ignore(), [&](const mpi::Functions& next, mpi::Narrowed&, MPI_Status*) {
       return procedure(next, argument.address(), argument.count(), argument.type(), dest, tag, comm);
     });
+  });
+}
+
+int manual::isend(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count,
+                  MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
+  auto& process = site.process();
+  return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
+    const auto& argument =
+        route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
+    auto& operation = route.operation();
+    Sending sending(process, site.next(), route.shared_operation());
+    const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
+    operation.undertaking = PersistentSend::start_offered(sending, buffer, dest, tag, comm, mode);
+    if (operation.undertaking) {
+      process.settle(false);
+      operation.active = true;
+      const int code = lend_idle_request(process, request);
+      if (code == mpi::success) process.requests().add(*request, route.shared_operation());
+      return code;
+    }
+    return route.nonblocking(request, [&](const mpi::Functions& next, mpi::Narrowed&) {
+      const auto procedure = mode == Mode::synchronous ? mpi::calls::Issend
+                             : mode == Mode::ready     ? mpi::calls::Irsend
+                                                       : mpi::calls::Isend;
+      return procedure(next, argument.address(), argument.count(), argument.type(), dest, tag, comm, request);
+    });
+  });
+}
+
+int manual::send_init(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count,
+                      MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
+  auto& process = site.process();
+  return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
+    const auto& argument =
+        route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
+    const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
+    const auto operation = route.shared_operation();
+    const int code = route.persistent(request, [&](const mpi::Functions& next, mpi::Narrowed&) {
+      const auto procedure = mode == Mode::synchronous ? mpi::calls::Ssend_init
+                             : mode == Mode::ready     ? mpi::calls::Rsend_init
+                                                       : mpi::calls::Send_init;
+      return procedure(next, argument.address(), argument.count(), argument.type(), dest, tag, comm, request);
+    });
+    if (code == mpi::success && buffer.on_gpu)
+      operation->starter = std::make_unique<PersistentSend>(buffer, dest, tag, comm, mode, operation);
+    return code;
   });
 }
 

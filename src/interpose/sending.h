@@ -1,43 +1,64 @@
-// Sending: one send of a call that waits for it, by the protocol that message/protocols.h chooses. It must not know
+// Sending: one send, by the protocol that message/protocols.h chooses. It must not know
 // receives: calls that do both wait for both.
 #pragma once
 
 #include "interpose/route.h"
+#include "interpose/undertaking.h"
 #include "message/protocols.h"
 #include "message/transfers.h"
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace crosslane::interpose {
 
+/// The buffer of a send as transfers take it; `argument` describes it.
+[[nodiscard]] message::Buffer buffer_of(Process& process, const Argument& argument, const void* address,
+                                        MPI_Count count, MPI_Datatype type);
+
 class Sending {
  public:
-  /// `route` must outlive it, and it must be done() before it goes.
-  explicit Sending(Route& route) : route_(route) {}
+  /// A send of `operation`, whose calls go on to `next`. It must be done() before it goes, if it was started.
+  Sending(Process& process, const mpi::Functions& next, std::shared_ptr<Operation> operation)
+      : process_(process), next_(next), operation_(std::move(operation)) {}
   ~Sending();
   Sending(const Sending&) = delete;
   Sending& operator=(const Sending&) = delete;
 
-  /// Which way a send of these bytes goes to `dest`; for a chunked one its header is made.
-  [[nodiscard]] message::Protocol choose(bool on_gpu, std::size_t bytes, int dest, MPI_Comm comm);
+  /// What a call does with its buffer.
+  struct Manner {
+    bool waits = true;    ///< It returns when the buffer is free; else that is its request's affair.
+    bool copies = false;  ///< A copy is sent, which nobody else can read.
+  };
+  /// Which way a send of this buffer goes to `dest`; for one with a header that is made.
+  [[nodiscard]] message::Protocol choose(const message::Buffer& buffer, int dest, MPI_Comm comm, Manner manner);
 
   /// The MPI's procedure that the application called.
   using Procedure = int (*)(const mpi::Functions&, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
 
   /// Sends the header that choose() made, and starts its payload. Returns MPI's error code. Where a tool sits between here and MPI, the header
-  /// is sent by `seen`, if that is given: the tool sees the call that the application made.
-  int start_chunked(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen);
+  /// is sent by `seen`, if that is given: the tool sees the call that the application made. A synchronous send waits for its receiver.
+  int start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
+                        bool synchronous);
   /// The MPI's own nonblocking send, of host memory.
   int start_plain(const void* address, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 
   /// Looks once. Throws what went wrong.
   bool done();
-  /// Waits for a chunked one.
+  /// Waits for one with a header.
   void finish();
+  /// What is under way with a header, to be completed by a request.
+  [[nodiscard]] std::unique_ptr<Undertaking> undertaking();
 
  private:
-  Route& route_;
+  struct Posted;
+  class Started;
+  Process& process_;
+  const mpi::Functions& next_;
+  std::shared_ptr<Operation> operation_;
   std::optional<message::Header> header_;  // made, and not sent
+  std::shared_ptr<Posted> posted_;
   MPI_Request request_{};
   bool plain_ = false;
   engine::Completion transfer_;

@@ -67,16 +67,10 @@ int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm) 
   const auto& argument = route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type,
                                       Direction::in, lane::Form::packed, false);
   auto& process = route.process();
-  if (sending.choose(argument.on_gpu(), argument.bytes(), send.dest, comm) == message::Protocol::chunked) {
-    const message::Buffer buffer{true,
-                                 argument.place(),
-                                 static_cast<std::byte*>(const_cast<void*>(send.buffer)),
-                                 process.layouts().of(send.type),
-                                 send.count,
-                                 argument.bytes(),
-                                 nullptr};
-    return sending.start_chunked(buffer, send.dest, send.tag, comm, nullptr);
-  }
+  const message::Buffer buffer = buffer_of(process, argument, send.buffer, send.count, send.type);
+  const auto protocol = sending.choose(buffer, send.dest, comm, {});
+  if (protocol == message::Protocol::chunked || protocol == message::Protocol::direct)
+    return sending.start_with_header(buffer, send.dest, send.tag, comm, nullptr, false);
   if (argument.on_gpu()) route.took("staged");
   route.stage_and_fetch();
   return sending.start_plain(argument.address(), argument.count(), argument.type(), send.dest, send.tag, comm);
@@ -162,7 +156,7 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
       });
     }
     Route other(process, next, call, target);
-    Sending sending(other);
+    Sending sending(process, next, other.shared_operation());
     describe(route, receive, room, to_gpu);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
@@ -206,14 +200,14 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
       });
     }
     Route other(process, next, call, target);
-    Sending sending(other);
+    Sending sending(process, next, other.shared_operation());
     describe(route, receive, room, on_gpu);
     const auto& buffer = route.operation().look->buffer;
     const auto copy = std::make_shared<PackedCopy>(route, buffer);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
-    const bool chunked = sending.choose(buffer.on_gpu, buffer.bytes, dest, comm) == message::Protocol::chunked;
-    const int code = chunked ? sending.start_chunked(host_copy(copy), dest, sendtag, comm, nullptr)
+    const bool chunked = sending.choose(buffer, dest, comm, {.copies = true}) == message::Protocol::chunked;
+    const int code = chunked ? sending.start_with_header(host_copy(copy), dest, sendtag, comm, nullptr, false)
                              : sending.start_plain(copy->data, static_cast<MPI_Count>(copy->bytes),
                                                    process.library().handles().byte, dest, sendtag, comm);
     if (code != mpi::success) {

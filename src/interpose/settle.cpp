@@ -35,6 +35,7 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
       return false;
     };
     if (wait) process.engine().until(ready, operation->watch());
+    if (operation->undertaking) process.engine().progress();
     if (!ready()) return false;
     end(process, *operation, request);
     return true;

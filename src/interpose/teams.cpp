@@ -18,6 +18,7 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
       calls_(collective::catalogue().size()) {}
 
 Teams::~Teams() {
+  if (auto* const peers = process_.transfers().peers()) peers->leave();
   helper_.reset();  // what it still has waits for ranks that will not come
   // All say that they leave before any waits for another: ranks need not agree on an order of communicators.
   for (const auto& each : prepared_)
@@ -122,9 +123,10 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
     const auto& driver = process_.gpu().driver();
     home_ = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
     process_.see_device(place.device);
+    if (auto* const peers = process_.transfers().peers()) peers->live_at(*home_);
   } catch (const std::exception& error) {
     homeless_ = true;
-    base::log(base::Topic::warning, "collectives on GPU memory go through the host: {}", error.what());
+    base::log(base::Topic::warning, "collectives and messages on GPU memory go through the host: {}", error.what());
   }
   return home_.get();
 }

@@ -19,7 +19,7 @@ void take_back_idle_request(Process& process, MPI_Request* request) {
 }
 
 void finish_undertaking(Process& process, Operation& operation, MPI_Request* request, MPI_Status* status) {
-  mpi::copy_but_error(mpi::empty_status(process.library().below()), status);
+  mpi::copy_but_error(operation.undertaking->status(), status);
   operation.active = false;
   if (!operation.persistent) take_back_idle_request(process, request);
   const auto undertaking = std::move(operation.undertaking);  // the next start may be MPI's

@@ -23,6 +23,10 @@ class Undertaking {
   /// Once it is over: results are where the application wants them. What went wrong is left to rethrow().
   virtual void deliver() = 0;
   virtual void rethrow() const = 0;
+  /// MPI_Cancel: may end it without an effect, or do nothing.
+  virtual void cancel() {}
+  /// Once it is over: what its completion tells.
+  [[nodiscard]] virtual MPI_Status status() const = 0;
   /// What it waits for, for the watchdog.
   [[nodiscard]] virtual std::string details() const = 0;
 };

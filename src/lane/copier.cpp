@@ -162,6 +162,30 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                       memory);
 }
 
+void Batch::fetch(const Place& place, std::byte* host, const std::byte* device, std::size_t bytes) {
+  auto& lent = channel(place);
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  pending_ = true;
+  gpu::copy_async(host, device, bytes, lent.stream);
+}
+
+void Batch::settle(const Place& place) {
+  if (place.settled && copier_.order_ != base::Order::legacy) return;
+  auto& lent = channel(place);
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  pending_ = true;
+  order_after_default_streams(lent);
+}
+
+engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& word, CUdeviceptr address,
+                               std::uint64_t value) {
+  auto& lent = channel(place);
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  gpu::write_word(lent.stream.view(), word, address, value);
+  pending_ = false;
+  return engine::Completion::of(word, value);
+}
+
 engine::Completion Batch::completion() {
   std::vector<engine::Completion> all;
   for (auto& channel : channels_) {

@@ -14,6 +14,7 @@
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -108,6 +109,18 @@ class Batch {
   /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
   /// either memory is not settled, the place must not be.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end);
+
+  /// Copies contiguous bytes of GPU memory that the place's context reaches to the host.
+  void fetch(const Place& place, std::byte* host, const std::byte* device, std::size_t bytes);
+
+  /// What the application has enqueued before on the place's memory comes before what wait() returns for, where it is not settled or
+  /// CROSSLANE_ORDER=legacy asks for that: for who lets others read it.
+  void settle(const Place& place);
+
+  /// Enqueues "the word becomes `value`" after the copies at that place, for others than this batch to see, and returns that
+  /// completion; `address` as in gpu::write_word. Takes the place of wait().
+  [[nodiscard]] engine::Completion mark(const Place& place, std::atomic<std::uint64_t>& word, CUdeviceptr address,
+                                        std::uint64_t value);
 
   /// Whether MPI makes progress while a wait lasts.
   enum class Mpi { progresses, rests };

@@ -1,7 +1,9 @@
 // The header: an ordinary message of a fixed odd length on the application's communicator and tag that stands for a
-// payload which follows by another way, so that matching stays MPI's. It must not know that way.
+// payload which follows by another way, so that matching stays MPI's. It must not know how.
 #pragma once
 
+#include "share/board.h"
+#include "share/offers.h"
 #include "team/world.h"
 
 #include <array>
@@ -22,6 +24,9 @@ struct Header {
   std::uint64_t chunk_bytes = 1;  ///< Of each chunk but the last.
   std::int32_t sender = -1;       ///< Its rank in MPI_COMM_WORLD.
   std::int32_t tag = 0;           ///< Of the chunks on the world's private communicator.
+  share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: it comes in chunks.
+  share::Exposed exposed{};       ///< Where that is, contiguous;
+  std::uint64_t address = 0;      ///< in the sender itself.
 
   [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   /// Where chunk `index` begins and ends in the packed payload.

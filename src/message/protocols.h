@@ -12,13 +12,14 @@ enum class Protocol {
   plain,    ///< The MPI is given the buffer: host memory, or nothing to send.
   staged,   ///< The whole payload is copied to the host, and that is sent.
   chunked,  ///< A header is sent; the payload follows in chunks whose copies overlap with MPI, on both sides.
+  direct,   ///< A header is sent; the receiver reads the payload from the sender's GPU memory.
 };
 
 struct Row {
   Protocol protocol;
   std::string_view name, summary;
 };
-[[nodiscard]] const std::array<Row, 3>& protocols() noexcept;
+[[nodiscard]] const std::array<Row, 4>& protocols() noexcept;
 [[nodiscard]] std::string_view name_of(Protocol protocol) noexcept;
 
 /// What the decision sees of a send. The receiver is told by the header, so that nothing here need be equal on both sides.
@@ -28,7 +29,11 @@ struct Envelope {
   bool waits = false;    ///< The call returns when the buffer is free, and may wait for the receiver: no buffered send.
   bool to_self = false;  ///< The receiver is this rank.
   bool peer_looks = false;    ///< The receiver takes part in the world and looks at what it receives.
+  bool contiguous = false;    ///< The payload lies in one piece.
+  bool peer_reads = false;    ///< The receiver can open GPU memory of this rank.
+  bool turns = false;         ///< ... and takes turns with it on one GPU.
   std::size_t threshold = 0;  ///< CROSSLANE_PIPELINE_BYTES; 0: never chunked.
+  std::size_t direct_threshold = 0;  ///< CROSSLANE_DIRECT_BYTES; 0: never direct.
 };
 [[nodiscard]] Protocol choose(const Envelope& envelope) noexcept;
 

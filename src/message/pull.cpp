@@ -28,6 +28,10 @@ struct Slot {
 }  // namespace
 
 engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch) {
+  if (header.offer) {
+    const bool over = co_await read(header, buffer, received, watch);
+    if (over) co_return;
+  }
   const std::size_t chunks = header.chunks();
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;

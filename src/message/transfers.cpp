@@ -52,7 +52,10 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       engine_(engine),
       copier_(copier),
       chunk_bytes_(std::min(settings.chunk_bytes, most_chunk)),
-      patience_(milliseconds(settings.patience_ms)) {}
+      patience_(milliseconds(settings.patience_ms)),
+      peers_(world.directory().ranks() > 1 && world.node_looks() && settings.direct_bytes != 0
+                 ? std::make_unique<PeerMemory>(world, copier, settings)
+                 : nullptr) {}
 
 std::optional<Header> Transfers::open(std::size_t bytes) {
   const auto tag = tags_.take();
@@ -64,6 +67,11 @@ std::optional<Header> Transfers::open(std::size_t bytes) {
   header.sender = world_.rank();
   header.tag = *tag;
   return header;
+}
+
+void Transfers::close(const Header& header) {
+  if (header.offer) peers_->offers().close(header.offer);
+  tags_.give_back(header.tag);
 }
 
 void Transfers::post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const {
@@ -90,7 +98,12 @@ engine::Task<bool> Transfers::moved(engine::Completion completion, engine::Compl
 }
 
 engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
-                               [[maybe_unused]] std::shared_ptr<void> kept) {
+                               std::shared_ptr<void> kept) {
+  return send_chunks(std::move(buffer), header, to, std::move(matched), {}, watch, std::move(kept));
+}
+
+engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
+                                      engine::Watch watch, std::shared_ptr<void> kept) {
   struct Slot {
     std::byte* data = nullptr;
     engine::Completion copied;
@@ -102,7 +115,7 @@ engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Com
   outgoing->owner = buffer.owner;
   const std::size_t chunks = header.chunks();
   std::size_t copied = 0;  // chunks whose copies are enqueued
-  bool patient = true;
+  bool patient = manner.patient;
   std::exception_ptr failure;
   engine::Completion last_copy;
   lane::Batch batch(copier_, watch);
@@ -114,7 +127,7 @@ engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Com
   try {
     std::vector<Slot> slots;
     const auto is_free = [&](const Slot& slot) { return slot.sent == 0 || outgoing->sent[slot.sent - 1].done.done(); };
-    while (outgoing->sent.size() < chunks) {
+    while (patient && outgoing->sent.size() < chunks) {
       const std::size_t posted = outgoing->sent.size();
       if (!buffer.on_gpu) {  // a packed host copy: nothing to overlap with, MPI is given all of it
         post(*outgoing, buffer.address + header.begin(posted), length(posted));
@@ -134,7 +147,6 @@ engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Com
       Slot& slot = slots[posted % window];
       if (copied == posted) {
         patient = co_await moved(outgoing->sent[slot.sent - 1].done, matched);
-        if (!patient) break;
         continue;
       }
       co_await written(slot.copied, batch);
@@ -162,18 +174,20 @@ engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Com
     while (outgoing->sent.size() < chunks) post(*outgoing, nullptr, 0);
     patient = false;
   }
-  co_await matched;
+  if (manner.matched) co_await matched;
   if (patient) {
     tags_.give_back(outgoing->tag);
   } else {
     kept_.fetch_add(1, std::memory_order_relaxed);
-    engine_.spawn(keep(outgoing));
+    engine_.spawn(keep(outgoing, matched, std::move(kept)));
   }
   if (failure) std::rethrow_exception(failure);
 }
 
-engine::Task<> Transfers::keep(std::shared_ptr<Outgoing> outgoing) {
+engine::Task<> Transfers::keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched,
+                               [[maybe_unused]] std::shared_ptr<void> kept) {
   for (auto& sent : outgoing->sent) co_await sent.done;
+  co_await matched;
   tags_.give_back(outgoing->tag);
   kept_.fetch_sub(1, std::memory_order_relaxed);
 }

@@ -1,5 +1,12 @@
-// Transfers: payloads that follow a header in chunks through host memory, pipelined on both sides: the copy between GPU
-// and host of one chunk runs while MPI moves others. It must not know the application's communicators, nor matching.
+// Transfers: payloads that follow a header. Read by the receiver from the sender's GPU memory (rendezvous.cpp; TYPES, section 4.1), or
+// in chunks through host memory, pipelined on both sides: the copy between GPU and host of one chunk runs while MPI moves others.
+// It must not know the application's communicators, nor matching.
+//
+//   sender                                            receiver
+//   an offer (share/offers.h) in a header  ------->   matched by MPI
+//                                                     takes the offer, and reads; its GPU says when it has
+//   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched, or the receiver cannot open the memory: the
+//   payload is copied to the host and sent in chunks
 //
 // A chunk is a synchronous message on the world's private communicator: complete when the receiver has taken it.
 //
@@ -17,6 +24,7 @@
 #include "lane/copier.h"
 #include "layout/layout.h"
 #include "message/header.h"
+#include "message/peer_memory.h"
 #include "message/tags.h"
 #include "mpi/library.h"
 #include "team/world.h"
@@ -55,16 +63,30 @@ class Transfers {
   /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all. Nothing while
   /// so many payloads wait for their receivers that no tag is left.
   [[nodiscard]] std::optional<Header> open(std::size_t bytes);
-  void close(const Header& header) { tags_.give_back(header.tag); }
+  /// The same for a payload that is offered where it lies; nothing where that cannot be.
+  [[nodiscard]] std::optional<Header> offer(const Buffer& buffer);
+  void close(const Header& header);
 
   /// Sends a payload after its header, whose synchronous message is done when `matched` is. Finished when the buffer is
   /// free. Throws Error where the GPU fails; the receiver is told. `kept` is kept until the task is finished: what `matched` and `watch` refer to.
   engine::Task<> send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
                       std::shared_ptr<void> kept);
 
+  /// The same for a header that offers its payload. MPI may cancel its message, as `status` (may be null) then tells: nothing is sent.
+  /// `returns`: the buffer is free after a moment even if the message is not matched (returns_unmatched()).
+  engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
+                              const MPI_Status* status, bool returns, engine::Watch watch,
+                              std::shared_ptr<void> kept);
+
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
   /// refer to must live until the task is finished.
   engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
+
+  /// Programs may count on it that a send of so little returns before it is matched.
+  [[nodiscard]] static bool returns_unmatched(const Header& header) noexcept { return header.bytes <= short_bytes; }
+
+  /// GPU memory of the node's ranks; null where they share nothing.
+  [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
 
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
@@ -75,11 +97,24 @@ class Transfers {
   void finish();
 
  private:
+  // MPI promises nothing, but the MPIs' own limits within a node are 4 to 64 KiB.
+  static constexpr std::size_t short_bytes = std::size_t{64} << 10;
+
   struct Outgoing;
+  /// How a payload goes in chunks.
+  struct Manner {
+    bool patient = true;  ///< Wait for the receiver a while; else all is handed to MPI at once.
+    bool matched = true;  ///< Return when the header is matched; else before.
+  };
+  engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
+                             engine::Watch watch, std::shared_ptr<void> kept);
+  engine::Task<bool> read(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
+  engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t bytes, const std::byte* from,
+                              const engine::Watch& watch);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
-  engine::Task<> keep(std::shared_ptr<Outgoing> outgoing);
+  engine::Task<> keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched, std::shared_ptr<void> kept);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
 
@@ -91,6 +126,7 @@ class Transfers {
   const std::size_t chunk_bytes_;
   const base::Duration patience_;
   Tags tags_;
+  std::unique_ptr<PeerMemory> peers_;
   std::atomic<int> kept_{0};  // transfers that their calls have left to keep()
 };
 

@@ -95,6 +95,10 @@ struct alignas(line_bytes) WindowRecord {
   /// Where the window for large reductions lies, once `large_shown` is 1: stored with release after it.
   Region large;
   std::atomic<std::uint32_t> large_shown;
+  /// Memory that others open to learn whether they can open this rank's at all; valid once `door_shown` is 1: stored with release
+  /// after it.
+  MemoryHandle door;
+  std::atomic<std::uint32_t> door_shown;
   /// Grows by two with each change of `shown`, which its owner makes while it is odd; who reads sees the same even number before and
   /// after, or has read nothing.
   alignas(line_bytes) std::atomic<std::uint64_t> version;

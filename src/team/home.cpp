@@ -2,10 +2,12 @@
 #include "team/home.h"
 
 #include "base/log.h"
+#include "gpu/mapping.h"
 #include "team/region.h"
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace crosslane::team {
@@ -22,6 +24,14 @@ bool shared_by_mps(const gpu::Driver& driver, int device) {
   return driver.device_get_attribute(&answer, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) == CUDA_SUCCESS && answer != 0;
 }
 
+// As much as the driver maps at least: what others open is then nothing of the application's.
+constexpr std::size_t door_bytes = std::size_t{2} << 20;
+
+gpu::Buffer buffer_in(const gpu::Driver& driver, CUcontext context, std::size_t bytes) {
+  const gpu::ContextScope scope(driver, context);
+  return {driver, bytes};
+}
+
 }  // namespace
 
 Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board)
@@ -34,8 +44,28 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       window_(driver, context, gpu_, board.own_window()),
       peers_(driver, context),
       exposure_(driver, context, board),
-      side_by_side_(shared_by_mps(driver, device)) {
-  board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
+      side_by_side_(shared_by_mps(driver, device)),
+      door_(buffer_in(driver, context, door_bytes)) {
+  share::WindowRecord& record = board.own_window();
+  record.seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
+  const gpu::ContextScope scope(driver, context);
+  CUipcMemHandle handle;
+  if (driver.ipc_get_mem_handle(&handle, door_.address()) != CUDA_SUCCESS) return;  // nobody will open anything
+  std::memcpy(record.door.data(), &handle, sizeof handle);
+  record.door_shown.store(1, std::memory_order_release);
+}
+
+bool Home::opens(const share::WindowRecord& record) const noexcept {
+  try {
+    const gpu::ContextScope scope(driver_, context_);
+    CUipcMemHandle handle;
+    std::memcpy(&handle, record.door.data(), sizeof handle);
+    const gpu::Mapping tried(driver_, handle);
+    return true;
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info, "GPU memory of another rank cannot be opened: {}", error.what());
+    return false;
+  }
 }
 
 bool Home::show_large_window() {

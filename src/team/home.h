@@ -35,6 +35,8 @@ class Home {
   [[nodiscard]] share::PeerWindows& peers() noexcept { return peers_; }
   [[nodiscard]] share::Exposure& exposure() noexcept { return exposure_; }
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
+  /// Another process's memory can be opened here: tried with what it shows for that (WindowRecord::door). Some milliseconds.
+  [[nodiscard]] bool opens(const share::WindowRecord& record) const noexcept;
   /// Shows this rank's window for large reductions to all, which is made at the first call. False where the GPU has no memory for it.
   bool show_large_window();
   /// Valid once it is shown.
@@ -59,6 +61,7 @@ class Home {
   share::Exposure exposure_;
   Turns turns_;
   bool side_by_side_;
+  gpu::Buffer door_;
   std::mutex mutex_;
   bool large_tried_ = false;
   std::optional<share::Window::Piece> large_;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "share/offers.h"
 #include "team/alike.h"
 #include "team/share_node.h"
 #include "topology/host.h"
@@ -21,7 +22,7 @@ namespace crosslane::team {
 namespace {
 
 // Counts the changes of what ranks exchange or share; ranks with different numbers must not meet.
-constexpr std::uint64_t protocol = 4;
+constexpr std::uint64_t protocol = 5;
 
 Cookie random_cookie() {
   Cookie cookie{};
@@ -101,7 +102,7 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   const Messenger messenger{mpi_, handles_, communicator_};
 
   const Card mine{topology::host_identity(processor_name(mpi_)), random_cookie(), protocol,
-                  (looks ? 1U : 0U) | (looks && settings.pipeline_bytes != 0 ? 2U : 0U), base::hash_of(alike)};
+                  (looks ? 1U : 0U) | (looks && (settings.pipeline_bytes != 0 || settings.direct_bytes != 0) ? 2U : 0U), base::hash_of(alike)};
   std::vector<Card> cards(static_cast<std::size_t>(size_));
   co_await messenger.all_gather(bytes_of(mine), std::as_writable_bytes(std::span{cards}));
   cookie_ = cards.front().cookie;
@@ -122,7 +123,10 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   node_looks_ = std::ranges::any_of(
       members, [&](int member) { return (cards[static_cast<std::size_t>(member)].looks & 1U) != 0; });
   share::Shape shape;
-  if (node_looks_) shape.board_bytes = share::Board::bytes_for(static_cast<int>(members.size()));
+  if (node_looks_) {
+    shape.board_bytes = share::Board::bytes_for(static_cast<int>(members.size()));
+    shape.lines_per_rank = share::Offers::most;
+  }
   const NodeRequest node{messenger, nodes_, rank_, cookie_, shape, methods};
   std::optional<share::Directory> directory = co_await share_node(node, reason);
 

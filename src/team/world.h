@@ -28,7 +28,8 @@ class World {
   /// In MPI_Init, by every rank of MPI_COMM_WORLD; with CROSSLANE_WORLD=partial local, and then nobody takes part.
   /// `mpi` and `handles` are the library's own (not tools'), and outlive the world. Throws Error (other) if MPI fails, or
   /// if ranks run different versions of Crosslane. Where ranks of a node cannot share memory it warns and goes on.
-  /// `looks`: a GPU may appear in this rank. It then looks at what it receives, unless CROSSLANE_PIPELINE_BYTES is 0.
+  /// `looks`: a GPU may appear in this rank. It then looks at what it receives, unless CROSSLANE_PIPELINE_BYTES
+  /// and CROSSLANE_DIRECT_BYTES are 0.
   /// `alike`: lines NAME=value that must be the same on all ranks, besides the settings' own; Error (argument) names what is not.
   World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
         bool looks, std::span<const share::Method> methods = share::all_methods, const std::string& alike = {});

@@ -45,7 +45,7 @@ class Staged:
     setup: str = ""  # C++ that the directions and lengths use
     lengths: tuple[tuple[str, str], ...] = ()  # lengths of array arguments, by name
     looked: str = ""  # the hand-written function that takes the call on a rank that looks at what it receives
-    sent: str = ""  # a send that waits: the mode (manual::Mode) in which it may go by another protocol
+    sent: str = ""  # a send: the mode (manual::Mode) in which it may go by another protocol
 
 
 @dataclass(frozen=True)
@@ -323,8 +323,8 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
     for name in ("Send", "Bsend", "Ssend", "Rsend"):
         modes = {"Send": "standard", "Ssend": "synchronous", "Rsend": "ready"}
         rows[name] = Staged((BUF,), "blocking", sent=modes.get(name, ""))
-        rows["I" + name.lower()] = Staged((BUF,), "nonblocking")
-        rows[name + "_init"] = Staged((BUF,), "persistent")
+        rows["I" + name.lower()] = Staged((BUF,), "nonblocking", sent=modes.get(name, ""))
+        rows[name + "_init"] = Staged((BUF,), "persistent", sent=modes.get(name, ""))
     rows["Recv"] = Staged((RECEIVED,), "blocking", looked="recv")
     rows["Irecv"] = Staged((RECEIVED,), "nonblocking", looked="irecv")
     rows["Recv_init"] = Staged((RECEIVED,), "persistent", looked="recv_init")

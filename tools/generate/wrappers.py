@@ -168,7 +168,8 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
             if not large:
                 lines.insert(0, absent)
         if row.sent:
-            lines.append(f'return manual::send(site, "{call}", manual::Mode::{row.sent}, {arguments});')
+            sender = {"blocking": "send", "nonblocking": "isend", "persistent": "send_init"}[row.kind]
+            lines.append(f'return manual::{sender}(site, "{call}", manual::Mode::{row.sent}, {arguments});')
             return lines
         lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
         lines += ["  " + line for line in staged_body(procedure, row)]

@@ -1,0 +1,117 @@
+// See peer_memory.h.
+#include "message/peer_memory.h"
+
+#include "base/log.h"
+#include "gpu/context.h"
+#include "gpu/marker.h"
+
+namespace crosslane::message {
+
+PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Settings& settings)
+    : world_(world),
+      copier_(copier),
+      least_export_(settings.export_bytes),
+      offers_(world.directory()),
+      tried_(static_cast<std::size_t>(world.directory().ranks())),
+      untried_(world.directory().ranks() - 1) {
+  tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
+}
+
+PeerMemory::~PeerMemory() = default;
+
+void PeerMemory::live_at(team::Home& home) noexcept {
+  try {
+    const gpu::ContextScope scope(home.driver(), home.context());
+    const auto memory = offers_.memory();
+    words_.emplace(home.driver(), memory.data(), memory.size());
+    streams_write_ = gpu::writes_words(home.driver());
+  } catch (const std::exception& error) {
+    // Host functions write them then.
+    base::log(base::Topic::info, "the GPU cannot write the node's flags: {}", error.what());
+  }
+  home_.store(&home, std::memory_order_release);
+}
+
+void PeerMemory::leave() noexcept {
+  team::Home* const home = home_.exchange(nullptr);
+  if (home == nullptr || !words_) return;
+  try {
+    const gpu::ContextScope scope(home->driver(), home->context());
+    words_.reset();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "the context of the node's flags is gone: {}", error.what());
+  }
+}
+
+CUdeviceptr PeerMemory::address_of(const std::atomic<std::uint64_t>& word) const noexcept {
+  if (!words_ || !streams_write_) return 0;
+  const auto offset = reinterpret_cast<std::uintptr_t>(&word) - reinterpret_cast<std::uintptr_t>(offers_.memory().data());
+  return words_->device_address() + offset;
+}
+
+void PeerMemory::meet(int world_rank) noexcept {
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr || untried_.load(std::memory_order_relaxed) == 0) return;
+  if (world_rank >= 0) {
+    if (world_.on_my_node(world_rank)) meet_local(*home, world_.nodes().local_rank(world_rank));
+    return;
+  }
+  for (int local = 0; local < world_.directory().ranks(); ++local) meet_local(*home, local);
+}
+
+void PeerMemory::meet_local(team::Home& home, int local_rank) noexcept {
+  std::atomic<bool>& tried = tried_[static_cast<std::size_t>(local_rank)];
+  if (tried.load(std::memory_order_acquire)) return;
+  const share::WindowRecord& record = world_.board().window(local_rank);
+  if (record.door_shown.load(std::memory_order_acquire) == 0) return;  // it has no GPU yet
+  const std::lock_guard lock(mutex_);
+  if (tried.load(std::memory_order_relaxed)) return;
+  auto& directory = world_.directory();
+  const Met met = home.opens(record) ? opens : refuses;
+  directory.lines(directory.local_rank(), local_rank)[0].word.store(met, std::memory_order_release);
+  tried.store(true, std::memory_order_release);
+  untried_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool PeerMemory::is_met(int world_rank) const noexcept {
+  if (home_.load(std::memory_order_acquire) == nullptr || !world_.on_my_node(world_rank)) return false;
+  if (world_rank == world_.rank()) return true;
+  auto& directory = world_.directory();
+  const int local = world_.nodes().local_rank(world_rank);
+  return directory.lines(local, directory.local_rank())[0].word.load(std::memory_order_acquire) == opens;
+}
+
+bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
+  const team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr || world_rank == world_.rank() || home->runs_side_by_side()) return false;
+  const auto& record = world_.directory().record(world_.nodes().local_rank(world_rank));
+  return record.device_seen.load(std::memory_order_acquire) != 0 && record.gpu_uuid == home->gpu();
+}
+
+std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes) noexcept {
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr) return std::nullopt;
+  const gpu::PointerInfo info = copier_.gpu().inspect(first);
+  if (info.size < least_export_ || reinterpret_cast<std::uintptr_t>(first) + bytes > info.base + info.size)
+    return std::nullopt;
+  const share::Exposed exposed = home->exposure().show(info, first);
+  if (exposed.id == 0) return std::nullopt;
+  return Shown{exposed, reinterpret_cast<std::uintptr_t>(first)};
+}
+
+lane::Place PeerMemory::place() const noexcept {
+  const team::Home& home = *home_.load(std::memory_order_acquire);
+  return {home.context(), home.device(), true};
+}
+
+PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
+  if (header.sender == world_.rank()) return {reinterpret_cast<std::byte*>(header.address), nullptr};
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr) return {};
+  auto mapping = home->exposure().hold(owner(header), header.exposed);
+  if (mapping == nullptr) return {};
+  std::byte* const data = mapping->data() + header.exposed.offset;
+  return {data, std::move(mapping)};
+}
+
+}  // namespace crosslane::message

@@ -1,0 +1,84 @@
+// GPU memory as messages pass it between ranks of a node without a copy in between (TYPES, section 4.1: the receiver gets):
+// shown by the sender, reached by the receiver. It must not know matching, nor who waits for what.
+#pragma once
+
+#include "base/settings.h"
+#include "gpu/mapping.h"
+#include "gpu/pinned_buffer.h"
+#include "lane/copier.h"
+#include "message/header.h"
+#include "share/offers.h"
+#include "team/home.h"
+#include "team/world.h"
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace crosslane::message {
+
+/// One rank's. Thread-safe.
+class PeerMemory {
+ public:
+  /// All must outlive it. Of a world whose node's ranks share a directory.
+  PeerMemory(team::World& world, lane::Copier& copier, const base::Settings& settings);
+  ~PeerMemory();
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+
+  /// This rank takes part with that GPU: once. Until then nothing is shown nor reached.
+  void live_at(team::Home& home) noexcept;
+  /// The home goes; nothing is under way any more.
+  void leave() noexcept;
+
+  /// Before this rank receives GPU memory from a rank of the world, or from any (mpi::any_source): tries once whether memory of that
+  /// rank can be opened here, and tells it. Some milliseconds the first time.
+  void meet(int world_rank) noexcept;
+
+  /// That rank has found that it can open memory of this one, or is this one.
+  [[nodiscard]] bool is_met(int world_rank) const noexcept;
+  /// The two take turns on one GPU: what one of them starts may wait for milliseconds.
+  [[nodiscard]] bool takes_turns_with(int world_rank) const noexcept;
+
+  /// What a header tells of `bytes` contiguous bytes of GPU memory; nothing where others cannot open them.
+  struct Shown {
+    share::Exposed exposed;
+    std::uint64_t address;
+  };
+  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes) noexcept;
+  [[nodiscard]] share::Offers& offers() noexcept { return offers_; }
+
+  /// Where this rank lives. Only where something is met.
+  [[nodiscard]] lane::Place place() const noexcept;
+
+  /// Another rank's memory as this one reads it; or its own.
+  struct Reached {
+    std::byte* data = nullptr;                     ///< Null where it cannot be opened.
+    std::shared_ptr<const gpu::Mapping> mapping;  ///< Keeps it open.
+  };
+  [[nodiscard]] Reached reach(const Header& header) noexcept;
+  /// Whose words a header's offer lies in.
+  [[nodiscard]] int owner(const Header& header) const noexcept { return world_.nodes().local_rank(header.sender); }
+  /// Where a stream in this rank's contexts writes a word of an offer; 0 where it cannot.
+  [[nodiscard]] CUdeviceptr address_of(const std::atomic<std::uint64_t>& word) const noexcept;
+
+ private:
+  enum Met : std::uint64_t { unknown, opens, refuses };  // what the first line of a pair says, from reader to owner
+  void meet_local(team::Home& home, int local_rank) noexcept;
+
+  team::World& world_;
+  lane::Copier& copier_;
+  const std::size_t least_export_;
+  share::Offers offers_;
+  std::atomic<team::Home*> home_{nullptr};
+  std::optional<gpu::PinnedRange> words_;
+  bool streams_write_ = false;
+  std::vector<std::atomic<bool>> tried_;  // by local rank
+  std::atomic<int> untried_;
+  std::mutex mutex_;  // held while another rank's memory is tried
+};
+
+}  // namespace crosslane::message

@@ -1,0 +1,150 @@
+// Both sides of a payload that the receiver reads from the sender's GPU memory (TYPES, section 4.1). See transfers.h.
+#include "base/error.h"
+#include "message/transfers.h"
+#include "mpi/status.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace crosslane::message {
+namespace {
+
+// So long a payload waits for its receiver that need not be matched: no longer than copying it to the host takes.
+constexpr auto short_patience = std::chrono::microseconds{200};
+
+engine::Completion either(const engine::Completion& one, const engine::Completion& other) {
+  return engine::Completion::when_any({one, other});
+}
+
+using State = share::Offers::State;
+
+}  // namespace
+
+std::optional<Header> Transfers::offer(const Buffer& buffer) {
+  const auto span = buffer.layout->span(buffer.count);
+  const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
+  const auto shown = peers_->show(first, buffer.bytes);
+  if (!shown) return std::nullopt;
+  auto header = open(buffer.bytes);
+  if (!header) return std::nullopt;
+  const auto ticket = peers_->offers().open();
+  if (!ticket) {
+    tags_.give_back(header->tag);
+    return std::nullopt;
+  }
+  header->offer = *ticket;
+  header->exposed = shown->exposed;
+  header->address = shown->address;
+  return header;
+}
+
+engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
+                                       const MPI_Status* status, bool returns, engine::Watch watch,
+                                       std::shared_ptr<void> kept) {
+  auto& offers = peers_->offers();
+  const auto ticket = header.offer;
+  const auto over =
+      engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
+  if (!returns && !over.done()) co_await either(over, matched);
+  const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
+  if (!over.done() && !withdrawn)
+    co_await either(over, engine::Completion::after(returns ? std::min<base::Duration>(patience_, short_patience)
+                                                            : patience_));
+  const bool taken = !over.done() && !offers.keep(ticket);
+  if (taken) co_await over;  // the receiver reads
+  const State state = offers.state(ticket);
+  offers.close(ticket);
+  if (withdrawn) {
+    tags_.give_back(header.tag);
+    co_return;
+  }
+  if (state == State::kept || state == State::declined) {
+    co_await send_chunks(std::move(buffer), header, to, matched, {.patient = false, .matched = !returns}, watch, kept);
+    co_return;
+  }
+  co_await matched;
+  tags_.give_back(header.tag);
+  if (state == State::failed)
+    throw base::Error(base::ErrorClass::other,
+                      "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why",
+                      watch.call, to);
+}
+
+engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr<Received> received,
+                                   engine::Watch watch) {
+  auto& offers = peers_->offers();
+  const int owner = peers_->owner(header);
+  if (!offers.take(owner, header.offer)) co_return false;
+  const auto source = peers_->reach(header);
+  if (source.data == nullptr) {
+    offers.end(owner, header.offer, State::declined);
+    co_return false;
+  }
+  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
+  received->truncated = header.bytes > buffer.bytes;
+  std::exception_ptr failure;
+  try {
+    if (bytes == 0) {
+      offers.end(owner, header.offer, State::done);
+    } else if (buffer.on_gpu) {
+      lane::Batch batch(copier_, watch);
+      batch.to_gpu(buffer.place, buffer.address, source.data, *buffer.layout, buffer.count, 0, bytes,
+                   lane::Form::packed);
+      auto& word = offers.theirs(owner, header.offer);
+      const auto done = batch.mark(buffer.place, word, peers_->address_of(word),
+                                   share::Offers::value(header.offer, State::done));
+      co_await written(done, batch);
+    } else {
+      co_await read_to_host(header, buffer, bytes, source.data, watch);
+      offers.end(owner, header.offer, State::done);
+    }
+    received->bytes = bytes;
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    offers.end(owner, header.offer, State::failed);
+    std::rethrow_exception(failure);
+  }
+  co_return true;
+}
+
+// Through pinned memory, a few chunks at a time.
+engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffer, std::size_t bytes,
+                                       const std::byte* from, const engine::Watch& watch) {
+  struct Slot {
+    lane::HostBlock block;
+    engine::Completion copied;
+    std::size_t begin = 0, end = 0;
+  };
+  constexpr std::size_t window = 4;
+  const lane::Place place = peers_->place();
+  const bool dense = buffer.layout->dense();
+  lane::Batch batch(copier_, watch);
+  std::vector<Slot> slots(window);
+  std::size_t begun = 0, finished = 0, next = 0;
+  while (next < bytes || finished < begun) {
+    while (next < bytes && begun < finished + window) {
+      Slot& slot = slots[begun++ % window];
+      if (slot.block.data() == nullptr) slot.block = batch.lend(place, header.chunk_bytes);
+      slot.begin = next;
+      slot.end = next = std::min<std::size_t>(next + header.chunk_bytes, bytes);
+      batch.fetch(place, slot.block.data(), from + slot.begin, slot.end - slot.begin);
+      slot.copied = batch.completion();
+    }
+    Slot& slot = slots[finished++ % window];
+    co_await written(slot.copied, batch);
+    if (dense) {
+      std::memcpy(lane::byte_at(buffer.address, buffer.layout->true_lb()) + slot.begin, slot.block.data(),
+                  slot.end - slot.begin);
+    } else {
+      buffer.layout->unpack(buffer.address, slot.block.data(), buffer.count, slot.begin, slot.end);
+    }
+  }
+}
+
+}  // namespace crosslane::message

@@ -1,0 +1,40 @@
+// See offers.h.
+#include "share/offers.h"
+
+namespace crosslane::share {
+
+std::optional<Offers::Ticket> Offers::open() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::nullopt;
+  const std::size_t line = free_.back();
+  free_.pop_back();
+  const Ticket ticket{++rounds_[line], line};
+  own()[line].word.store(value(ticket, State::offered), std::memory_order_release);
+  return ticket;
+}
+
+bool Offers::keep(const Ticket& ticket) noexcept {
+  std::uint64_t expected = value(ticket, State::offered);
+  return own()[ticket.line].word.compare_exchange_strong(expected, value(ticket, State::kept),
+                                                         std::memory_order_acq_rel, std::memory_order_acquire);
+}
+
+void Offers::close(const Ticket& ticket) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(ticket.line);
+}
+
+bool Offers::take(int owner, const Ticket& ticket) const noexcept {
+  std::uint64_t expected = value(ticket, State::offered);
+  return theirs(owner, ticket)
+      .compare_exchange_strong(expected, value(ticket, State::taken), std::memory_order_acq_rel,
+                               std::memory_order_relaxed);
+}
+
+std::span<std::byte> Offers::memory() const noexcept {
+  const auto first = directory_.lines(0);
+  const auto last = directory_.lines(directory_.ranks() - 1);
+  return std::as_writable_bytes(std::span<Line>(first.data(), last.data() + last.size()));
+}
+
+}  // namespace crosslane::share

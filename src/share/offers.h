@@ -1,0 +1,93 @@
+// Offers: what a rank lets another rank of its node read from its GPU memory: one word each in the directory's lines, which
+// says who may touch the memory now. It must not know GPUs, nor how the reader learns where the memory is.
+//
+// States of a word, in its low three bits; the others count how often the word was used (the round). A word only grows.
+//
+//   free     -> offered    by its owner, before the message that names it is sent
+//   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
+//   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way
+//   taken    -> declined   by the reader: it cannot reach the memory; the payload has to go another way
+//   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
+//   taken    -> failed     by the reader's host: its GPU has failed
+//   kept, declined, done, failed -> free of the next round   by the owner
+//
+// The owner's stores before `offered` reach the reader with MPI's message. Who sees `declined` or more with acquire may reuse
+// the memory: nobody reads it any more.
+#pragma once
+
+#include "share/directory.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace crosslane::share {
+
+class Offers {
+ public:
+  enum class State : std::uint64_t { free, offered, kept, taken, declined, done, failed };
+
+  /// How many each rank may have at a time: the lines that a directory needs a rank.
+  static constexpr std::size_t most = 256;
+
+  /// One use of one word. Travels to the reader.
+  struct Ticket {
+    std::uint64_t round = 0;  ///< From 1; 0: none.
+    std::uint64_t line = 0;
+    [[nodiscard]] explicit operator bool() const noexcept { return round != 0; }
+  };
+
+  /// Of this rank of the directory, which must outlive it.
+  explicit Offers(Directory& directory) : directory_(directory), rounds_(own().size(), 0) {
+    free_.reserve(rounds_.size());
+    for (std::size_t line = rounds_.size(); line > 0; --line) free_.push_back(line - 1);
+  }
+
+  /// The value of a word in that state; reached for `declined` once nobody reads the memory any more.
+  [[nodiscard]] static std::uint64_t value(const Ticket& ticket, State state) noexcept {
+    return ticket.round << 3U | static_cast<std::uint64_t>(state);
+  }
+
+  // For the owner. Thread-safe.
+
+  /// A word that is offered now; nothing while all are in use.
+  [[nodiscard]] std::optional<Ticket> open();
+  [[nodiscard]] const std::atomic<std::uint64_t>& word(const Ticket& ticket) const noexcept {
+    return own()[ticket.line].word;
+  }
+  [[nodiscard]] State state(const Ticket& ticket) const noexcept {
+    return static_cast<State>(word(ticket).load(std::memory_order_acquire) & 7U);
+  }
+  /// False where a reader was faster.
+  [[nodiscard]] bool keep(const Ticket& ticket) noexcept;
+  /// It is offered to nobody any more, and nobody reads.
+  void close(const Ticket& ticket);
+
+  // For the reader.
+
+  /// False where the owner keeps it.
+  [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
+  void end(int owner, const Ticket& ticket, State state) const noexcept {
+    theirs(owner, ticket).store(value(ticket, state), std::memory_order_release);
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& theirs(int owner, const Ticket& ticket) const noexcept {
+    return directory_.lines(owner)[ticket.line].word;
+  }
+
+  /// All ranks' words, for GPUs to write to.
+  [[nodiscard]] std::span<std::byte> memory() const noexcept;
+
+ private:
+  [[nodiscard]] std::span<Line> own() const noexcept { return directory_.lines(directory_.local_rank()); }
+
+  Directory& directory_;
+  std::mutex mutex_;  // guards the next two
+  std::vector<std::size_t> free_;
+  std::vector<std::uint64_t> rounds_;  // of each line, as last used
+};
+
+}  // namespace crosslane::share

@@ -1,0 +1,114 @@
+// Offers: every interleaving of an owner and a reader over their accesses, with ranks as threads, so that ThreadSanitizer sees them:
+// exactly one of the two has the payload, nobody reads what its owner has back, and a word that is used again is not mistaken.
+#include "share/offers.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace crosslane::share {
+namespace {
+
+using State = Offers::State;
+
+// Threads of one process, over one mapping: the reader's calls take the owner's rank, and need no directory of their own.
+class OffersTest : public testing::Test {
+ protected:
+  static constexpr Shape shape{.ranks = 3, .lines_per_rank = 4};
+  Directory directory_{Segment::unshared(Directory::bytes_for(shape)), shape, 1};
+  Offers owner{directory_}, reader{directory_};
+};
+
+TEST_F(OffersTest, OneOfTwoHasIt) {
+  for (const bool owner_first : {true, false}) {
+    const auto ticket = owner.open();
+    ASSERT_TRUE(ticket);
+    EXPECT_EQ(owner.state(*ticket), State::offered);
+    if (owner_first) {
+      EXPECT_TRUE(owner.keep(*ticket));
+      EXPECT_FALSE(reader.take(1, *ticket));
+      EXPECT_EQ(owner.state(*ticket), State::kept);
+    } else {
+      EXPECT_TRUE(reader.take(1, *ticket));
+      EXPECT_FALSE(owner.keep(*ticket));
+      reader.end(1, *ticket, State::done);
+      EXPECT_EQ(owner.state(*ticket), State::done);
+    }
+    owner.close(*ticket);
+  }
+}
+
+TEST_F(OffersTest, AnOldTicketTakesNothing) {
+  const auto old = owner.open();
+  ASSERT_TRUE(owner.keep(*old));
+  owner.close(*old);
+  std::vector<Offers::Ticket> all;
+  while (const auto ticket = owner.open()) all.push_back(*ticket);
+  EXPECT_EQ(all.size(), shape.lines_per_rank);
+  EXPECT_FALSE(reader.take(1, *old));
+  for (const auto& ticket : all) {
+    EXPECT_EQ(owner.state(ticket), State::offered);
+    EXPECT_TRUE(reader.take(1, ticket));
+  }
+}
+
+TEST_F(OffersTest, WordsLieInTheMemoryForGpus) {
+  const auto memory = owner.memory();
+  EXPECT_EQ(memory.size(), static_cast<std::size_t>(shape.ranks) * shape.lines_per_rank * sizeof(Line));
+  while (const auto ticket = owner.open()) {
+    const auto* const word = reinterpret_cast<const std::byte*>(&owner.word(*ticket));
+    EXPECT_GE(word, memory.data());
+    EXPECT_LT(word, memory.data() + memory.size());
+  }
+}
+
+// What the payload's owner and its reader do to the payload, unsynchronised but for the offer.
+TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  constexpr std::uint64_t rounds = 20000;
+  std::uint64_t payload = 0, taken = 0, kept = 0;
+  Offers::Ticket shown;
+  std::atomic<std::uint64_t> posted{0}, over{0};  // stands for MPI's message, and for its completion
+  std::thread reading([&] {
+    std::mt19937 random(seed);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      while (posted.load(std::memory_order_acquire) < round) std::this_thread::yield();
+      if (random() % 4 == 0) std::this_thread::yield();
+      const Offers::Ticket ticket = shown;
+      if (reader.take(1, ticket)) {
+        ++taken;
+        EXPECT_EQ(payload, round);
+        reader.end(1, ticket, State::done);
+      }
+      over.store(round, std::memory_order_release);
+    }
+  });
+  std::mt19937 random(seed + 1);
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    payload = round;
+    const auto ticket = owner.open();
+    ASSERT_TRUE(ticket);
+    shown = *ticket;
+    posted.store(round, std::memory_order_release);
+    if (random() % 2 == 0) std::this_thread::yield();
+    if (owner.keep(*ticket)) {
+      ++kept;
+    } else {
+      while (owner.state(*ticket) < State::declined) std::this_thread::yield();
+      EXPECT_EQ(owner.state(*ticket), State::done);
+    }
+    payload = 0;
+    owner.close(*ticket);
+    while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
+  }
+  reading.join();
+  EXPECT_EQ(taken + kept, rounds);
+}
+
+}  // namespace
+}  // namespace crosslane::share
