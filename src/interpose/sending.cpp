@@ -90,9 +90,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     auto* const peers = process_.transfers().peers();
     if (envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes &&
         process_.teams()->home_at(buffer.place) != nullptr) {
-      const auto span = buffer.layout->span(buffer.count);
-      envelope.contiguous = static_cast<std::size_t>(span.end - span.begin) == buffer.bytes &&
-                            (buffer.layout->dense() || buffer.count == 1);
+      envelope.contiguous = buffer.layout->contiguous(buffer.count);
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);
     }

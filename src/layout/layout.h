@@ -54,6 +54,11 @@ class Layout {
            (node_->kind == Node::Kind::block && static_cast<std::int64_t>(node_->size) == extent_);
   }
 
+  /// True if so many elements are one contiguous run, packed as it lies.
+  [[nodiscard]] bool contiguous(std::int64_t count) const noexcept {
+    return dense() || (count == 1 && node_->kind == Node::Kind::block);
+  }
+
   /// The bytes that `count` elements touch; empty where they touch none. Throws Error (count) past 64 bits.
   [[nodiscard]] Span span(std::int64_t count) const;
 

@@ -47,23 +47,35 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
                                        std::shared_ptr<void> kept) {
   auto& offers = peers_->offers();
   const auto ticket = header.offer;
-  const auto over =
-      engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
+  const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
   if (!returns && !over.done()) co_await either(over, matched);
   const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
   if (!over.done() && !withdrawn)
     co_await either(over, engine::Completion::after(returns ? std::min<base::Duration>(patience_, short_patience)
                                                             : patience_));
-  const bool taken = !over.done() && !offers.keep(ticket);
-  if (taken) co_await over;  // the receiver reads
+  const Manner at_once{.patient = false, .matched = !returns};
+  if (!over.done() && !withdrawn) {
+    // The offer stands until all is ready to be handed to MPI, which is then one step: the application may leave this task alone
+    // at any time, in a call of MPI that waits for the receiver.
+    const auto copy = std::make_shared<Buffer>();
+    try {
+      co_await to_host(buffer, copy, watch);
+    } catch (const base::Error&) {
+      *copy = buffer;  // sent in chunks it meets that again, and the receiver is told
+    }
+    if (offers.keep(ticket)) {
+      offers.close(ticket);
+      auto sending = send_chunks(*copy, header, to, matched, at_once, watch, kept);
+      co_await std::move(sending);
+      co_return;
+    }
+  }
+  if (!over.done() && !withdrawn) co_await over;  // the receiver reads
   const State state = offers.state(ticket);
   offers.close(ticket);
-  if (withdrawn) {
-    tags_.give_back(header.tag);
-    co_return;
-  }
-  if (state == State::kept || state == State::declined) {
-    co_await send_chunks(std::move(buffer), header, to, matched, {.patient = false, .matched = !returns}, watch, kept);
+  if (state == State::declined) {
+    auto sending = send_chunks(buffer, header, to, matched, at_once, watch, kept);
+    co_await std::move(sending);
     co_return;
   }
   co_await matched;
@@ -72,6 +84,19 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
     throw base::Error(base::ErrorClass::other,
                       "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why",
                       watch.call, to);
+}
+
+// A packed copy in host memory.
+engine::Task<> Transfers::to_host(const Buffer& buffer, std::shared_ptr<Buffer> copy, const engine::Watch& watch) {
+  lane::Batch batch(copier_, watch);
+  const auto block = std::make_shared<lane::HostBlock>(batch.lend(buffer.place, buffer.bytes));
+  batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, 0, buffer.bytes,
+                lane::Form::packed);
+  const auto copied = batch.completion();
+  co_await written(copied, batch);
+  copy->address = block->data();
+  copy->bytes = buffer.bytes;
+  copy->owner = block;
 }
 
 engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr<Received> received,

@@ -127,9 +127,10 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   try {
     std::vector<Slot> slots;
     const auto is_free = [&](const Slot& slot) { return slot.sent == 0 || outgoing->sent[slot.sent - 1].done.done(); };
-    while (patient && outgoing->sent.size() < chunks) {
+    // A host copy needs no patience: MPI is given all of it.
+    while ((patient || !buffer.on_gpu) && outgoing->sent.size() < chunks) {
       const std::size_t posted = outgoing->sent.size();
-      if (!buffer.on_gpu) {  // a packed host copy: nothing to overlap with, MPI is given all of it
+      if (!buffer.on_gpu) {
         post(*outgoing, buffer.address + header.begin(posted), length(posted));
         continue;
       }

@@ -108,6 +108,7 @@ class Transfers {
   };
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
+  engine::Task<> to_host(const Buffer& buffer, std::shared_ptr<Buffer> copy, const engine::Watch& watch);
   engine::Task<bool> read(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t bytes, const std::byte* from,
                               const engine::Watch& watch);

@@ -19,7 +19,7 @@ using State = Offers::State;
 class OffersTest : public testing::Test {
  protected:
   static constexpr Shape shape{.ranks = 3, .lines_per_rank = 4};
-  Directory directory_{Segment::unshared(Directory::bytes_for(shape)), shape, 1};
+  Directory directory_{Segment::unshared(Directory::bytes_for(shape)), shape, 0};
   Offers owner{directory_}, reader{directory_};
 };
 
@@ -30,12 +30,12 @@ TEST_F(OffersTest, OneOfTwoHasIt) {
     EXPECT_EQ(owner.state(*ticket), State::offered);
     if (owner_first) {
       EXPECT_TRUE(owner.keep(*ticket));
-      EXPECT_FALSE(reader.take(1, *ticket));
+      EXPECT_FALSE(reader.take(0, *ticket));
       EXPECT_EQ(owner.state(*ticket), State::kept);
     } else {
-      EXPECT_TRUE(reader.take(1, *ticket));
+      EXPECT_TRUE(reader.take(0, *ticket));
       EXPECT_FALSE(owner.keep(*ticket));
-      reader.end(1, *ticket, State::done);
+      reader.end(0, *ticket, State::done);
       EXPECT_EQ(owner.state(*ticket), State::done);
     }
     owner.close(*ticket);
@@ -49,10 +49,10 @@ TEST_F(OffersTest, AnOldTicketTakesNothing) {
   std::vector<Offers::Ticket> all;
   while (const auto ticket = owner.open()) all.push_back(*ticket);
   EXPECT_EQ(all.size(), shape.lines_per_rank);
-  EXPECT_FALSE(reader.take(1, *old));
+  EXPECT_FALSE(reader.take(0, *old));
   for (const auto& ticket : all) {
     EXPECT_EQ(owner.state(ticket), State::offered);
-    EXPECT_TRUE(reader.take(1, ticket));
+    EXPECT_TRUE(reader.take(0, ticket));
   }
 }
 
@@ -80,10 +80,10 @@ TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
       while (posted.load(std::memory_order_acquire) < round) std::this_thread::yield();
       if (random() % 4 == 0) std::this_thread::yield();
       const Offers::Ticket ticket = shown;
-      if (reader.take(1, ticket)) {
+      if (reader.take(0, ticket)) {
         ++taken;
         EXPECT_EQ(payload, round);
-        reader.end(1, ticket, State::done);
+        reader.end(0, ticket, State::done);
       }
       over.store(round, std::memory_order_release);
     }
