@@ -38,7 +38,8 @@ class Benchmark {
         most_repeats_(static_cast<int>(options.number("--repeats"))),
         sizes_(options.numbers("--sizes")),
         device_(rank),
-        csv_(rank == 0 ? options.text("--csv") : "", {"messages", fmt::format("{} x {}", device_.count(), device_.name())},
+        csv_(rank == 0 ? options.text("--csv") : "",
+             {"messages", fmt::format("{} x {}", device_.count(), device_.name())},
              {"column", "bytes", "run", "seconds"}),
         most_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end()))),
         sends_(most_ * window),
@@ -145,7 +146,8 @@ class Benchmark {
   }
 
   void copy_over(std::size_t which, std::size_t bytes, bool wait) {
-    check(cuMemcpyAsync(other_ + which * bytes, sends_.address() + which * bytes, bytes, device_.stream()), "cuMemcpyAsync");
+    check(cuMemcpyAsync(other_ + which * bytes, sends_.address() + which * bytes, bytes, device_.stream()),
+          "cuMemcpyAsync");
     if (wait) device_.wait();
   }
 

@@ -27,11 +27,12 @@ struct Settings {
                                << 20;  ///< CROSSLANE_PIPELINE_BYTES: from here calls that wait for a send overlap copy
                                        ///< and MPI; 0 is never. The same on all ranks.
   std::size_t chunk_bytes = std::size_t{1} << 21;  ///< CROSSLANE_CHUNK_BYTES: size of such a chunk.
-  std::size_t direct_bytes = std::size_t{1}
-                             << 10;  ///< CROSSLANE_DIRECT_BYTES: from here messages from GPU memory to ranks of the node
-                                     ///< that can open it are read from where they lie; 0 is never.
-  std::size_t export_bytes = std::size_t{2} << 20;  ///< CROSSLANE_EXPORT_BYTES: smallest allocation that others may open
-                                                    ///< for messages: smaller ones share what the driver maps.
+  std::size_t direct_bytes =
+      std::size_t{1} << 10;  ///< CROSSLANE_DIRECT_BYTES: from here messages from GPU memory to ranks of the node
+                             ///< that can open it are read from where they lie; 0 is never.
+  std::size_t export_bytes = std::size_t{2}
+                             << 20;  ///< CROSSLANE_EXPORT_BYTES: smallest allocation that others may open
+                                     ///< for messages: smaller ones share what the driver maps.
   double patience_ms = 3;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::size_t pinned_limit = std::size_t{4}
                              << 30;  ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.

@@ -160,8 +160,7 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
     if (operation->ends_here()) {
       *flag = 1;
       if (operation->undertaking) operation->undertaking->deliver();
-      mpi::copy_but_error(operation->look ? operation->look->status : operation->undertaking->status(),
-                          status);
+      mpi::copy_but_error(operation->look ? operation->look->status : operation->undertaking->status(), status);
       return mpi::success;
     }
   }

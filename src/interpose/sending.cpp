@@ -113,8 +113,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   auto& transfers = process_.transfers();
   const message::Header header = std::exchange(header_, std::nullopt).value();
   const bool offered = static_cast<bool>(header.offer);
-  process_.took_route(operation_->call, message::name_of(offered ? message::Protocol::direct : message::Protocol::chunked),
-                      buffer.bytes);
+  process_.took_route(operation_->call,
+                      message::name_of(offered ? message::Protocol::direct : message::Protocol::chunked), buffer.bytes);
   if (offered) {
     lane::Batch batch(process_.copier(), operation_->watch());
     batch.settle(buffer.place);
@@ -180,7 +180,12 @@ class PersistentSend final : public Starter {
  public:
   PersistentSend(message::Buffer buffer, int dest, int tag, MPI_Comm comm, manual::Mode mode,
                  std::weak_ptr<Operation> operation)
-      : buffer_(std::move(buffer)), dest_(dest), tag_(tag), comm_(comm), mode_(mode), operation_(std::move(operation)) {}
+      : buffer_(std::move(buffer)),
+        dest_(dest),
+        tag_(tag),
+        comm_(comm),
+        mode_(mode),
+        operation_(std::move(operation)) {}
 
   std::unique_ptr<Undertaking> start(const Site& site) override {
     const auto operation = operation_.lock();
@@ -211,9 +216,7 @@ class PersistentSend final : public Starter {
 
 }  // namespace
 
-std::unique_ptr<Undertaking> Sending::undertaking() {
-  return std::make_unique<Started>(process_, transfer_, posted_);
-}
+std::unique_ptr<Undertaking> Sending::undertaking() { return std::make_unique<Started>(process_, transfer_, posted_); }
 
 int manual::send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
                  int dest, int tag, MPI_Comm comm) {
@@ -228,8 +231,7 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
     const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
     if (has_header(sending.choose(buffer, dest, comm, {}))) {
       process.settle(false);
-      const int code =
-          sending.start_with_header(buffer, dest, tag, comm, procedure, mode == Mode::synchronous);
+      const int code = sending.start_with_header(buffer, dest, tag, comm, procedure, mode == Mode::synchronous);
       if (code == mpi::success) sending.finish();
       return code;
     }

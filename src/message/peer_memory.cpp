@@ -45,7 +45,8 @@ void PeerMemory::leave() noexcept {
 
 CUdeviceptr PeerMemory::address_of(const std::atomic<std::uint64_t>& word) const noexcept {
   if (!words_ || !streams_write_) return 0;
-  const auto offset = reinterpret_cast<std::uintptr_t>(&word) - reinterpret_cast<std::uintptr_t>(offers_.memory().data());
+  const auto offset =
+      reinterpret_cast<std::uintptr_t>(&word) - reinterpret_cast<std::uintptr_t>(offers_.memory().data());
   return words_->device_address() + offset;
 }
 

@@ -56,7 +56,7 @@ class PeerMemory {
 
   /// Another rank's memory as this one reads it; or its own.
   struct Reached {
-    std::byte* data = nullptr;                     ///< Null where it cannot be opened.
+    std::byte* data = nullptr;                    ///< Null where it cannot be opened.
     std::shared_ptr<const gpu::Mapping> mapping;  ///< Keeps it open.
   };
   [[nodiscard]] Reached reach(const Header& header) noexcept;

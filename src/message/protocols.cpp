@@ -31,7 +31,8 @@ Protocol choose(const Envelope& envelope) noexcept {
   // Where two processes take turns on a GPU each kernel or copy waits for a turn: 2.3 ms on an H200, for which a message goes far
   // through the host.
   constexpr std::size_t worth_turns = std::size_t{8} << 20;
-  const std::size_t least = envelope.turns ? std::max(envelope.direct_threshold, worth_turns) : envelope.direct_threshold;
+  const std::size_t least =
+      envelope.turns ? std::max(envelope.direct_threshold, worth_turns) : envelope.direct_threshold;
   const bool direct = envelope.contiguous && envelope.peer_reads && envelope.peer_looks;
   if (direct && envelope.direct_threshold != 0 && reaches(least)) return Protocol::direct;
   const bool chunked = envelope.waits && envelope.peer_looks && !envelope.to_self;

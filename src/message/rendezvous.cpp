@@ -51,10 +51,10 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   if (!returns && !over.done()) co_await either(over, matched);
   const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
   if (!over.done() && !withdrawn)
-    co_await either(over, engine::Completion::after(returns ? std::min<base::Duration>(patience_, short_patience)
-                                                            : patience_));
+    co_await either(
+        over, engine::Completion::after(returns ? std::min<base::Duration>(patience_, short_patience) : patience_));
   const Manner at_once{.patient = false, .matched = !returns};
-  if (!over.done() && !withdrawn) {
+  if (offers.state(ticket) == State::offered && !withdrawn) {
     // The offer stands until all is ready to be handed to MPI, which is then one step: the application may leave this task alone
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();
@@ -81,9 +81,10 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   co_await matched;
   tags_.give_back(header.tag);
   if (state == State::failed)
-    throw base::Error(base::ErrorClass::other,
-                      "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why",
-                      watch.call, to);
+    throw base::Error(
+        base::ErrorClass::other,
+        "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why", watch.call,
+        to);
 }
 
 // A packed copy in host memory.
@@ -120,8 +121,8 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
       batch.to_gpu(buffer.place, buffer.address, source.data, *buffer.layout, buffer.count, 0, bytes,
                    lane::Form::packed);
       auto& word = offers.theirs(owner, header.offer);
-      const auto done = batch.mark(buffer.place, word, peers_->address_of(word),
-                                   share::Offers::value(header.offer, State::done));
+      const auto done =
+          batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(header.offer, State::done));
       co_await written(done, batch);
     } else {
       co_await read_to_host(header, buffer, bytes, source.data, watch);

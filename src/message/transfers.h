@@ -75,8 +75,7 @@ class Transfers {
   /// The same for a header that offers its payload. MPI may cancel its message, as `status` (may be null) then tells: nothing is sent.
   /// `returns`: the buffer is free after a moment even if the message is not matched (returns_unmatched()).
   engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
-                              const MPI_Status* status, bool returns, engine::Watch watch,
-                              std::shared_ptr<void> kept);
+                              const MPI_Status* status, bool returns, engine::Watch watch, std::shared_ptr<void> kept);
 
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
   /// refer to must live until the task is finished.

@@ -102,7 +102,8 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   const Messenger messenger{mpi_, handles_, communicator_};
 
   const Card mine{topology::host_identity(processor_name(mpi_)), random_cookie(), protocol,
-                  (looks ? 1U : 0U) | (looks && (settings.pipeline_bytes != 0 || settings.direct_bytes != 0) ? 2U : 0U), base::hash_of(alike)};
+                  (looks ? 1U : 0U) | (looks && (settings.pipeline_bytes != 0 || settings.direct_bytes != 0) ? 2U : 0U),
+                  base::hash_of(alike)};
   std::vector<Card> cards(static_cast<std::size_t>(size_));
   co_await messenger.all_gather(bytes_of(mine), std::as_writable_bytes(std::span{cards}));
   cookie_ = cards.front().cookie;

@@ -84,6 +84,38 @@ TEST(Protocols, ChunksOnlyWhatWaitsForSomebodyElseWhoLooks) {
   EXPECT_EQ(changed([](Envelope& e) { e.threshold = 1, e.bytes = header_bytes + 1; }), Protocol::chunked);
 }
 
+TEST(Protocols, DirectWhatLiesInOnePieceForOneWhoReads) {
+  const Envelope good{.on_gpu = true,
+                      .bytes = 5000,
+                      .waits = false,
+                      .to_self = false,
+                      .peer_looks = true,
+                      .contiguous = true,
+                      .peer_reads = true,
+                      .threshold = 2000,
+                      .direct_threshold = 3000};
+  EXPECT_EQ(choose(good), Protocol::direct);
+  const auto changed = [&](auto change) {
+    Envelope envelope = good;
+    change(envelope);
+    return choose(envelope);
+  };
+  EXPECT_EQ(changed([](Envelope& e) { e.on_gpu = false; }), Protocol::plain);
+  EXPECT_EQ(changed([](Envelope& e) { e.waits = true; }), Protocol::direct);
+  EXPECT_EQ(changed([](Envelope& e) { e.to_self = true; }), Protocol::direct);
+  EXPECT_EQ(changed([](Envelope& e) { e.peer_looks = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.contiguous = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.peer_reads = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.peer_reads = false, e.waits = true; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 0; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 0, e.turns = true; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 5001; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.turns = true; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.turns = true, e.bytes = std::size_t{64} << 20; }), Protocol::direct);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 1, e.bytes = header_bytes; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 1, e.bytes = header_bytes + 1; }), Protocol::direct);
+}
+
 TEST(Protocols, HaveNames) {
   std::set<std::string_view> names;
   for (const Row& row : protocols()) {
