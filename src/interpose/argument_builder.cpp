@@ -53,8 +53,9 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
     }
     return false;
   }
-  const std::size_t there = gpu.contiguous_from(first, length);
-  if (there < length) {
+  // Mostly it lies in the allocation that is known already; else neighbouring mappings are walked.
+  const bool within = reinterpret_cast<std::uintptr_t>(first) + length <= info.base + info.size;
+  if (const std::size_t there = within ? length : gpu.contiguous_from(first, length); there < length) {
     throw base::Error(base::ErrorClass::buffer,
                       "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and "
                       "datatype against "
