@@ -90,7 +90,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     auto* const peers = process_.transfers().peers();
     if (envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes &&
         process_.teams()->home_at(buffer.place) != nullptr) {
-      envelope.contiguous = buffer.layout->contiguous(buffer.count);
+      envelope.regular = buffer.layout->contiguous(buffer.count) || buffer.layout->as_strided(buffer.count);
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);
     }
@@ -99,7 +99,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
   if (protocol == message::Protocol::direct) {
     header_ = process_.transfers().offer(buffer);
     if (header_) return protocol;
-    envelope.contiguous = false;  // it cannot be offered, which is as good as pieces
+    envelope.regular = false;  // it cannot be offered
     protocol = message::choose(envelope);
   }
   if (protocol != message::Protocol::chunked) return protocol;

@@ -162,11 +162,12 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                       memory);
 }
 
-void Batch::fetch(const Place& place, std::byte* host, const std::byte* device, std::size_t bytes) {
-  auto& lent = channel(place);
+void Batch::fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end) {
+  if (begin == end) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  pending_ = true;
-  gpu::copy_async(host, device, bytes, lent.stream);
+  const bool pinned = copier_.gpu_.inspect(host).kind == gpu::PointerInfo::Kind::pinned;
+  copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::host), Side::packed(host), from, begin, end,
+                      pinned ? Memory::mapped : Memory::host);
 }
 
 void Batch::settle(const Place& place) {

@@ -110,8 +110,8 @@ class Batch {
   /// either memory is not settled, the place must not be.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end);
 
-  /// Copies contiguous bytes of GPU memory that the place's context reaches to the host.
-  void fetch(const Place& place, std::byte* host, const std::byte* device, std::size_t bytes);
+  /// Copies bytes [begin, end) of the packed stream from a side in memory that the place's context reaches to lent memory.
+  void fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end);
 
   /// What the application has enqueued before on the place's memory comes before what wait() returns for, where it is not settled or
   /// CROSSLANE_ORDER=legacy asks for that: for who lets others read it.

@@ -2,6 +2,7 @@
 // payload which follows by another way, so that matching stays MPI's. It must not know how.
 #pragma once
 
+#include "kernel/strided.h"
 #include "share/board.h"
 #include "share/offers.h"
 #include "team/world.h"
@@ -25,8 +26,10 @@ struct Header {
   std::int32_t sender = -1;       ///< Its rank in MPI_COMM_WORLD.
   std::int32_t tag = 0;           ///< Of the chunks on the world's private communicator.
   share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: it comes in chunks.
-  share::Exposed exposed{};       ///< Where that is, contiguous;
+  share::Exposed exposed{};       ///< Where its lowest byte is;
   std::uint64_t address = 0;      ///< in the sender itself.
+  std::uint64_t strided = 0;      ///< 1: it is `shape` from there on; else contiguous.
+  kernel::Strided shape{};
 
   [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   /// Where chunk `index` begins and ends in the packed payload.

@@ -33,7 +33,7 @@ Protocol choose(const Envelope& envelope) noexcept {
   constexpr std::size_t worth_turns = std::size_t{8} << 20;
   const std::size_t least =
       envelope.turns ? std::max(envelope.direct_threshold, worth_turns) : envelope.direct_threshold;
-  const bool direct = envelope.contiguous && envelope.peer_reads && envelope.peer_looks;
+  const bool direct = envelope.regular && envelope.peer_reads && envelope.peer_looks;
   if (direct && envelope.direct_threshold != 0 && reaches(least)) return Protocol::direct;
   const bool chunked = envelope.waits && envelope.peer_looks && !envelope.to_self;
   return chunked && reaches(envelope.threshold) ? Protocol::chunked : Protocol::staged;

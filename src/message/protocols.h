@@ -29,7 +29,7 @@ struct Envelope {
   bool waits = false;    ///< The call returns when the buffer is free, and may wait for the receiver: no buffered send.
   bool to_self = false;  ///< The receiver is this rank.
   bool peer_looks = false;           ///< The receiver takes part in the world and looks at what it receives.
-  bool contiguous = false;           ///< The payload lies in one piece.
+  bool regular = false;              ///< The payload lies in one piece, or in a nest of loops: a header can say where.
   bool peer_reads = false;           ///< The receiver can open GPU memory of this rank.
   bool turns = false;                ///< ... and takes turns with it on one GPU.
   std::size_t threshold = 0;         ///< CROSSLANE_PIPELINE_BYTES; 0: never chunked.

@@ -27,7 +27,7 @@ using State = share::Offers::State;
 std::optional<Header> Transfers::offer(const Buffer& buffer) {
   const auto span = buffer.layout->span(buffer.count);
   const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
-  const auto shown = peers_->show(first, buffer.bytes);
+  const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin));
   if (!shown) return std::nullopt;
   auto header = open(buffer.bytes);
   if (!header) return std::nullopt;
@@ -39,6 +39,11 @@ std::optional<Header> Transfers::offer(const Buffer& buffer) {
   header->offer = *ticket;
   header->exposed = shown->exposed;
   header->address = shown->address;
+  if (!buffer.layout->contiguous(buffer.count)) {
+    header->strided = 1;
+    header->shape = buffer.layout->as_strided(buffer.count).value();
+    header->shape.offset -= span.begin;
+  }
   return header;
 }
 
@@ -110,6 +115,8 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
     offers.end(owner, header.offer, State::declined);
     co_return false;
   }
+  const lane::Side from =
+      header.strided != 0 ? lane::Side::of(source.data, header.shape) : lane::Side::packed(source.data);
   const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
   received->truncated = header.bytes > buffer.bytes;
   std::exception_ptr failure;
@@ -118,8 +125,12 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
       offers.end(owner, header.offer, State::done);
     } else if (buffer.on_gpu) {
       lane::Batch batch(copier_, watch);
-      batch.to_gpu(buffer.place, buffer.address, source.data, *buffer.layout, buffer.count, 0, bytes,
-                   lane::Form::packed);
+      if (header.strided == 0 && buffer.layout->contiguous(buffer.count)) {
+        batch.to_gpu(buffer.place, buffer.address, source.data, *buffer.layout, buffer.count, 0, bytes,
+                     lane::Form::packed);
+      } else {
+        batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, 0, bytes);
+      }
       auto& word = offers.theirs(owner, header.offer);
       const auto done =
           batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(header.offer, State::done));
@@ -159,7 +170,10 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
       if (slot.block.data() == nullptr) slot.block = batch.lend(place, header.chunk_bytes);
       slot.begin = next;
       slot.end = next = std::min<std::size_t>(next + header.chunk_bytes, bytes);
-      batch.fetch(place, slot.block.data(), from + slot.begin, slot.end - slot.begin);
+      // Of a packed stream a side is where the range begins.
+      const lane::Side side =
+          header.strided != 0 ? lane::Side::of(from, header.shape) : lane::Side::packed(from + slot.begin);
+      batch.fetch(place, slot.block.data(), side, slot.begin, slot.end);
       slot.copied = batch.completion();
     }
     Slot& slot = slots[finished++ % window];

@@ -84,13 +84,13 @@ TEST(Protocols, ChunksOnlyWhatWaitsForSomebodyElseWhoLooks) {
   EXPECT_EQ(changed([](Envelope& e) { e.threshold = 1, e.bytes = header_bytes + 1; }), Protocol::chunked);
 }
 
-TEST(Protocols, DirectWhatLiesInOnePieceForOneWhoReads) {
+TEST(Protocols, DirectWhatLiesRegularlyForOneWhoReads) {
   const Envelope good{.on_gpu = true,
                       .bytes = 5000,
                       .waits = false,
                       .to_self = false,
                       .peer_looks = true,
-                      .contiguous = true,
+                      .regular = true,
                       .peer_reads = true,
                       .threshold = 2000,
                       .direct_threshold = 3000};
@@ -104,7 +104,7 @@ TEST(Protocols, DirectWhatLiesInOnePieceForOneWhoReads) {
   EXPECT_EQ(changed([](Envelope& e) { e.waits = true; }), Protocol::direct);
   EXPECT_EQ(changed([](Envelope& e) { e.to_self = true; }), Protocol::direct);
   EXPECT_EQ(changed([](Envelope& e) { e.peer_looks = false; }), Protocol::staged);
-  EXPECT_EQ(changed([](Envelope& e) { e.contiguous = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.regular = false; }), Protocol::staged);
   EXPECT_EQ(changed([](Envelope& e) { e.peer_reads = false; }), Protocol::staged);
   EXPECT_EQ(changed([](Envelope& e) { e.peer_reads = false, e.waits = true; }), Protocol::chunked);
   EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 0; }), Protocol::staged);
