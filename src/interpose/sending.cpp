@@ -88,8 +88,10 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     envelope.to_self = peer == world->rank();
     envelope.peer_looks = world->looks_at_receives(peer);
     auto* const peers = process_.transfers().peers();
-    if (envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes &&
-        process_.teams()->home_at(buffer.place) != nullptr) {
+    const bool offers =
+        envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes;
+    if (auto* const home = offers ? process_.teams()->home_at(buffer.place) : nullptr) {
+      home->show_door();
       envelope.regular = buffer.layout->contiguous(buffer.count) || buffer.layout->as_strided(buffer.count);
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);

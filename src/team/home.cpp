@@ -27,11 +27,6 @@ bool shared_by_mps(const gpu::Driver& driver, int device) {
 // As much as the driver maps at least: what others open is then nothing of the application's.
 constexpr std::size_t door_bytes = std::size_t{2} << 20;
 
-gpu::Buffer buffer_in(const gpu::Driver& driver, CUcontext context, std::size_t bytes) {
-  const gpu::ContextScope scope(driver, context);
-  return {driver, bytes};
-}
-
 }  // namespace
 
 Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board)
@@ -44,15 +39,25 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       window_(driver, context, gpu_, board.own_window()),
       peers_(driver, context),
       exposure_(driver, context, board),
-      side_by_side_(shared_by_mps(driver, device)),
-      door_(buffer_in(driver, context, door_bytes)) {
-  share::WindowRecord& record = board.own_window();
-  record.seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
-  const gpu::ContextScope scope(driver, context);
-  CUipcMemHandle handle;
-  if (driver.ipc_get_mem_handle(&handle, door_.address()) != CUDA_SUCCESS) return;  // nobody will open anything
-  std::memcpy(record.door.data(), &handle, sizeof handle);
-  record.door_shown.store(1, std::memory_order_release);
+      side_by_side_(shared_by_mps(driver, device)) {
+  board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
+}
+
+void Home::show_door() noexcept {
+  if (door_tried_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  if (door_tried_.exchange(true, std::memory_order_acq_rel)) return;
+  try {
+    const gpu::ContextScope scope(driver_, context_);
+    door_ = gpu::Buffer(driver_, door_bytes);
+    const CUipcMemHandle handle = door_.export_handle();
+    share::WindowRecord& record = board_.own_window();
+    std::memcpy(record.door.data(), &handle, sizeof handle);
+    record.door_shown.store(1, std::memory_order_release);
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info, "messages of this rank are staged, since others cannot open its GPU memory: {}",
+              error.what());
+  }
 }
 
 bool Home::opens(const share::WindowRecord& record) const noexcept {

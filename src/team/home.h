@@ -10,6 +10,7 @@
 #include "share/window.h"
 #include "team/turns.h"
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,9 @@ class Home {
   [[nodiscard]] share::PeerWindows& peers() noexcept { return peers_; }
   [[nodiscard]] share::Exposure& exposure() noexcept { return exposure_; }
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
+  /// Before this rank sends: shows memory by which others find out whether they can open this rank's (WindowRecord::door). Not made
+  /// with the home, which is made before all buffers of a call have been looked at: it might lie where one of them was freed.
+  void show_door() noexcept;
   /// Another process's memory can be opened here: tried with what it shows for that (WindowRecord::door). Some milliseconds.
   [[nodiscard]] bool opens(const share::WindowRecord& record) const noexcept;
   /// Shows this rank's window for large reductions to all, which is made at the first call. False where the GPU has no memory for it.
@@ -61,10 +65,11 @@ class Home {
   share::Exposure exposure_;
   Turns turns_;
   bool side_by_side_;
-  gpu::Buffer door_;
   std::mutex mutex_;
   bool large_tried_ = false;
   std::optional<share::Window::Piece> large_;
+  gpu::Buffer door_;
+  std::atomic<bool> door_tried_{false};
   std::vector<gpu::Buffer> kept_;
   std::vector<std::shared_ptr<const void>> leftovers_;
 };
