@@ -123,6 +123,8 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
     const auto& driver = process_.gpu().driver();
     home_ = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
     process_.see_device(place.device);
+    // Loading may wait for kernels that run: not for one that waits for a peer, later.
+    static_cast<void>(process_.copier().mover().prepare(place.context));
     if (auto* const peers = process_.transfers().peers()) peers->live_at(*home_);
   } catch (const std::exception& error) {
     homeless_ = true;
