@@ -173,10 +173,6 @@ void Sending::finish() {
 
 namespace {
 
-bool has_header(message::Protocol protocol) {
-  return protocol == message::Protocol::chunked || protocol == message::Protocol::direct;
-}
-
 // Decides at each start of a persistent send.
 class PersistentSend final : public Starter {
  public:
@@ -231,7 +227,7 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
                                          : mode == Mode::ready     ? mpi::calls::Rsend
                                                                    : mpi::calls::Send;
     const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
-    if (has_header(sending.choose(buffer, dest, comm, {}))) {
+    if (message::has_header(sending.choose(buffer, dest, comm, {}))) {
       process.settle(false);
       const int code = sending.start_with_header(buffer, dest, tag, comm, procedure, mode == Mode::synchronous);
       if (code == mpi::success) sending.finish();

@@ -68,8 +68,7 @@ int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm) 
                                       Direction::in, lane::Form::packed, false);
   auto& process = route.process();
   const message::Buffer buffer = buffer_of(process, argument, send.buffer, send.count, send.type);
-  const auto protocol = sending.choose(buffer, send.dest, comm, {});
-  if (protocol == message::Protocol::chunked || protocol == message::Protocol::direct)
+  if (message::has_header(sending.choose(buffer, send.dest, comm, {})))
     return sending.start_with_header(buffer, send.dest, send.tag, comm, nullptr, false);
   if (argument.on_gpu()) route.took("staged");
   route.stage_and_fetch();

@@ -172,10 +172,8 @@ void Batch::fetch(const Place& place, std::byte* host, const Side& from, std::si
 
 void Batch::settle(const Place& place) {
   if (place.settled && copier_.order_ != base::Order::legacy) return;
-  auto& lent = channel(place);
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  pending_ = true;
-  order_after_default_streams(lent);
+  static_cast<void>(stream_for(place, 0, Toward::itself));
 }
 
 engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& word, CUdeviceptr address,

@@ -21,6 +21,10 @@ struct Row {
 };
 [[nodiscard]] const std::array<Row, 4>& protocols() noexcept;
 [[nodiscard]] std::string_view name_of(Protocol protocol) noexcept;
+/// What travels on the application's communicator is a header.
+[[nodiscard]] constexpr bool has_header(Protocol protocol) noexcept {
+  return protocol == Protocol::chunked || protocol == Protocol::direct;
+}
 
 /// What the decision sees of a send. The receiver is told by the header, so that nothing here need be equal on both sides.
 struct Envelope {

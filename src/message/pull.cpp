@@ -1,4 +1,5 @@
 // The receiver's side of transfers. See transfers.h.
+#include "message/chunks.h"
 #include "message/transfers.h"
 #include "mpi/status.h"
 
@@ -10,8 +11,6 @@
 
 namespace crosslane::message {
 namespace {
-
-constexpr std::size_t window = 4;
 
 // One chunk on its way: where MPI puts it, and what comes after.
 struct Slot {

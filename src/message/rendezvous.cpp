@@ -1,5 +1,6 @@
 // Both sides of a payload that the receiver reads from the sender's GPU memory (TYPES, section 4.1). See transfers.h.
 #include "base/error.h"
+#include "message/chunks.h"
 #include "message/transfers.h"
 #include "mpi/status.h"
 
@@ -15,10 +16,6 @@ namespace {
 
 // So long a payload waits for its receiver that need not be matched: no longer than copying it to the host takes.
 constexpr auto short_patience = std::chrono::microseconds{200};
-
-engine::Completion either(const engine::Completion& one, const engine::Completion& other) {
-  return engine::Completion::when_any({one, other});
-}
 
 using State = share::Offers::State;
 
@@ -158,7 +155,6 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
     engine::Completion copied;
     std::size_t begin = 0, end = 0;
   };
-  constexpr std::size_t window = 4;
   const lane::Place place = peers_->place();
   const bool dense = buffer.layout->dense();
   lane::Batch batch(copier_, watch);

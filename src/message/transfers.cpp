@@ -1,6 +1,7 @@
 // The sender's side of transfers, and their end. See transfers.h.
 #include "message/transfers.h"
 
+#include "message/chunks.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -13,17 +14,10 @@
 namespace crosslane::message {
 namespace {
 
-// Chunks of one transfer under way at a time: one in the copy engine, the others with MPI.
-constexpr std::size_t window = 4;
 // Shorter ones cost more by themselves than their overlap gives.
 constexpr std::size_t least_chunk = std::size_t{64} << 10;
 // MPI counts a chunk by int.
 constexpr std::size_t most_chunk = std::size_t{1} << 30;
-
-// Not in the coroutines: GCC 12 cannot await what takes an initializer list.
-engine::Completion either(const engine::Completion& one, const engine::Completion& other) {
-  return engine::Completion::when_any({one, other});
-}
 
 base::Duration milliseconds(double value) {
   return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double, std::milli>(value));
