@@ -164,7 +164,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 35> entries{{
+constexpr std::array<Entry, 37> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -218,6 +218,13 @@ constexpr std::array<Entry, 35> entries{{
     {"CROSSLANE_EXPORT_BYTES", byte_values, "smallest allocation that other ranks may open for messages",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.export_bytes, text); },
      [](const Settings& s) { return print_bytes(s.export_bytes); }},
+    {"CROSSLANE_MESSAGE_WINDOW", "a number of bytes, with an optional suffix k, m or g; 0 for none",
+     "GPU memory, a rank, through which messages go that others cannot read from where they lie",
+     [](Settings& s, const std::string& text) { return read_bytes(s.message_window, text); },
+     [](const Settings& s) { return print_bytes(s.message_window); }},
+    {"CROSSLANE_PIECE_BYTES", byte_values, "size of one piece of such a message",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.piece_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.piece_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds",
      "until such a send, matched but not fetched by its receiver, keeps the rest in host memory and returns",
      [](Settings& s, const std::string& text) {

@@ -159,7 +159,8 @@ void Process::form_world() {
   if (world_->agreed() && world_->node_looks() && world_->directory().ranks() > 1)
     teams_ = std::make_unique<Teams>(*this, *world_, *communicators_, *choice_);
   if (!world_->agreed()) return;
-  transfers_ = std::make_unique<message::Transfers>(below, handles, *world_, *engine_, *copier_, settings_);
+  transfers_ = std::make_unique<message::Transfers>(below, handles, *world_, *engine_, *copier_, settings_,
+                                                    [this]() -> engine::HelperThread& { return teams_->helper(); });
   int level = mpi::thread_single;
   below.Query_thread(&level);
   multiple_ = level == mpi::thread_multiple;
@@ -177,8 +178,9 @@ void Process::finalizing() noexcept {
     settle(true);
     layouts_->release();
     for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
-    teams_.reset();
+    // First, for others may still read what this rank has sent from the memory that goes with its teams.
     if (transfers_) transfers_->finish();
+    teams_.reset();
   } catch (const std::exception& error) {
     base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
   }

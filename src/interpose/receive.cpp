@@ -227,9 +227,7 @@ bool match_started(Process& process, Operation& operation) {
 
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status) {
   Look& look = *operation.look;
-  process.took_route(operation.call,
-                     message::name_of(header.offer ? message::Protocol::direct : message::Protocol::chunked),
-                     header.bytes);
+  process.took_route(operation.call, message::name_of(message::protocol_of(header)), header.bytes);
   look.status = status;
   look.sender = header.sender;
   look.payload = header.bytes;

@@ -92,6 +92,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
         envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes;
     if (auto* const home = offers ? process_.teams()->home_at(buffer.place) : nullptr) {
       home->show_door();
+      envelope.window = settings.message_window != 0 && buffer.place.context == home->context();
       envelope.regular = buffer.layout->contiguous(buffer.count) || buffer.layout->as_strided(buffer.count);
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);
@@ -104,6 +105,12 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     envelope.regular = false;  // it cannot be offered
     protocol = message::choose(envelope);
   }
+  if (protocol == message::Protocol::packed) {
+    header_ = process_.transfers().reserve(buffer.bytes);
+    if (header_) return protocol;
+    envelope.window = false;  // it is full
+    protocol = message::choose(envelope);
+  }
   if (protocol != message::Protocol::chunked) return protocol;
   header_ = process_.transfers().open(buffer.bytes);
   return header_ ? protocol : message::Protocol::staged;
@@ -114,10 +121,11 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const auto& below = process_.library().below();
   auto& transfers = process_.transfers();
   const message::Header header = std::exchange(header_, std::nullopt).value();
-  const bool offered = static_cast<bool>(header.offer);
-  process_.took_route(operation_->call,
-                      message::name_of(offered ? message::Protocol::direct : message::Protocol::chunked), buffer.bytes);
-  if (offered) {
+  const auto protocol = message::protocol_of(header);
+  process_.took_route(operation_->call, message::name_of(protocol), buffer.bytes);
+  message::Transfers::PackingPointer packing;
+  if (protocol == message::Protocol::packed) packing = transfers.pack(buffer, header, operation_->watch());
+  if (protocol == message::Protocol::direct) {
     lane::Batch batch(process_.copier(), operation_->watch());
     batch.settle(buffer.place);
     batch.wait();
@@ -127,24 +135,31 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const auto bytes = static_cast<int>(posted_->header.size());
   const auto byte = process_.library().handles().byte;
   const bool shown = next_.Send != below.Send && seen != nullptr;
-  const bool returns = offered && !synchronous && message::Transfers::returns_unmatched(header);
-  // Synchronous in each mode, unless the payload is so short that nobody waits for its receiver: until it is matched, waiting is the
-  // application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to be the application's call, and
-  // counts as matched.
+  const bool returns = !synchronous && message::Transfers::returns_unmatched(header);
+  // Synchronous in each mode, unless the buffer is free without a receiver, or the payload so short that nobody waits for one: until
+  // it is matched, waiting is the application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to
+  // be the application's call, and counts as matched.
   const int code = shown     ? seen(next_, posted_->header.data(), bytes, byte, dest, tag, comm)
                    : returns ? below.Isend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request)
                              : below.Issend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
   const engine::Completion matched =
       shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
   if (code != mpi::success) {
-    transfers.close(header);
+    if (packing != nullptr) {
+      transfers.abandon(packing);
+    } else {
+      transfers.close(header);
+    }
     return code;
   }
   const int peer = process_.communicators()->of(comm).world_rank(dest);
+  const MPI_Status* const status = shown ? nullptr : &posted_->status;
+  const auto watch = operation_->watch();
   transfer_ = process_.engine().spawn(
-      offered ? transfers.send_offered(buffer, header, peer, matched, shown ? nullptr : &posted_->status, returns,
-                                       operation_->watch(), posted_)
-              : transfers.send(buffer, header, peer, matched, operation_->watch(), posted_));
+      packing != nullptr ? transfers.send_packed(packing, peer, matched, status, watch, posted_)
+      : protocol == message::Protocol::direct
+          ? transfers.send_offered(buffer, header, peer, matched, status, returns, watch, posted_)
+          : transfers.send(buffer, header, peer, matched, watch, posted_));
   return mpi::success;
 }
 
@@ -197,7 +212,7 @@ class PersistentSend final : public Starter {
   /// Null where the send goes another way.
   static std::unique_ptr<Undertaking> start_offered(Sending& sending, const message::Buffer& buffer, int dest, int tag,
                                                     MPI_Comm comm, manual::Mode mode) {
-    if (sending.choose(buffer, dest, comm, {.waits = false}) != message::Protocol::direct) return nullptr;
+    if (!message::has_header(sending.choose(buffer, dest, comm, {.waits = false}))) return nullptr;
     const bool synchronous = mode == manual::Mode::synchronous;
     if (sending.start_with_header(buffer, dest, tag, comm, nullptr, synchronous) != mpi::success)
       throw base::Error(base::ErrorClass::other, "the MPI refused to send a header");

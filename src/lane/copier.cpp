@@ -58,6 +58,13 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   idle.push_back(std::move(channel));
 }
 
+// A failure is its context's: any stream tells.
+void Copier::throw_if_failed(const Place& place) {
+  auto channel = lend_channel(place);
+  throw_if_failed(*channel);
+  take_back(std::move(channel));
+}
+
 void Copier::throw_if_failed(const Channel& channel) {
   const gpu::StreamView stream = channel.stream;
   const gpu::Driver& driver = stream.driver();

@@ -57,6 +57,9 @@ class Copier {
   /// do not wait for the default ones); what came before is waited for, and always where memory cannot be marked.
   [[nodiscard]] Place place(const gpu::PointerInfo& info);
 
+  /// Throws Error (other) where what was enqueued at that place has failed.
+  void throw_if_failed(const Place& place);
+
  private:
   friend class Batch;
   // A stream with the word that it writes when all before is done. Lent to one batch at a time.

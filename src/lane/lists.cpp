@@ -230,21 +230,7 @@ bool Lists::idle(List& list) {
   return list.uses_.empty();
 }
 
-void Lists::release(List& list) {
-  const auto at = static_cast<std::size_t>(list.data_ - memory_.data());
-  auto [place, fresh] = free_.emplace(at, list.room_);
-  if (const auto next = std::next(place); next != free_.end() && place->first + place->second == next->first) {
-    place->second += next->second;
-    free_.erase(next);
-  }
-  if (place != free_.begin()) {
-    const auto before = std::prev(place);
-    if (before->first + before->second == place->first) {
-      before->second += place->second;
-      free_.erase(place);
-    }
-  }
-}
+void Lists::release(List& list) { free_.give_back(static_cast<std::size_t>(list.data_ - memory_.data()), list.room_); }
 
 bool Lists::evict_one(const List* keep) {
   for (auto old = known_.rbegin(); old != known_.rend(); ++old) {
@@ -262,7 +248,7 @@ bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
   if (!std::exchange(memory_tried_, true)) {
     try {
       memory_ = gpu::Buffer(driver_, limit_);
-      free_.emplace(0, limit_);
+      free_ = base::FreeRanges(limit_);
     } catch (const base::Error&) {
       base::log(
           base::Topic::warning,
@@ -274,12 +260,8 @@ bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
   const std::size_t wanted = rounded(bytes);
   if (wanted > memory_.size()) return false;
   for (;;) {
-    const auto fits = std::ranges::find_if(free_, [&](const auto& range) { return range.second >= wanted; });
-    if (fits != free_.end()) {
-      const auto [at, size] = *fits;
-      free_.erase(fits);
-      if (size != wanted) free_.emplace(at + wanted, size - wanted);
-      list.data_ = memory_.data() + at;
+    if (const auto at = free_.take(wanted)) {
+      list.data_ = memory_.data() + *at;
       list.room_ = wanted;
       return true;
     }

@@ -3,6 +3,7 @@
 // It must not know which copies the lists are for.
 #pragma once
 
+#include "base/free_ranges.h"
 #include "gpu/buffer.h"
 #include "gpu/driver.h"
 #include "gpu/event.h"
@@ -14,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -118,7 +118,7 @@ class Lists {
   gpu::Stream upload_;     // waits for nobody: the memory that it writes has no readers left
   gpu::Buffer memory_;
   bool memory_tried_ = false;
-  std::map<std::size_t, std::size_t> free_;      // of memory_: offset and bytes
+  base::FreeRanges free_;                        // of memory_
   std::list<std::unique_ptr<Irregular>> known_;  // the last used first
   std::unordered_map<const layout::Node*, std::list<std::unique_ptr<Irregular>>::iterator> by_node_;
   std::unordered_multimap<std::uint64_t, std::list<std::unique_ptr<Irregular>>::iterator> by_hash_;

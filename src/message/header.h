@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/strided.h"
+#include "message/protocols.h"
 #include "share/board.h"
 #include "share/offers.h"
 #include "team/world.h"
@@ -18,6 +19,29 @@ namespace crosslane::message {
 /// Below every MPI's eager limit, and a length that hardly any application sends. What is no longer goes as it is.
 inline constexpr std::size_t header_bytes = 1021;
 
+/// A payload that its sender packs, piece by piece, into blocks of its message window (parcels.h). Piece i lies in block i % blocks,
+/// under that block's offer, whose round grows by one with each use.
+struct Pieces {
+  static constexpr std::size_t most_blocks = 4;
+  struct Block {
+    share::Offers::Ticket ticket;  ///< Of its first piece.
+    std::uint64_t offset = 0;      ///< In the window.
+  };
+  std::uint64_t bytes = 0;   ///< Of each piece but the last.
+  std::uint64_t blocks = 0;  ///< 0: the payload does not go so.
+  share::Region window{};
+  std::array<Block, most_blocks> block{};
+
+  /// Of that piece.
+  [[nodiscard]] share::Offers::Ticket ticket(std::uint64_t piece) const noexcept {
+    const auto& first = block[piece % blocks].ticket;
+    return {first.round + piece / blocks, first.line};
+  }
+  [[nodiscard]] std::uint64_t offset(std::uint64_t piece) const noexcept { return block[piece % blocks].offset; }
+  /// Of a payload.
+  [[nodiscard]] std::uint64_t count(std::uint64_t payload) const noexcept { return (payload + bytes - 1) / bytes; }
+};
+
 /// What a receiver needs to fetch the payload.
 struct Header {
   team::Cookie cookie{};          ///< The job's: tells a header from an application's message of the same length.
@@ -30,14 +54,21 @@ struct Header {
   std::uint64_t address = 0;      ///< in the sender itself.
   std::uint64_t strided = 0;      ///< 1: it is `shape` from there on; else contiguous.
   kernel::Strided shape{};
+  Pieces pieces;
+  std::uint64_t skipped = 0;  ///< Bytes at the beginning that do not come in chunks: what is left of pieces. Not sent.
 
-  [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+  [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes - skipped + chunk_bytes - 1) / chunk_bytes; }
   /// Where chunk `index` begins and ends in the packed payload.
-  [[nodiscard]] std::uint64_t begin(std::uint64_t index) const noexcept { return index * chunk_bytes; }
+  [[nodiscard]] std::uint64_t begin(std::uint64_t index) const noexcept { return skipped + index * chunk_bytes; }
   [[nodiscard]] std::uint64_t end(std::uint64_t index) const noexcept {
     return index + 1 < chunks() ? begin(index + 1) : bytes;
   }
 };
+
+/// How the payload follows.
+[[nodiscard]] inline Protocol protocol_of(const Header& header) noexcept {
+  return header.offer ? Protocol::direct : header.pieces.blocks != 0 ? Protocol::packed : Protocol::chunked;
+}
 
 using HeaderMessage = std::array<std::byte, header_bytes>;
 

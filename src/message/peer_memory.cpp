@@ -12,6 +12,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
       copier_(copier),
       least_export_(settings.export_bytes),
       offers_(world.directory()),
+      parcels_(offers_, settings.message_window, settings.piece_bytes),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
   tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
@@ -29,10 +30,12 @@ void PeerMemory::live_at(team::Home& home) noexcept {
     // Host functions write them then.
     base::log(base::Topic::info, "the GPU cannot write the node's flags: {}", error.what());
   }
+  parcels_.live_in(home.window());
   home_.store(&home, std::memory_order_release);
 }
 
 void PeerMemory::leave() noexcept {
+  parcels_.leave();
   team::Home* const home = home_.exchange(nullptr);
   if (home == nullptr || !words_) return;
   try {
@@ -113,6 +116,13 @@ PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
   if (mapping == nullptr) return {};
   std::byte* const data = mapping->data() + header.exposed.offset;
   return {data, std::move(mapping)};
+}
+
+const std::byte* PeerMemory::reach_window(const Header& header) {
+  team::Home& home = *home_.load(std::memory_order_acquire);
+  if (header.sender == world_.rank()) return parcels_.memory();
+  const int local_rank = owner(header);
+  return home.peers().reach(world_.board().window(local_rank), local_rank, header.pieces.window);
 }
 
 }  // namespace crosslane::message

@@ -7,6 +7,7 @@
 #include "gpu/pinned_buffer.h"
 #include "lane/copier.h"
 #include "message/header.h"
+#include "message/parcels.h"
 #include "share/offers.h"
 #include "team/home.h"
 #include "team/world.h"
@@ -50,6 +51,8 @@ class PeerMemory {
   };
   [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes) noexcept;
   [[nodiscard]] share::Offers& offers() noexcept { return offers_; }
+  /// For payloads that cannot be shown, of the GPU where this rank lives.
+  [[nodiscard]] Parcels& parcels() noexcept { return parcels_; }
 
   /// Where this rank lives. Only where something is met.
   [[nodiscard]] lane::Place place() const noexcept;
@@ -60,6 +63,8 @@ class PeerMemory {
     std::shared_ptr<const gpu::Mapping> mapping;  ///< Keeps it open.
   };
   [[nodiscard]] Reached reach(const Header& header) noexcept;
+  /// The sender's message window. Throws Error where the driver refuses to open it.
+  [[nodiscard]] const std::byte* reach_window(const Header& header);
   /// Whose words a header's offer lies in.
   [[nodiscard]] int owner(const Header& header) const noexcept { return world_.nodes().local_rank(header.sender); }
   /// Where a stream in this rank's contexts writes a word of an offer; 0 where it cannot.
@@ -73,6 +78,7 @@ class PeerMemory {
   lane::Copier& copier_;
   const std::size_t least_export_;
   share::Offers offers_;
+  Parcels parcels_;
   std::atomic<team::Home*> home_{nullptr};
   std::optional<gpu::PinnedRange> words_;
   bool streams_write_ = false;

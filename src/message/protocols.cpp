@@ -7,12 +7,14 @@
 
 namespace crosslane::message {
 
-const std::array<Row, 4>& protocols() noexcept {
-  static constexpr std::array<Row, 4> rows{{
+const std::array<Row, 5>& protocols() noexcept {
+  static constexpr std::array<Row, 5> rows{{
       {Protocol::plain, "plain", "the MPI's own, on host memory"},
       {Protocol::staged, "staged", "copied to the host whole, then the MPI's own"},
       {Protocol::chunked, "chunked", "a header, then chunks whose copies overlap with MPI on both sides"},
       {Protocol::direct, "direct", "a header, then the receiver reads the sender's GPU memory"},
+      {Protocol::packed, "packed",
+       "a header, then the receiver reads what the sender packs into its GPU's message window"},
   }};
   return rows;
 }
@@ -33,8 +35,9 @@ Protocol choose(const Envelope& envelope) noexcept {
   constexpr std::size_t worth_turns = std::size_t{8} << 20;
   const std::size_t least =
       envelope.turns ? std::max(envelope.direct_threshold, worth_turns) : envelope.direct_threshold;
-  const bool direct = envelope.regular && envelope.peer_reads && envelope.peer_looks;
-  if (direct && envelope.direct_threshold != 0 && reaches(least)) return Protocol::direct;
+  const bool reads = envelope.peer_reads && envelope.peer_looks && envelope.direct_threshold != 0;
+  if (reads && envelope.regular && reaches(least)) return Protocol::direct;
+  if (reads && envelope.window && !envelope.turns && reaches(least)) return Protocol::packed;
   const bool chunked = envelope.waits && envelope.peer_looks && !envelope.to_self;
   return chunked && reaches(envelope.threshold) ? Protocol::chunked : Protocol::staged;
 }

@@ -13,17 +13,18 @@ enum class Protocol {
   staged,   ///< The whole payload is copied to the host, and that is sent.
   chunked,  ///< A header is sent; the payload follows in chunks whose copies overlap with MPI, on both sides.
   direct,   ///< A header is sent; the receiver reads the payload from the sender's GPU memory.
+  packed,  ///< A header is sent; the receiver reads the payload from library memory of the sender's GPU, piece by piece.
 };
 
 struct Row {
   Protocol protocol;
   std::string_view name, summary;
 };
-[[nodiscard]] const std::array<Row, 4>& protocols() noexcept;
+[[nodiscard]] const std::array<Row, 5>& protocols() noexcept;
 [[nodiscard]] std::string_view name_of(Protocol protocol) noexcept;
 /// What travels on the application's communicator is a header.
 [[nodiscard]] constexpr bool has_header(Protocol protocol) noexcept {
-  return protocol == Protocol::chunked || protocol == Protocol::direct;
+  return protocol == Protocol::chunked || protocol == Protocol::direct || protocol == Protocol::packed;
 }
 
 /// What the decision sees of a send. The receiver is told by the header, so that nothing here need be equal on both sides.
@@ -36,8 +37,9 @@ struct Envelope {
   bool regular = false;              ///< The payload lies in one piece, or in a nest of loops: a header can say where.
   bool peer_reads = false;           ///< The receiver can open GPU memory of this rank.
   bool turns = false;                ///< ... and takes turns with it on one GPU.
+  bool window = false;               ///< The payload can be copied to this rank's message window.
   std::size_t threshold = 0;         ///< CROSSLANE_PIPELINE_BYTES; 0: never chunked.
-  std::size_t direct_threshold = 0;  ///< CROSSLANE_DIRECT_BYTES; 0: never direct.
+  std::size_t direct_threshold = 0;  ///< CROSSLANE_DIRECT_BYTES; 0: never direct, nor packed.
 };
 [[nodiscard]] Protocol choose(const Envelope& envelope) noexcept;
 

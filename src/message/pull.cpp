@@ -31,6 +31,10 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
     const bool over = co_await read(header, buffer, received, watch);
     if (over) co_return;
   }
+  if (header.pieces.blocks != 0) {
+    header.skipped = co_await read_packed(header, buffer, received, watch);
+    if (header.skipped == header.bytes) co_return;
+  }
   const std::size_t chunks = header.chunks();
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;

@@ -61,7 +61,7 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();
     try {
-      co_await to_host(buffer, copy, watch);
+      co_await to_host(buffer, 0, copy, watch);
     } catch (const base::Error&) {
       *copy = buffer;  // sent in chunks it meets that again, and the receiver is told
     }
@@ -89,15 +89,16 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
         to);
 }
 
-// A packed copy in host memory.
-engine::Task<> Transfers::to_host(const Buffer& buffer, std::shared_ptr<Buffer> copy, const engine::Watch& watch) {
+// A packed copy in host memory of what comes after `begin`; its address is as if all were there.
+engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
+                                  const engine::Watch& watch) {
   lane::Batch batch(copier_, watch);
-  const auto block = std::make_shared<lane::HostBlock>(batch.lend(buffer.place, buffer.bytes));
-  batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, 0, buffer.bytes,
+  const auto block = std::make_shared<lane::HostBlock>(batch.lend(buffer.place, buffer.bytes - begin));
+  batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, begin, buffer.bytes,
                 lane::Form::packed);
   const auto copied = batch.completion();
   co_await written(copied, batch);
-  copy->address = block->data();
+  copy->address = lane::byte_at(block->data(), -static_cast<std::ptrdiff_t>(begin));
   copy->bytes = buffer.bytes;
   copy->owner = block;
 }
@@ -133,7 +134,7 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
           batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(header.offer, State::done));
       co_await written(done, batch);
     } else {
-      co_await read_to_host(header, buffer, bytes, source.data, watch);
+      co_await read_to_host(header, buffer, 0, bytes, source.data, watch);
       offers.end(owner, header.offer, State::done);
     }
     received->bytes = bytes;
@@ -147,8 +148,8 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   co_return true;
 }
 
-// Through pinned memory, a few chunks at a time.
-engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffer, std::size_t bytes,
+// Through pinned memory, a few chunks at a time. Of a packed stream `from` is where byte 0 of it would be.
+engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                                        const std::byte* from, const engine::Watch& watch) {
   struct Slot {
     lane::HostBlock block;
@@ -159,16 +160,17 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
   const bool dense = buffer.layout->dense();
   lane::Batch batch(copier_, watch);
   std::vector<Slot> slots(window);
-  std::size_t begun = 0, finished = 0, next = 0;
-  while (next < bytes || finished < begun) {
-    while (next < bytes && begun < finished + window) {
+  std::size_t begun = 0, finished = 0, next = begin;
+  while (next < end || finished < begun) {
+    while (next < end && begun < finished + window) {
       Slot& slot = slots[begun++ % window];
       if (slot.block.data() == nullptr) slot.block = batch.lend(place, header.chunk_bytes);
       slot.begin = next;
-      slot.end = next = std::min<std::size_t>(next + header.chunk_bytes, bytes);
+      slot.end = next = std::min<std::size_t>(next + header.chunk_bytes, end);
       // Of a packed stream a side is where the range begins.
-      const lane::Side side =
-          header.strided != 0 ? lane::Side::of(from, header.shape) : lane::Side::packed(from + slot.begin);
+      const lane::Side side = header.strided != 0
+                                  ? lane::Side::of(from, header.shape)
+                                  : lane::Side::packed(lane::byte_at(from, static_cast<std::ptrdiff_t>(slot.begin)));
       batch.fetch(place, slot.block.data(), side, slot.begin, slot.end);
       slot.copied = batch.completion();
     }

@@ -39,7 +39,8 @@ struct Transfers::Outgoing {
 };
 
 Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, team::World& world, engine::Engine& engine,
-                     lane::Copier& copier, const base::Settings& settings)
+                     lane::Copier& copier, const base::Settings& settings,
+                     std::function<engine::HelperThread&()> helper)
     : mpi_(mpi),
       handles_(handles),
       world_(world),
@@ -49,7 +50,8 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       patience_(milliseconds(settings.patience_ms)),
       peers_(world.directory().ranks() > 1 && world.node_looks() && settings.direct_bytes != 0
                  ? std::make_unique<PeerMemory>(world, copier, settings)
-                 : nullptr) {}
+                 : nullptr),
+      helper_(std::move(helper)) {}
 
 std::optional<Header> Transfers::open(std::size_t bytes) {
   const auto tag = tags_.take();
@@ -65,6 +67,7 @@ std::optional<Header> Transfers::open(std::size_t bytes) {
 
 void Transfers::close(const Header& header) {
   if (header.offer) peers_->offers().close(header.offer);
+  if (header.pieces.blocks != 0) peers_->parcels().release(header.pieces, header.bytes, 0, true);
   tags_.give_back(header.tag);
 }
 

@@ -1,5 +1,6 @@
 // Transfers: payloads that follow a header. Read by the receiver from the sender's GPU memory (rendezvous.cpp; TYPES, section 4.1), or
 // in chunks through host memory, pipelined on both sides: the copy between GPU and host of one chunk runs while MPI moves others.
+// Payloads that cannot be read there go through GPU memory of ours, which can (packed.cpp).
 // It must not know the application's communicators, nor matching.
 //
 //   sender                                            receiver
@@ -7,6 +8,14 @@
 //                                                     takes the offer, and reads; its GPU says when it has
 //   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched, or the receiver cannot open the memory: the
 //   payload is copied to the host and sent in chunks
+//
+//   sender                                            receiver
+//   packs pieces into blocks, which its GPU offers
+//   a header that names blocks and offers  ------->   matched by MPI
+//   the helper thread packs further pieces into       takes the offer of each piece, and reads; its GPU says when it has
+//   blocks that were read
+//   all is packed: the send is over
+//   nothing was taken for CROSSLANE_PATIENCE_MS after the header was matched: what is left is copied to the host and sent in chunks
 //
 // A chunk is a synchronous message on the world's private communicator: complete when the receiver has taken it.
 //
@@ -21,6 +30,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "engine/engine.h"
+#include "engine/helper_thread.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
 #include "message/header.h"
@@ -31,6 +41,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -56,15 +68,17 @@ struct Received {
 
 class Transfers {
  public:
-  /// All must outlive it. Of a world that is agreed().
+  /// All must outlive it. Of a world that is agreed(). `helper` is asked once it is needed.
   Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, team::World& world, engine::Engine& engine,
-            lane::Copier& copier, const base::Settings& settings);
+            lane::Copier& copier, const base::Settings& settings, std::function<engine::HelperThread&()> helper);
 
   /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all. Nothing while
   /// so many payloads wait for their receivers that no tag is left.
   [[nodiscard]] std::optional<Header> open(std::size_t bytes);
   /// The same for a payload that is offered where it lies; nothing where that cannot be.
   [[nodiscard]] std::optional<Header> offer(const Buffer& buffer);
+  /// The same for a payload that is to be packed, in blocks that wait for pack(); nothing while there is no room.
+  [[nodiscard]] std::optional<Header> reserve(std::size_t bytes);
   void close(const Header& header);
 
   /// Sends a payload after its header, whose synchronous message is done when `matched` is. Finished when the buffer is
@@ -77,12 +91,28 @@ class Transfers {
   engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
                               const MPI_Status* status, bool returns, engine::Watch watch, std::shared_ptr<void> kept);
 
+  /// A payload on its way into blocks.
+  struct Packing;
+  using PackingPointer = std::shared_ptr<Packing>;
+  /// Enqueues the packing of the first pieces. Throws Error where the driver refuses; the header is closed.
+  [[nodiscard]] PackingPointer pack(const Buffer& buffer, const Header& header, const engine::Watch& watch);
+  /// No header was sent after all.
+  void abandon(const PackingPointer& packing);
+  /// Sends what pack() began; finished when the buffer is free, and as send_offered() for the rest.
+  engine::Task<> send_packed(PackingPointer packing, int to, engine::Completion matched, const MPI_Status* status,
+                             engine::Watch watch, std::shared_ptr<void> kept);
+
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
   /// refer to must live until the task is finished.
   engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
 
-  /// Programs may count on it that a send of so little returns before it is matched.
-  [[nodiscard]] static bool returns_unmatched(const Header& header) noexcept { return header.bytes <= short_bytes; }
+  /// A send with this header returns before it is matched: programs may count on that where it is so short, or all of it has a block.
+  [[nodiscard]] static bool returns_unmatched(const Header& header) noexcept {
+    const Pieces& pieces = header.pieces;
+    return header.offer         ? header.bytes <= short_bytes
+           : pieces.blocks == 0 ? false
+                                : pieces.count(header.bytes) <= pieces.blocks;
+  }
 
   /// GPU memory of the node's ranks; null where they share nothing.
   [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
@@ -107,10 +137,16 @@ class Transfers {
   };
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
-  engine::Task<> to_host(const Buffer& buffer, std::shared_ptr<Buffer> copy, const engine::Watch& watch);
+  engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
+                         const engine::Watch& watch);
   engine::Task<bool> read(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
-  engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t bytes, const std::byte* from,
-                              const engine::Watch& watch);
+  engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
+                              const std::byte* from, const engine::Watch& watch);
+  void pack_next(Packing& packing);
+  engine::Task<> fill(PackingPointer packing);
+  void break_off(Packing& packing);
+  engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
+                                          engine::Watch watch);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
@@ -127,6 +163,7 @@ class Transfers {
   const base::Duration patience_;
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
+  const std::function<engine::HelperThread&()> helper_;
   std::atomic<int> kept_{0};  // transfers that their calls have left to keep()
 };
 

@@ -4,13 +4,17 @@
 namespace crosslane::share {
 
 std::optional<Offers::Ticket> Offers::open() {
+  const auto ticket = reserve();
+  if (ticket) own()[ticket->line].word.store(value(*ticket, State::offered), std::memory_order_release);
+  return ticket;
+}
+
+std::optional<Offers::Ticket> Offers::reserve() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return std::nullopt;
   const std::size_t line = free_.back();
   free_.pop_back();
-  const Ticket ticket{++rounds_[line], line};
-  own()[line].word.store(value(ticket, State::offered), std::memory_order_release);
-  return ticket;
+  return Ticket{++rounds_[line], line};
 }
 
 bool Offers::keep(const Ticket& ticket) noexcept {
@@ -21,6 +25,7 @@ bool Offers::keep(const Ticket& ticket) noexcept {
 
 void Offers::close(const Ticket& ticket) {
   const std::lock_guard lock(mutex_);
+  rounds_[ticket.line] = ticket.round;
   free_.push_back(ticket.line);
 }
 

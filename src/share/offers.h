@@ -3,15 +3,17 @@
 //
 // States of a word, in its low three bits; the others count how often the word was used (the round). A word only grows.
 //
-//   free     -> offered    by its owner, before the message that names it is sent
+//   free     -> offered    by its owner, before the message that names it is sent; or by its owner's GPU, behind the kernel that packs
+//                          the payload: then the reader waits for that
+//   free     -> failed     by its owner, where its GPU failed before
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
 //   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way
 //   taken    -> declined   by the reader: it cannot reach the memory; the payload has to go another way
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
 //   taken    -> failed     by the reader's host: its GPU has failed
-//   kept, declined, done, failed -> free of the next round   by the owner
+//   kept, declined, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value
 //
-// The owner's stores before `offered` reach the reader with MPI's message. Who sees `declined` or more with acquire may reuse
+// The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `declined` or more with acquire may reuse
 // the memory: nobody reads it any more.
 #pragma once
 
@@ -56,19 +58,26 @@ class Offers {
 
   /// A word that is offered now; nothing while all are in use.
   [[nodiscard]] std::optional<Ticket> open();
-  [[nodiscard]] const std::atomic<std::uint64_t>& word(const Ticket& ticket) const noexcept {
+  /// A word that is free, to be offered by a GPU; and again, a round later each time, once nobody reads any more.
+  [[nodiscard]] std::optional<Ticket> reserve();
+  /// Its owner's GPU will not offer it.
+  void fail(const Ticket& ticket) const noexcept {
+    own()[ticket.line].word.store(value(ticket, State::failed), std::memory_order_release);
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& word(const Ticket& ticket) const noexcept {
     return own()[ticket.line].word;
   }
-  [[nodiscard]] State state(const Ticket& ticket) const noexcept {
-    return static_cast<State>(word(ticket).load(std::memory_order_acquire) & 7U);
-  }
+  [[nodiscard]] State state(const Ticket& ticket) const noexcept { return state_in(word(ticket), ticket); }
   /// False where a reader was faster.
   [[nodiscard]] bool keep(const Ticket& ticket) noexcept;
-  /// It is offered to nobody any more, and nobody reads.
+  /// It is offered to nobody any more, and nobody reads: the last of its uses.
   void close(const Ticket& ticket);
 
   // For the reader.
 
+  [[nodiscard]] State state(int owner, const Ticket& ticket) const noexcept {
+    return state_in(theirs(owner, ticket), ticket);
+  }
   /// False where the owner keeps it.
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
   void end(int owner, const Ticket& ticket, State state) const noexcept {
@@ -82,6 +91,10 @@ class Offers {
   [[nodiscard]] std::span<std::byte> memory() const noexcept;
 
  private:
+  static State state_in(const std::atomic<std::uint64_t>& word, const Ticket& ticket) noexcept {
+    const std::uint64_t seen = word.load(std::memory_order_acquire);
+    return seen < value(ticket, State::offered) ? State::free : static_cast<State>(seen & 7U);
+  }
   [[nodiscard]] std::span<Line> own() const noexcept { return directory_.lines(directory_.local_rank()); }
 
   Directory& directory_;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 namespace crosslane::share {
 namespace {
@@ -20,12 +19,9 @@ std::size_t rounded(std::size_t bytes) noexcept {
 
 std::optional<Window::Piece> Window::take_from(std::size_t index, std::size_t bytes) {
   Segment& segment = segments_[index];
-  const auto found = std::ranges::find_if(segment.free, [&](const auto& hole) { return hole.second >= bytes; });
-  if (found == segment.free.end()) return std::nullopt;
-  const auto [offset, size] = *found;
-  segment.free.erase(found);
-  if (size > bytes) segment.free.emplace(offset + bytes, size - bytes);
-  return Piece{segment.buffer.data() + offset, {index, offset}, bytes};
+  const auto offset = segment.free.take(bytes);
+  if (!offset) return std::nullopt;
+  return Piece{segment.buffer.data() + *offset, {index, *offset}, bytes};
 }
 
 bool Window::grow(std::size_t bytes) {
@@ -45,7 +41,7 @@ bool Window::grow(std::size_t bytes) {
   // After the row is written; read with acquire by whoever opens it.
   record_.segments.store(static_cast<std::uint32_t>(index + 1), std::memory_order_release);
   const std::size_t size = buffer.size();
-  segments_.push_back({std::move(buffer), {{0, size}}});
+  segments_.push_back({std::move(buffer), base::FreeRanges(size)});
   return true;
 }
 
@@ -70,18 +66,7 @@ std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView str
 
 void Window::give_back(const Piece& piece) noexcept {
   const std::lock_guard lock(mutex_);
-  auto& free = segments_[piece.region.segment].free;
-  const auto at = free.emplace(piece.region.offset, piece.bytes).first;
-  if (const auto next = std::next(at); next != free.end() && at->first + at->second == next->first) {
-    at->second += next->second;
-    free.erase(next);
-  }
-  if (at != free.begin()) {
-    if (const auto before = std::prev(at); before->first + before->second == at->first) {
-      before->second += at->second;
-      free.erase(at);
-    }
-  }
+  segments_[piece.region.segment].free.give_back(piece.region.offset, piece.bytes);
 }
 
 std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region region) {

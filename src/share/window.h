@@ -2,6 +2,7 @@
 // mapped here. Exported once a segment, since opening costs milliseconds. It must not know what lies in a region.
 #pragma once
 
+#include "base/free_ranges.h"
 #include "gpu/buffer.h"
 #include "gpu/mapping.h"
 #include "gpu/stream.h"
@@ -43,7 +44,7 @@ class Window {
  private:
   struct Segment {
     gpu::Buffer buffer;
-    std::map<std::size_t, std::size_t> free;  // offset -> bytes, never adjacent
+    base::FreeRanges free;
   };
   [[nodiscard]] std::optional<Piece> take_from(std::size_t index, std::size_t bytes);
   [[nodiscard]] bool grow(std::size_t bytes);

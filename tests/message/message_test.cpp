@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace crosslane::message {
@@ -52,13 +53,16 @@ TEST(Header, ChunksCoverThePayloadOnce) {
       header.bytes = bytes;
       header.chunk_bytes = chunk;
       std::uint64_t end = 0;
-      for (std::uint64_t index = 0; index < header.chunks(); ++index) {
-        EXPECT_EQ(header.begin(index), end);
-        EXPECT_GT(header.end(index), header.begin(index));
-        EXPECT_LE(header.end(index) - header.begin(index), chunk);
-        end = header.end(index);
+      for (const std::uint64_t skipped : {std::uint64_t{0}, bytes / 3, bytes - 1}) {
+        header.skipped = end = skipped;
+        for (std::uint64_t index = 0; index < header.chunks(); ++index) {
+          EXPECT_EQ(header.begin(index), end);
+          EXPECT_GT(header.end(index), header.begin(index));
+          EXPECT_LE(header.end(index) - header.begin(index), chunk);
+          end = header.end(index);
+        }
+        EXPECT_EQ(end, bytes);
       }
-      EXPECT_EQ(end, bytes);
     }
   }
 }
@@ -114,6 +118,66 @@ TEST(Protocols, DirectWhatLiesRegularlyForOneWhoReads) {
   EXPECT_EQ(changed([](Envelope& e) { e.turns = true, e.bytes = std::size_t{64} << 20; }), Protocol::direct);
   EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 1, e.bytes = header_bytes; }), Protocol::staged);
   EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 1, e.bytes = header_bytes + 1; }), Protocol::direct);
+}
+
+TEST(Protocols, PackWhatCannotBeReadWhereItLies) {
+  const Envelope good{.on_gpu = true,
+                      .bytes = 5000,
+                      .waits = true,
+                      .to_self = false,
+                      .peer_looks = true,
+                      .regular = false,
+                      .peer_reads = true,
+                      .window = true,
+                      .threshold = 2000,
+                      .direct_threshold = 3000};
+  EXPECT_EQ(choose(good), Protocol::packed);
+  const auto changed = [&](auto change) {
+    Envelope envelope = good;
+    change(envelope);
+    return choose(envelope);
+  };
+  EXPECT_EQ(changed([](Envelope& e) { e.waits = false; }), Protocol::packed);
+  EXPECT_EQ(changed([](Envelope& e) { e.to_self = true; }), Protocol::packed);
+  EXPECT_EQ(changed([](Envelope& e) { e.regular = true; }), Protocol::direct);
+  EXPECT_EQ(changed([](Envelope& e) { e.window = false; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.window = false, e.waits = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.peer_reads = false; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.peer_looks = false; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.turns = true; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.turns = true, e.bytes = std::size_t{64} << 20; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 0; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 5001; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 1, e.bytes = header_bytes; }), Protocol::staged);
+}
+
+TEST(Header, PiecesComeBlockByBlockAndRoundByRound) {
+  Pieces pieces;
+  pieces.bytes = 1000;
+  pieces.blocks = 3;
+  for (std::uint64_t block = 0; block < pieces.blocks; ++block)
+    pieces.block[block] = {{.round = 7 + block, .line = 40 + block}, block * 4096};
+  EXPECT_EQ(pieces.count(1), 1U);
+  EXPECT_EQ(pieces.count(1000), 1U);
+  EXPECT_EQ(pieces.count(1001), 2U);
+  std::set<std::pair<std::uint64_t, std::uint64_t>> uses;
+  for (std::uint64_t piece = 0; piece < 100; ++piece) {
+    const auto ticket = pieces.ticket(piece);
+    EXPECT_EQ(ticket.line, 40 + piece % 3);
+    EXPECT_EQ(ticket.round, 7 + piece % 3 + piece / 3);
+    EXPECT_EQ(pieces.offset(piece), piece % 3 * 4096);
+    EXPECT_TRUE(uses.emplace(ticket.round, ticket.line).second);
+  }
+}
+
+TEST(Header, TellsItsProtocol) {
+  Header header = some_header();
+  EXPECT_EQ(protocol_of(header), Protocol::chunked);
+  header.pieces.blocks = 1;
+  EXPECT_EQ(protocol_of(header), Protocol::packed);
+  header.pieces.blocks = 0;
+  header.offer = {.round = 1, .line = 0};
+  EXPECT_EQ(protocol_of(header), Protocol::direct);
 }
 
 TEST(Protocols, HaveNames) {

@@ -56,6 +56,38 @@ TEST_F(OffersTest, AnOldTicketTakesNothing) {
   }
 }
 
+// As a block of the message window is used: offered by the owner's GPU, read, and used again, without being closed in between.
+TEST_F(OffersTest, AReservedWordIsOfferedBySomebodyElseAndUsedAgain) {
+  auto ticket = owner.reserve();
+  ASSERT_TRUE(ticket);
+  const auto first = *ticket;
+  for (int use = 0; use < 5; ++use) {
+    EXPECT_EQ(owner.state(*ticket), State::free);
+    EXPECT_EQ(reader.state(0, *ticket), State::free);
+    EXPECT_FALSE(reader.take(0, *ticket));
+    EXPECT_FALSE(owner.keep(*ticket));
+    owner.word(*ticket).store(Offers::value(*ticket, State::offered), std::memory_order_release);
+    EXPECT_EQ(reader.state(0, *ticket), State::offered);
+    EXPECT_TRUE(reader.take(0, *ticket));
+    EXPECT_FALSE(owner.keep(*ticket));
+    reader.end(0, *ticket, State::done);
+    EXPECT_EQ(owner.state(*ticket), State::done);
+    ticket->round += 1;
+  }
+  owner.fail(*ticket);
+  EXPECT_FALSE(reader.take(0, *ticket));
+  EXPECT_EQ(reader.state(0, *ticket), State::failed);
+  owner.close(*ticket);
+  // Whoever has the word next does not take an earlier use for its own.
+  std::vector<Offers::Ticket> all;
+  while (const auto next = owner.reserve()) all.push_back(*next);
+  EXPECT_EQ(all.size(), shape.lines_per_rank);
+  for (const auto& next : all) {
+    EXPECT_EQ(owner.state(next), State::free);
+    EXPECT_TRUE(next.line != first.line || next.round > ticket->round);
+  }
+}
+
 TEST_F(OffersTest, WordsLieInTheMemoryForGpus) {
   const auto memory = owner.memory();
   EXPECT_EQ(memory.size(), static_cast<std::size_t>(shape.ranks) * shape.lines_per_rank * sizeof(Line));

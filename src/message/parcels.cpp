@@ -1,0 +1,92 @@
+// See parcels.h.
+#include "message/parcels.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace crosslane::message {
+
+using State = share::Offers::State;
+
+void Parcels::live_in(share::Window& window) noexcept {
+  const std::lock_guard lock(mutex_);
+  window_ = &window;
+}
+
+void Parcels::leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  window_ = nullptr;
+  memory_ = {};
+  free_ = {};
+}
+
+std::size_t Parcels::block_bytes(const Pieces& pieces, std::size_t bytes) noexcept {
+  const std::size_t piece = std::min<std::size_t>(pieces.bytes, bytes);
+  return (piece + granule - 1) / granule * granule;
+}
+
+std::optional<Pieces> Parcels::take(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (window_ == nullptr || window_bytes_ == 0) return std::nullopt;
+  if (!std::exchange(tried_, true)) {
+    try {
+      if (const auto memory = window_->take(window_bytes_)) memory_ = *memory;
+    } catch (const base::Error& error) {
+      base::log(base::Topic::info, "others cannot open this rank's window: {}", error.what());
+    }
+    if (memory_.data == nullptr) {
+      base::log(base::Topic::warning,
+                "the GPU has no {} MiB left for messages that others cannot read where they lie: they go through the "
+                "host; lower CROSSLANE_MESSAGE_WINDOW",
+                window_bytes_ >> 20);
+    }
+    free_ = base::FreeRanges(memory_.data != nullptr ? window_bytes_ : 0);
+  }
+  sweep();
+  Pieces pieces;
+  pieces.window = memory_.region;
+  pieces.bytes = std::min({bytes, piece_bytes_, window_bytes_});
+  const std::size_t size = block_bytes(pieces, bytes);
+  const std::size_t wanted = std::min((bytes + pieces.bytes - 1) / pieces.bytes, Pieces::most_blocks);
+  while (pieces.blocks < wanted) {
+    const auto begin = free_.take(size);
+    if (!begin) break;
+    const auto ticket = offers_.reserve();
+    if (!ticket) {
+      free_.give_back(*begin, size);
+      break;
+    }
+    pieces.block[pieces.blocks++] = {*ticket, *begin};
+  }
+  if (pieces.blocks == 0) return std::nullopt;
+  return pieces;
+}
+
+void Parcels::release(const Pieces& pieces, std::size_t bytes, std::uint64_t offered, bool withdrawn) {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t block = 0; block < pieces.blocks; ++block) {
+    const auto& [first, begin] = pieces.block[block];
+    const std::uint64_t uses = offered > block ? (offered - block - 1) / pieces.blocks + 1 : 0;
+    const share::Offers::Ticket last{first.round + (uses != 0 ? uses - 1 : 0), first.line};
+    lent_.push_back({last, begin, block_bytes(pieces, bytes), uses != 0, withdrawn});
+  }
+  sweep();
+}
+
+// What is over comes back: at most as many as there are offers.
+void Parcels::sweep() {
+  std::erase_if(lent_, [&](const Lent& lent) {
+    const State state = lent.used ? offers_.state(lent.ticket) : State::kept;
+    const bool over = state == State::kept || state >= State::declined || (lent.withdrawn && offers_.keep(lent.ticket));
+    if (over) {
+      offers_.close(lent.ticket);
+      free_.give_back(lent.begin, lent.bytes);
+    }
+    return over;
+  });
+}
+
+}  // namespace crosslane::message
