@@ -104,7 +104,7 @@ engine::Task<> Transfers::fill(PackingPointer packing) {
     if (offers.state(before) == State::kept) co_return;
     const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
     co_await over;
-    if (offers.state(before) == State::failed) throw base::Error(base::ErrorClass::other, "its reader's GPU failed");
+    if (offers.state(before) == State::failed) co_return;  // its reader's GPU, and nobody reads on
     const std::lock_guard lock(packing->mutex);
     if (packing->stopped) co_return;
     pack_next(*packing);
@@ -112,20 +112,32 @@ engine::Task<> Transfers::fill(PackingPointer packing) {
   co_await packing->last(offers);
 }
 
-// The GPU has failed. A reader finds that of what it waits for, or an offer that is kept and empty chunks.
-void Transfers::break_off(Packing& packing) {
+// Something has failed. A reader finds that instead of the first piece that is not packed.
+engine::Task<> Transfers::break_off(PackingPointer packing) {
   const auto& offers = peers_->offers();
-  const std::lock_guard lock(packing.mutex);
-  packing.stopped = true;
-  for (std::uint64_t piece = packing.oldest(); piece < packing.pieces; ++piece) {
-    const auto ticket = packing.ticket(piece);
-    if (piece >= packing.offered &&
-        offers.state(packing.ticket(piece - packing.header.pieces.blocks)) < State::declined)
-      break;
-    if (offers.state(ticket) != State::free) continue;
-    offers.fail(ticket);
-    break;
+  std::uint64_t piece = 0, offered = 0;
+  {
+    const std::lock_guard lock(packing->mutex);
+    packing->stopped = true;
+    piece = packing->oldest();
+    offered = packing->offered;
   }
+  while (piece < offered && offers.state(packing->ticket(piece)) != State::free) ++piece;
+  if (piece == packing->pieces) co_return;
+  if (piece == offered) {
+    const auto before = packing->ticket(piece - packing->header.pieces.blocks);
+    const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
+    co_await over;
+  }
+  offers.fail(packing->ticket(piece));
+}
+
+// Before all was read: what is left nobody asks for.
+bool Transfers::reader_failed(Packing& packing) {
+  const std::lock_guard lock(packing.mutex);
+  for (std::uint64_t piece = packing.oldest(); piece < packing.offered; ++piece)
+    if (peers_->offers().state(packing.ticket(piece)) == State::failed) return packing.offered < packing.pieces;
+  return false;
 }
 
 engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Completion matched,
@@ -152,13 +164,14 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
       // The offers stand until all is ready to be handed to MPI, which is then one step (rendezvous.cpp).
       std::uint64_t first = packing->oldest();
       while (first < before && offers.state(packing->ticket(first)) > State::kept) ++first;
+      if (first == before) continue;  // the receiver is at it
       const auto copy = std::make_shared<Buffer>();
       co_await to_host(packing->buffer, first * header.pieces.bytes, copy, watch);
       Header rest = header;
       {
         const std::lock_guard lock(packing->mutex);
-        while (first < packing->offered && !offers.keep(packing->ticket(first))) ++first;
-        if (first == packing->offered) continue;
+        while (first < packing->offered && offers.state(packing->ticket(first)) > State::kept) ++first;
+        if (first == packing->offered || !offers.keep(packing->ticket(first))) continue;
         packing->stopped = true;
         rest.skipped = first * header.pieces.bytes;
       }
@@ -172,17 +185,20 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   } catch (...) {
     failure = std::current_exception();
   }
-  if (failure) break_off(*packing);
+  const bool unread = !packing->alone() && reader_failed(*packing);
+  if (failure && !unread) {
+    auto breaking = break_off(packing);
+    co_await std::move(breaking);
+  }
   if (!matched.done()) co_await matched;
-  std::uint64_t offered = 0;
   {
     const std::lock_guard lock(packing->mutex);
     packing->stopped = true;
-    offered = packing->offered;
   }
-  peers_->parcels().release(header.pieces, header.bytes, offered, failure != nullptr || cancelled());
+  peers_->parcels().release(header.pieces, header.bytes, packing->so_far(), unread || cancelled());
   tags_.give_back(header.tag);
   if (failure) std::rethrow_exception(failure);
+  if (unread) throw reader_failure(watch, to);
 }
 
 // Returns how many bytes came so; the others come in chunks.

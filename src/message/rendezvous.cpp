@@ -82,11 +82,13 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   }
   co_await matched;
   tags_.give_back(header.tag);
-  if (state == State::failed)
-    throw base::Error(
-        base::ErrorClass::other,
-        "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why", watch.call,
-        to);
+  if (state == State::failed) throw reader_failure(watch, to);
+}
+
+base::Error Transfers::reader_failure(const engine::Watch& watch, int reader) {
+  return {base::ErrorClass::other,
+          "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why",
+          watch.call, reader};
 }
 
 // A packed copy in host memory of what comes after `begin`; its address is as if all were there.

@@ -28,6 +28,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "engine/helper_thread.h"
@@ -144,11 +145,13 @@ class Transfers {
                               const std::byte* from, const engine::Watch& watch);
   void pack_next(Packing& packing);
   engine::Task<> fill(PackingPointer packing);
-  void break_off(Packing& packing);
+  engine::Task<> break_off(PackingPointer packing);
+  bool reader_failed(Packing& packing);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
+  static base::Error reader_failure(const engine::Watch& watch, int reader);
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
   engine::Task<> keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched, std::shared_ptr<void> kept);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;

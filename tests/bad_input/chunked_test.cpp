@@ -1,4 +1,4 @@
-// A copy that fails in the middle of a message which goes in chunks, on one side of it: that side's call returns an error
+// A copy that fails in the middle of a message which goes in chunks or pieces, on one side of it: that side's call returns an error
 // that names it, the other side learns of it if it gets nothing, and the next messages are right. The driver of rank 1
 // fails as CROSSLANE_EMULATED_FAULTS says, once. It must not know Crosslane.
 #include "support/program.h"
@@ -42,7 +42,8 @@ void failing(Program& program, bool sends) {
     memory.write(contents(program, program.rank, 0));
     const int code = MPI_Send(memory.data(), bytes, MPI_BYTE, 1 - program.rank, 1, MPI_COMM_WORLD);
     if (fails) expect_error(code, {"MPI_Send", "cuMemcpyAsync", "CUDA_ERROR_"});
-    if (!fails) CROSSLANE_MPI(code);
+    // Where it is still packing, a sender learns that its receiver has failed.
+    if (!fails && code != MPI_SUCCESS) expect_error(code, {"MPI_Send", "rank 1", "failed while it read the buffer"});
     return;
   }
   Memory memory(fails || program.shared().chance(50) ? MemoryKind::device : MemoryKind::host, bytes);
@@ -52,6 +53,18 @@ void failing(Program& program, bool sends) {
   expect_error(code, fails ? std::vector<std::string_view>{"MPI_Wait", "cuMemcpyAsync", "CUDA_ERROR_"}
                            : std::vector<std::string_view>{"rank 1 of MPI_COMM_WORLD could not read the GPU buffer"});
   CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "the failed request is not null");
+}
+
+// Until each rank knows what memory it can open.
+void meet(Program& program, int rounds) {
+  CROSSLANE_STEP("meeting");
+  constexpr int few = 5000;
+  for (int round = 0; round < rounds; ++round) {
+    Memory out(MemoryKind::device, few), in(MemoryKind::device, few);
+    CROSSLANE_MPI(MPI_Sendrecv(out.data(), few, MPI_BYTE, 1 - program.rank, 0, in.data(), few, MPI_BYTE,
+                               1 - program.rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
 }
 
 // Both ways, several times: whatever the failed one left behind must not be taken for a part of these.
@@ -79,6 +92,7 @@ int main(int argc, char** argv) {
   Program program(argc, argv, "bad_input_chunked");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  meet(program, program.option("meetings", 0));
   failing(program, program.text_option("fails", "send") == "send");
   afterwards(program);
   return program.finish();
