@@ -16,6 +16,8 @@
 
 namespace crosslane::interpose {
 
+class Sending;
+
 struct Freed {
   void operator()(std::byte* memory) const noexcept { std::free(memory); }
 };
@@ -55,11 +57,13 @@ struct Look {
   std::exception_ptr error;  // what went wrong with the payload
   int code = mpi::success;   // what MPI returned, and raised, for a message that it has completed already
 
-  MPI_Request send{};               // MPI_Isendrecv: the other half,
-  bool sends = false;               // whether it is still under way,
+  std::shared_ptr<Sending> send;    // MPI_Isendrecv: the other half while it is under way,
+  std::exception_ptr send_error;    // how it went,
   std::shared_ptr<void> companion;  // and what it reads
 
-  [[nodiscard]] bool ready() const noexcept { return (state == State::plain || state == State::fetched) && !sends; }
+  [[nodiscard]] bool ready() const noexcept {
+    return (state == State::plain || state == State::fetched) && send == nullptr;
+  }
   /// Host copies are used again: no header of an earlier message may stand where the next one is awaited.
   void forget_landing() noexcept {
     if ((buffer.on_gpu || temp) && buffer.bytes >= message::header_bytes) std::memset(address, 0, sizeof(team::Cookie));

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "interpose/manual.h"
+#include "interpose/sending.h"
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
 #include "message/protocols.h"
@@ -240,10 +241,13 @@ void fetch(Process& process, Operation& operation, const message::Header& header
 void advance(Process& process, Operation& operation, MPI_Request request) {
   Look& look = *operation.look;
   const auto& below = process.library().below();
-  if (look.sends) {
-    int flag = 0;
-    below.Test(&look.send, &flag, mpi::status_ignore());
-    look.sends = flag == 0;
+  if (look.send != nullptr) {
+    try {
+      if (look.send->done()) look.send.reset();
+    } catch (...) {
+      look.send_error = std::current_exception();
+      look.send.reset();
+    }
   }
   if (look.state == Look::State::posted && !look.own) {
     int flag = 0;
@@ -302,10 +306,12 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
     if (result == mpi::success || mpi::is_truncation(process.library().below(), result))
       operation.deliver(process.copier(), &own, process.library().below());
     operation.delivered = false;
+    if (look.send_error) std::rethrow_exception(std::exchange(look.send_error, nullptr));
     return result;
   }
   mpi::copy_but_error(look.status, status);
-  if (look.error) std::rethrow_exception(std::exchange(look.error, nullptr));
+  for (auto* const error : {&look.error, &look.send_error})
+    if (*error) std::rethrow_exception(std::exchange(*error, nullptr));
   return look.code != mpi::success ? look.code : result;
 }
 

@@ -71,7 +71,15 @@ class Sending::Started final : public Undertaking {
 };
 
 Sending::~Sending() {
-  if (header_) process_.transfers().close(*header_);
+  if (header_) drop(*header_);
+}
+
+void Sending::drop(const message::Header& header) {
+  if (packing_ != nullptr) {
+    process_.transfers().abandon(packing_);
+  } else {
+    process_.transfers().close(header);
+  }
 }
 
 message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_Comm comm, Manner manner) {
@@ -88,12 +96,12 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     envelope.to_self = peer == world->rank();
     envelope.peer_looks = world->looks_at_receives(peer);
     auto* const peers = process_.transfers().peers();
-    const bool offers =
-        envelope.peer_looks && peers != nullptr && !manner.copies && buffer.bytes >= settings.direct_bytes;
+    const bool offers = envelope.peer_looks && peers != nullptr && buffer.bytes >= settings.direct_bytes;
     if (auto* const home = offers ? process_.teams()->home_at(buffer.place) : nullptr) {
       home->show_door();
       envelope.window = settings.message_window != 0 && buffer.place.context == home->context();
-      envelope.regular = buffer.layout->contiguous(buffer.count) || buffer.layout->as_strided(buffer.count);
+      envelope.regular =
+          !manner.copies && (buffer.layout->contiguous(buffer.count) || buffer.layout->as_strided(buffer.count));
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);
     }
@@ -107,13 +115,20 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
   }
   if (protocol == message::Protocol::packed) {
     header_ = process_.transfers().reserve(buffer.bytes);
-    if (header_) return protocol;
-    envelope.window = false;  // it is full
+    if (header_ && (!manner.copies || message::Transfers::returns_unmatched(*header_))) return protocol;
+    if (header_) drop(*std::exchange(header_, std::nullopt));
+    envelope.window = false;  // it is full, or too small for a copy
     protocol = message::choose(envelope);
   }
   if (protocol != message::Protocol::chunked) return protocol;
   header_ = process_.transfers().open(buffer.bytes);
   return header_ ? protocol : message::Protocol::staged;
+}
+
+void Sending::copy(const message::Buffer& buffer) {
+  auto& transfers = process_.transfers();
+  packing_ = transfers.pack(buffer, *header_, operation_->watch());
+  process_.engine().wait(transfers.packed(*packing_), operation_->watch());
 }
 
 int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
@@ -123,8 +138,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const message::Header header = std::exchange(header_, std::nullopt).value();
   const auto protocol = message::protocol_of(header);
   process_.took_route(operation_->call, message::name_of(protocol), buffer.bytes);
-  message::Transfers::PackingPointer packing;
-  if (protocol == message::Protocol::packed) packing = transfers.pack(buffer, header, operation_->watch());
+  if (protocol == message::Protocol::packed && packing_ == nullptr)
+    packing_ = transfers.pack(buffer, header, operation_->watch());
   if (protocol == message::Protocol::direct) {
     lane::Batch batch(process_.copier(), operation_->watch());
     batch.settle(buffer.place);
@@ -145,18 +160,15 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const engine::Completion matched =
       shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
   if (code != mpi::success) {
-    if (packing != nullptr) {
-      transfers.abandon(packing);
-    } else {
-      transfers.close(header);
-    }
+    drop(header);
     return code;
   }
   const int peer = process_.communicators()->of(comm).world_rank(dest);
   const MPI_Status* const status = shown ? nullptr : &posted_->status;
   const auto watch = operation_->watch();
   transfer_ = process_.engine().spawn(
-      packing != nullptr ? transfers.send_packed(packing, peer, matched, status, watch, posted_)
+      packing_ != nullptr
+          ? transfers.send_packed(std::exchange(packing_, nullptr), peer, matched, status, watch, posted_)
       : protocol == message::Protocol::direct
           ? transfers.send_offered(buffer, header, peer, matched, status, returns, watch, posted_)
           : transfers.send(buffer, header, peer, matched, watch, posted_));

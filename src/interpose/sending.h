@@ -29,10 +29,13 @@ class Sending {
   /// What a call does with its buffer.
   struct Manner {
     bool waits = true;    ///< It returns when the buffer is free; else that is its request's affair.
-    bool copies = false;  ///< A copy is sent, which nobody else can read.
+    bool copies = false;  ///< A copy is sent: the buffer is written to meanwhile.
   };
   /// Which way a send of this buffer goes to `dest`; for one with a header that is made.
   [[nodiscard]] message::Protocol choose(const message::Buffer& buffer, int dest, MPI_Comm comm, Manner manner);
+
+  /// Of a payload that is packed as a copy: returns when the copy is there.
+  void copy(const message::Buffer& buffer);
 
   /// The MPI's procedure that the application called.
   using Procedure = int (*)(const mpi::Functions&, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
@@ -54,10 +57,12 @@ class Sending {
  private:
   struct Posted;
   class Started;
+  void drop(const message::Header& header);
   Process& process_;
   const mpi::Functions& next_;
   std::shared_ptr<Operation> operation_;
   std::optional<message::Header> header_;  // made, and not sent
+  message::Transfers::PackingPointer packing_;
   std::shared_ptr<Posted> posted_;
   MPI_Request request_{};
   bool plain_ = false;

@@ -1,5 +1,6 @@
 // The calls that send and receive at once (MPI 5.0, section 3.11) on a rank that looks at what it receives. The receive
 // is posted first, then the send starts by its own protocol, and one wait drives both.
+#include "base/function_ref.h"
 #include "interpose/manual.h"
 #include "interpose/receive.h"
 #include "interpose/sending.h"
@@ -55,6 +56,42 @@ message::Buffer host_copy(const std::shared_ptr<PackedCopy>& copy) {
   return buffer;
 }
 
+// A buffer that is replaced: what it held is on its way, or copied to be sent.
+class Copied {
+ public:
+  /// The buffer may be written to after that.
+  Copied(Route& route, Sending& sending, const message::Buffer& buffer, int dest, MPI_Comm comm, bool waits)
+      : route_(route),
+        sending_(sending),
+        buffer_(buffer),
+        protocol_(sending.choose(buffer, dest, comm, {.waits = waits, .copies = true})) {
+    if (protocol_ == message::Protocol::packed) {
+      sending.copy(buffer);
+    } else {
+      copy_ = std::make_shared<PackedCopy>(route, buffer);
+    }
+  }
+
+  /// Starts the send. Returns MPI's code.
+  [[nodiscard]] int send(int dest, int tag, MPI_Comm comm) const {
+    if (message::has_header(protocol_))
+      return sending_.start_with_header(copy_ ? host_copy(copy_) : buffer_, dest, tag, comm, nullptr, false);
+    if (buffer_.on_gpu) route_.took("staged");
+    return sending_.start_plain(copy_->data, static_cast<MPI_Count>(copy_->bytes),
+                                route_.process().library().handles().byte, dest, tag, comm);
+  }
+
+  /// What the send reads.
+  [[nodiscard]] std::shared_ptr<void> kept() const { return copy_; }
+
+ private:
+  Route& route_;
+  Sending& sending_;
+  const message::Buffer& buffer_;
+  const message::Protocol protocol_;
+  std::shared_ptr<PackedCopy> copy_;
+};
+
 // Gives up a receive whose send could not be started.
 void withdraw(Route& route, MPI_Request& request) {
   if (route.operation().look->own) return;
@@ -63,12 +100,12 @@ void withdraw(Route& route, MPI_Request& request) {
   below.Request_free(&request);
 }
 
-int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm) {
+int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm, Sending::Manner manner) {
   const auto& argument = route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type,
                                       Direction::in, lane::Form::packed, false);
   auto& process = route.process();
   const message::Buffer buffer = buffer_of(process, argument, send.buffer, send.count, send.type);
-  if (message::has_header(sending.choose(buffer, send.dest, comm, {})))
+  if (message::has_header(sending.choose(buffer, send.dest, comm, manner)))
     return sending.start_with_header(buffer, send.dest, send.tag, comm, nullptr, false);
   if (argument.on_gpu()) route.took("staged");
   route.stage_and_fetch();
@@ -98,6 +135,25 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
   const int result = finish(process, receiving.next(), receiving.operation(), request, status);
   if (failure) std::rethrow_exception(failure);
   return result;
+}
+
+// Starts a send that goes along with the receive whose request the application gets.
+int go_along(Route& receiving, MPI_Request& request, const std::shared_ptr<Sending>& sending,
+             std::shared_ptr<void> kept, base::FunctionRef<int()> start) {
+  try {
+    if (const int code = start(); code != mpi::success) {
+      withdraw(receiving, request);
+      return code;
+    }
+  } catch (...) {
+    withdraw(receiving, request);
+    throw;
+  }
+  Look& look = *receiving.operation().look;
+  look.send = sending;
+  look.companion = std::move(kept);
+  receiving.process().requests().add(request, receiving.shared_operation());
+  return mpi::success;
 }
 
 bool is_simple(Process& process, const Room& room) {
@@ -161,7 +217,7 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
     if (const int code = post(route, &request); code != mpi::success) return code;
     try {
       const Send send{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
-      if (const int code = start_send(other, sending, send, comm); code != mpi::success) {
+      if (const int code = start_send(other, sending, send, comm, {}); code != mpi::success) {
         withdraw(route, request);
         return code;
       }
@@ -201,15 +257,10 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     Route other(process, next, call, target);
     Sending sending(process, next, other.shared_operation());
     describe(route, receive, room, on_gpu);
-    const auto& buffer = route.operation().look->buffer;
-    const auto copy = std::make_shared<PackedCopy>(route, buffer);
+    const Copied copied(other, sending, route.operation().look->buffer, dest, comm, true);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
-    const bool chunked = sending.choose(buffer, dest, comm, {.copies = true}) == message::Protocol::chunked;
-    const int code = chunked ? sending.start_with_header(host_copy(copy), dest, sendtag, comm, nullptr, false)
-                             : sending.start_plain(copy->data, static_cast<MPI_Count>(copy->bytes),
-                                                   process.library().handles().byte, dest, sendtag, comm);
-    if (code != mpi::success) {
+    if (const int code = copied.send(dest, sendtag, comm); code != mpi::success) {
       withdraw(route, request);
       return code;
     }
@@ -239,21 +290,13 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
       });
     }
     Route other(process, next, call, target);
-    const auto& out =
-        other.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in, lane::Form::packed, false);
-    other.stage_and_fetch();
+    const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
     describe(route, receive, room, to_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
-    Look& look = *route.operation().look;
-    const int code = mpi::calls::Isend(next, out.address(), out.count(), out.type(), dest, sendtag, comm, &look.send);
-    if (code != mpi::success) {
-      withdraw(route, *request);
-      return code;
-    }
-    look.sends = true;
-    look.companion = other.shared_operation();
-    process.requests().add(*request, route.shared_operation());
-    return mpi::success;
+    return go_along(route, *request, sending, nullptr, [&] {
+      const Send send{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
+      return start_send(other, *sending, send, comm, {.waits = false});
+    });
   });
 }
 
@@ -274,19 +317,11 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
       });
     }
     describe(route, receive, room, on_gpu);
-    Look& look = *route.operation().look;
-    auto copy = std::make_shared<PackedCopy>(route, look.buffer);
+    Route other(process, next, call, Target::of_comm(comm));
+    const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
+    const Copied copied(other, *sending, route.operation().look->buffer, dest, comm, false);
     if (const int code = post(route, request); code != mpi::success) return code;
-    const int code = mpi::calls::Isend(next, copy->data, static_cast<MPI_Count>(copy->bytes),
-                                       process.library().handles().byte, dest, sendtag, comm, &look.send);
-    if (code != mpi::success) {
-      withdraw(route, *request);
-      return code;
-    }
-    look.sends = true;
-    look.companion = std::move(copy);
-    process.requests().add(*request, route.shared_operation());
-    return mpi::success;
+    return go_along(route, *request, sending, copied.kept(), [&] { return copied.send(dest, sendtag, comm); });
   });
 }
 

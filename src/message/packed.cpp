@@ -89,6 +89,8 @@ Transfers::PackingPointer Transfers::pack(const Buffer& buffer, const Header& he
   return packing;
 }
 
+engine::Completion Transfers::packed(const Packing& packing) { return packing.last(peers_->offers()); }
+
 void Transfers::abandon(const PackingPointer& packing) {
   peers_->parcels().release(packing->header.pieces, packing->header.bytes, packing->so_far(), true);
   tags_.give_back(packing->header.tag);

@@ -97,6 +97,8 @@ class Transfers {
   using PackingPointer = std::shared_ptr<Packing>;
   /// Enqueues the packing of the first pieces. Throws Error where the driver refuses; the header is closed.
   [[nodiscard]] PackingPointer pack(const Buffer& buffer, const Header& header, const engine::Watch& watch);
+  /// Of one that needs no receiver (returns_unmatched()): all is in its blocks.
+  [[nodiscard]] engine::Completion packed(const Packing& packing);
   /// No header was sent after all.
   void abandon(const PackingPointer& packing);
   /// Sends what pack() began; finished when the buffer is free, and as send_offered() for the rest.
