@@ -127,8 +127,10 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
 
 void Sending::copy(const message::Buffer& buffer) {
   auto& transfers = process_.transfers();
-  packing_ = transfers.pack(buffer, *header_, operation_->watch());
-  process_.engine().wait(transfers.packed(*packing_), operation_->watch());
+  const auto header = std::exchange(header_, std::nullopt);  // closed where that throws
+  packing_ = transfers.pack(buffer, *header, operation_->watch());
+  header_ = header;
+  transfers.finish_packing(packing_, operation_->watch());
 }
 
 int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,

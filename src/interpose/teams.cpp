@@ -18,8 +18,8 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
       calls_(collective::catalogue().size()) {}
 
 Teams::~Teams() {
-  if (auto* const peers = process_.transfers().peers()) peers->leave();
   helper_.reset();  // what it still has waits for ranks that will not come
+  if (auto* const peers = process_.transfers().peers()) peers->leave();
   // All say that they leave before any waits for another: ranks need not agree on an order of communicators.
   for (const auto& each : prepared_)
     if (const auto prepared = each.lock()) prepared->announce();

@@ -65,6 +65,15 @@ void Copier::throw_if_failed(const Place& place) {
   take_back(std::move(channel));
 }
 
+bool Copier::failed(const Place& place) noexcept {
+  try {
+    throw_if_failed(place);
+    return false;
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
 void Copier::throw_if_failed(const Channel& channel) {
   const gpu::StreamView stream = channel.stream;
   const gpu::Driver& driver = stream.driver();

@@ -59,6 +59,7 @@ class Copier {
 
   /// Throws Error (other) where what was enqueued at that place has failed.
   void throw_if_failed(const Place& place);
+  [[nodiscard]] bool failed(const Place& place) noexcept;
 
  private:
   friend class Batch;

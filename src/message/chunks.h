@@ -2,8 +2,10 @@
 #pragma once
 
 #include "engine/completion.h"
+#include "message/transfers.h"
 
 #include <cstddef>
+#include <cstring>
 
 namespace crosslane::message {
 
@@ -13,6 +15,15 @@ inline constexpr std::size_t window = 4;
 /// Not in the coroutines: GCC 12 cannot await what takes an initializer list.
 [[nodiscard]] inline engine::Completion either(const engine::Completion& one, const engine::Completion& other) {
   return engine::Completion::when_any({one, other});
+}
+
+/// Bytes [begin, end) of a packed payload to where they belong in a buffer on the host.
+inline void unpack(const Buffer& buffer, const std::byte* packed, std::size_t begin, std::size_t end) {
+  if (buffer.layout->dense()) {
+    std::memcpy(lane::byte_at(buffer.address, buffer.layout->true_lb()) + begin, packed, end - begin);
+  } else {
+    buffer.layout->unpack(buffer.address, packed, buffer.count, begin, end);
+  }
 }
 
 }  // namespace crosslane::message

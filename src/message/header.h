@@ -27,8 +27,8 @@ struct Pieces {
     share::Offers::Ticket ticket;  ///< Of its first piece.
     std::uint64_t offset = 0;      ///< In the window.
   };
-  std::uint64_t bytes = 0;   ///< Of each piece but the last.
-  std::uint64_t blocks = 0;  ///< 0: the payload does not go so.
+  std::uint64_t piece_bytes = 0;  ///< Of each piece but the last.
+  std::uint64_t blocks = 0;       ///< 0: the payload does not go so.
   share::Region window{};
   std::array<Block, most_blocks> block{};
 
@@ -38,8 +38,11 @@ struct Pieces {
     return {first.round + piece / blocks, first.line};
   }
   [[nodiscard]] std::uint64_t offset(std::uint64_t piece) const noexcept { return block[piece % blocks].offset; }
+  [[nodiscard]] std::uint64_t begin(std::uint64_t piece) const noexcept { return piece * piece_bytes; }
   /// Of a payload.
-  [[nodiscard]] std::uint64_t count(std::uint64_t payload) const noexcept { return (payload + bytes - 1) / bytes; }
+  [[nodiscard]] std::uint64_t count(std::uint64_t bytes) const noexcept {
+    return (bytes + piece_bytes - 1) / piece_bytes;
+  }
 };
 
 /// What a receiver needs to fetch the payload.
@@ -49,7 +52,7 @@ struct Header {
   std::uint64_t chunk_bytes = 1;  ///< Of each chunk but the last.
   std::int32_t sender = -1;       ///< Its rank in MPI_COMM_WORLD.
   std::int32_t tag = 0;           ///< Of the chunks on the world's private communicator.
-  share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: it comes in chunks.
+  share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: see protocol_of().
   share::Exposed exposed{};       ///< Where its lowest byte is;
   std::uint64_t address = 0;      ///< in the sender itself.
   std::uint64_t strided = 0;      ///< 1: it is `shape` from there on; else contiguous.

@@ -19,32 +19,31 @@ using State = share::Offers::State;
 // Used by the call that sends and by the helper thread.
 struct Transfers::Packing {
   Packing(lane::Copier& copier, const engine::Watch& watch, Buffer payload, const Header& sent)
-      : buffer(std::move(payload)), header(sent), pieces(sent.pieces.count(sent.bytes)) {
+      : buffer(std::move(payload)), header(sent), count(sent.pieces.count(sent.bytes)) {
     batch.emplace(copier, watch);
   }
 
   const Buffer buffer;
   const Header header;
-  const std::uint64_t pieces;
-  std::mutex mutex;  // guards all that follows
+  const std::uint64_t count;  // of pieces
+  std::mutex mutex;           // guards all that follows
   std::optional<lane::Batch> batch;
-  std::uint64_t offered = 0;  // pieces whose packing is enqueued, and their offers behind it
-  bool stopped = false;       // no more will be
+  std::uint64_t enqueued = 0;  // pieces whose packing is, and their offers behind it
+  bool stopped = false;        // no more will be
+  bool reader_failed = false;
 
   /// Each piece has a block of its own.
-  [[nodiscard]] bool alone() const noexcept { return pieces <= header.pieces.blocks; }
+  [[nodiscard]] bool alone() const noexcept { return count <= header.pieces.blocks; }
   [[nodiscard]] share::Offers::Ticket ticket(std::uint64_t piece) const noexcept { return header.pieces.ticket(piece); }
-  /// Those before it were read, or are being read.
-  [[nodiscard]] std::uint64_t oldest() const noexcept {
-    return offered > header.pieces.blocks ? offered - header.pieces.blocks : 0;
-  }
   [[nodiscard]] std::uint64_t so_far() {
     const std::lock_guard lock(mutex);
-    return offered;
+    return enqueued;
   }
-  [[nodiscard]] engine::Completion last(const share::Offers& offers) const noexcept {
-    const auto final_piece = ticket(pieces - 1);
-    return engine::Completion::of(offers.word(final_piece), share::Offers::value(final_piece, State::offered));
+  /// With the mutex held: the first piece that nobody has taken, or as many as are enqueued.
+  [[nodiscard]] std::uint64_t first_untaken(const share::Offers& offers) const noexcept {
+    std::uint64_t piece = enqueued > header.pieces.blocks ? enqueued - header.pieces.blocks : 0;
+    while (piece < enqueued && offers.state(ticket(piece)) > State::kept) ++piece;
+    return piece;
   }
 };
 
@@ -63,83 +62,123 @@ std::optional<Header> Transfers::reserve(std::size_t bytes) {
 // With its mutex held.
 void Transfers::pack_next(Packing& packing) {
   const Buffer& buffer = packing.buffer;
-  const Header& header = packing.header;
-  const auto ticket = packing.ticket(packing.offered);
-  const std::uint64_t begin = packing.offered * header.pieces.bytes;
-  const std::uint64_t end = std::min(begin + header.pieces.bytes, header.bytes);
-  std::byte* const block = peers_->parcels().memory() + header.pieces.offset(packing.offered);
-  packing.batch->across(buffer.place, lane::Side::packed(block),
-                        lane::Side::of(buffer.address, *buffer.layout, buffer.count), begin, end);
+  const Pieces& pieces = packing.header.pieces;
+  const auto ticket = packing.ticket(packing.enqueued);
+  const std::uint64_t begin = pieces.begin(packing.enqueued);
+  packing.batch->across(buffer.place, lane::Side::packed(peers_->parcels().memory() + pieces.offset(packing.enqueued)),
+                        lane::Side::of(buffer.address, *buffer.layout, buffer.count), begin,
+                        std::min(begin + pieces.piece_bytes, packing.header.bytes));
   auto& word = peers_->offers().word(ticket);
   static_cast<void>(
       packing.batch->mark(buffer.place, word, peers_->address_of(word), share::Offers::value(ticket, State::offered)));
-  ++packing.offered;
+  ++packing.enqueued;
 }
 
 Transfers::PackingPointer Transfers::pack(const Buffer& buffer, const Header& header, const engine::Watch& watch) {
   auto packing = std::make_shared<Packing>(copier_, watch, buffer, header);
   try {
     const std::lock_guard lock(packing->mutex);
-    while (packing->offered < std::min(packing->pieces, header.pieces.blocks)) pack_next(*packing);
+    while (packing->enqueued < std::min(packing->count, header.pieces.blocks)) pack_next(*packing);
     if (packing->alone()) packing->batch.reset();  // its stream serves the next one meanwhile
   } catch (...) {
+    packing->batch.reset();  // waits for what was enqueued
     abandon(packing);
     throw;
   }
   return packing;
 }
 
-engine::Completion Transfers::packed(const Packing& packing) { return packing.last(peers_->offers()); }
-
 void Transfers::abandon(const PackingPointer& packing) {
   peers_->parcels().release(packing->header.pieces, packing->header.bytes, packing->so_far(), true);
   tags_.give_back(packing->header.tag);
 }
 
+void Transfers::finish_packing(const PackingPointer& packing, const engine::Watch& watch) {
+  engine_.wait(engine_.spawn(all_packed(packing)), watch);
+}
+
+// Of one whose pieces are all enqueued.
+engine::Task<> Transfers::all_packed(PackingPointer packing) {
+  const auto ticket = packing->ticket(packing->count - 1);
+  const auto offered =
+      engine::Completion::of(peers_->offers().word(ticket), share::Offers::value(ticket, State::offered));
+  while (!offered.done()) {
+    co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
+    if (!offered.done()) copier_.throw_if_failed(packing->buffer.place);
+  }
+}
+
+// Until nothing that was enqueued touches the buffer any more, or the GPU has failed.
+engine::Task<> Transfers::settle(PackingPointer packing) {
+  try {
+    engine::Completion done;
+    {
+      const std::lock_guard lock(packing->mutex);
+      if (packing->batch) done = packing->batch->completion();
+    }
+    if (packing->alone()) {
+      auto packed = all_packed(packing);
+      co_await std::move(packed);
+    }
+    while (!done.done()) {
+      co_await either(done, engine::Completion::after(std::chrono::seconds{1}));
+      if (!done.done()) copier_.throw_if_failed(packing->buffer.place);
+    }
+  } catch (const std::exception&) {
+    // Its error was or will be reported by what waits for the copies.
+  }
+}
+
 // On the helper thread: a piece goes into a block once the one before it was read.
 engine::Task<> Transfers::fill(PackingPointer packing) {
   const auto& offers = peers_->offers();
-  for (std::uint64_t piece = packing->so_far(); piece < packing->pieces; ++piece) {
+  for (std::uint64_t piece = packing->so_far(); piece < packing->count; ++piece) {
     const auto before = packing->ticket(piece - packing->header.pieces.blocks);
     const auto answered = engine::Completion::of(offers.word(before), share::Offers::value(before, State::kept));
     co_await answered;
-    if (offers.state(before) == State::kept) co_return;
+    {
+      const std::lock_guard lock(packing->mutex);
+      if (packing->stopped) co_return;
+    }
     const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
     co_await over;
-    if (offers.state(before) == State::failed) co_return;  // its reader's GPU, and nobody reads on
     const std::lock_guard lock(packing->mutex);
     if (packing->stopped) co_return;
+    packing->reader_failed |= offers.state(before) == State::failed;
     pack_next(*packing);
   }
-  co_await packing->last(offers);
+  auto packed = all_packed(packing);
+  co_await std::move(packed);
 }
 
-// Something has failed. A reader finds that instead of the first piece that is not packed.
-engine::Task<> Transfers::break_off(PackingPointer packing) {
+// Something has failed. Returns the first piece that will not be read: its reader finds that it is kept, and that the chunks which stand
+// for it and all others are empty.
+engine::Task<std::uint64_t> Transfers::take_back(PackingPointer packing) {
   const auto& offers = peers_->offers();
-  std::uint64_t piece = 0, offered = 0;
   {
     const std::lock_guard lock(packing->mutex);
     packing->stopped = true;
-    piece = packing->oldest();
-    offered = packing->offered;
   }
-  while (piece < offered && offers.state(packing->ticket(piece)) != State::free) ++piece;
-  if (piece == packing->pieces) co_return;
-  if (piece == offered) {
-    const auto before = packing->ticket(piece - packing->header.pieces.blocks);
-    const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
-    co_await over;
+  auto settling = settle(packing);
+  co_await std::move(settling);
+  const std::uint64_t enqueued = packing->enqueued;  // nobody else changes it any more
+  std::uint64_t piece = packing->first_untaken(offers);
+  for (; piece < enqueued; ++piece) {
+    const auto ticket = packing->ticket(piece);
+    if (peers_->offers().keep(ticket)) co_return piece;
+    if (offers.state(ticket) != State::free) continue;
+    offers.withhold(ticket);
+    co_return piece;
   }
-  offers.fail(packing->ticket(piece));
-}
-
-// Before all was read: what is left nobody asks for.
-bool Transfers::reader_failed(Packing& packing) {
-  const std::lock_guard lock(packing.mutex);
-  for (std::uint64_t piece = packing.oldest(); piece < packing.offered; ++piece)
-    if (peers_->offers().state(packing.ticket(piece)) == State::failed) return packing.offered < packing.pieces;
-  return false;
+  if (piece == packing->count) co_return piece;
+  // All were taken: the next block is free once its reader is past it.
+  const auto before = packing->ticket(piece - packing->header.pieces.blocks);
+  const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
+  co_await over;
+  offers.withhold(packing->ticket(piece));
+  const std::lock_guard lock(packing->mutex);
+  ++packing->enqueued;
+  co_return piece;
 }
 
 engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Completion matched,
@@ -147,13 +186,17 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   auto& offers = peers_->offers();
   const Header header = packing->header;
   const auto cancelled = [&] { return status != nullptr && matched.done() && mpi::cancelled(mpi_, *status); };
+  const auto copy = std::make_shared<Buffer>();
+  std::uint64_t left = packing->count;  // the first piece that goes in chunks
+  Manner at_once{.patient = false, .matched = true};
   std::exception_ptr failure;
   try {
-    const bool alone = packing->alone();
-    const engine::Completion packed = alone ? packing->last(offers) : helper_().spawn(fill(packing));
-    while (alone && !packed.done()) {
-      co_await either(packed, engine::Completion::after(std::chrono::seconds{1}));
-      if (!packed.done()) copier_.throw_if_failed(packing->buffer.place);
+    engine::Completion packed;
+    if (packing->alone()) {
+      auto packing_all = all_packed(packing);
+      co_await std::move(packing_all);
+    } else {
+      packed = helper_().spawn(fill(packing));
     }
     while (!packed.done() && !cancelled()) {
       if (!matched.done()) {
@@ -162,100 +205,134 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
       }
       const std::uint64_t before = packing->so_far();
       co_await either(packed, engine::Completion::after(patience_));
-      if (packed.done() || packing->so_far() != before) continue;
-      // The offers stand until all is ready to be handed to MPI, which is then one step (rendezvous.cpp).
-      std::uint64_t first = packing->oldest();
-      while (first < before && offers.state(packing->ticket(first)) > State::kept) ++first;
-      if (first == before) continue;  // the receiver is at it
-      const auto copy = std::make_shared<Buffer>();
-      co_await to_host(packing->buffer, first * header.pieces.bytes, copy, watch);
-      Header rest = header;
+      std::uint64_t first = 0;
       {
         const std::lock_guard lock(packing->mutex);
-        while (first < packing->offered && offers.state(packing->ticket(first)) > State::kept) ++first;
-        if (first == packing->offered || !offers.keep(packing->ticket(first))) continue;
-        packing->stopped = true;
-        rest.skipped = first * header.pieces.bytes;
+        first = packing->enqueued == before ? packing->first_untaken(offers) : before;
       }
-      const Manner at_once{.patient = false, .matched = true};
-      auto sending = send_chunks(*copy, rest, to, matched, at_once, watch, kept);
-      co_await std::move(sending);
-      peers_->parcels().release(header.pieces, header.bytes, packing->so_far(), true);
-      co_return;
+      if (packed.done() || first == before) continue;  // it goes on, or its receiver is at it
+      if (offers.state(packing->ticket(first)) != State::offered) {
+        copier_.throw_if_failed(packing->buffer.place);
+        continue;
+      }
+      // The offers stand until all is ready to be handed to MPI, which is then one step (rendezvous.cpp).
+      co_await to_host(packing->buffer, header.pieces.begin(first), copy, watch);
+      const std::lock_guard lock(packing->mutex);
+      first = packing->first_untaken(offers);
+      if (first == packing->enqueued || !offers.keep(packing->ticket(first))) continue;
+      packing->stopped = true;
+      left = first;
+      break;
     }
-    packed.rethrow();
+    if (packed.done()) packed.rethrow();
   } catch (...) {
-    failure = std::current_exception();
+    at_once.failure = std::current_exception();
   }
-  const bool unread = !packing->alone() && reader_failed(*packing);
-  if (failure && !unread) {
-    auto breaking = break_off(packing);
-    co_await std::move(breaking);
+  if (at_once.failure) {
+    failure = at_once.failure;
+    auto taking_back = take_back(packing);
+    left = co_await std::move(taking_back);
   }
-  if (!matched.done()) co_await matched;
+  const bool rest = left < packing->count;
+  if (rest) {
+    Header chunked = header;
+    chunked.skipped = header.pieces.begin(left);
+    try {
+      auto sending = send_chunks(*copy, chunked, to, matched, at_once, watch, kept);
+      co_await std::move(sending);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  } else {
+    if (!matched.done()) co_await matched;
+    tags_.give_back(header.tag);
+  }
   {
     const std::lock_guard lock(packing->mutex);
     packing->stopped = true;
   }
-  peers_->parcels().release(header.pieces, header.bytes, packing->so_far(), unread || cancelled());
-  tags_.give_back(header.tag);
+  const bool withdrawn = rest || cancelled();
+  if (withdrawn) {
+    auto settling = settle(packing);
+    co_await std::move(settling);
+  }
+  peers_->parcels().release(header.pieces, header.bytes, packing->so_far(), withdrawn);
   if (failure) std::rethrow_exception(failure);
-  if (unread) throw reader_failure(watch, to);
+  if (packing->reader_failed) throw reader_failure(watch, to);
 }
 
-// Returns how many bytes came so; the others come in chunks.
+// Returns how many bytes came so; the others come in chunks. A reader that fails goes on to take what is offered, for the sender waits for
+// it.
 engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                                    engine::Watch watch) {
   auto& offers = peers_->offers();
+  const Pieces& pieces = header.pieces;
   const int owner = peers_->owner(header);
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
-  const std::byte* const base = peers_->reach_window(header);
+  const lane::Place place = buffer.on_gpu ? buffer.place : peers_->place();
   lane::Batch batch(copier_, watch);
   engine::Completion read;
+  std::exception_ptr failure;
+  const std::byte* base = nullptr;
+  try {
+    base = peers_->reach_window(header);
+  } catch (...) {
+    failure = std::current_exception();
+    peers_->refuse(header.sender);
+  }
+  // Of those that the GPU was to write, none will be written.
+  const auto end_taken = [&](std::uint64_t end) {
+    if (!copier_.failed(place)) return;
+    for (std::uint64_t piece = end > pieces.blocks ? end - pieces.blocks : 0; piece < end; ++piece)
+      if (offers.state(owner, pieces.ticket(piece)) == State::taken)
+        offers.end(owner, pieces.ticket(piece), State::failed);
+  };
   std::uint64_t piece = 0;
-  for (; piece < header.pieces.count(header.bytes); ++piece) {
-    const auto ticket = header.pieces.ticket(piece);
-    auto& word = offers.theirs(owner, ticket);
-    const auto offered = engine::Completion::of(word, share::Offers::value(ticket, State::offered));
-    if (!offered.done()) co_await offered;
+  for (; piece < pieces.count(header.bytes); ++piece) {
+    const auto ticket = pieces.ticket(piece);
+    const auto offered =
+        engine::Completion::of(offers.theirs(owner, ticket), share::Offers::value(ticket, State::offered));
+    while (!offered.done()) {
+      co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
+      try {
+        if (!offered.done() && !failure) batch.throw_if_failed();
+      } catch (...) {
+        failure = std::current_exception();
+        end_taken(piece);
+      }
+    }
     if (!offers.take(owner, ticket)) break;
-    const std::uint64_t begin = piece * header.pieces.bytes;
-    const std::uint64_t end = std::min<std::uint64_t>(std::min(begin + header.pieces.bytes, header.bytes), room);
-    if (begin >= end) {
-      offers.end(owner, ticket, State::done);
+    const std::uint64_t begin = pieces.begin(piece);
+    const std::uint64_t end = std::min<std::uint64_t>(std::min(begin + pieces.piece_bytes, header.bytes), room);
+    if (begin >= end || failure) {
+      offers.end(owner, ticket, failure ? State::failed : State::done);
       continue;
     }
-    const std::byte* const from = base + header.pieces.offset(piece);
-    std::exception_ptr failure;
+    const std::byte* const from = base + pieces.offset(piece);
     try {
-      if (!buffer.on_gpu) {
-        co_await read_to_host(header, buffer, begin, end, lane::byte_at(from, -static_cast<std::ptrdiff_t>(begin)),
-                              watch);
-        offers.end(owner, ticket, State::done);
-        continue;
-      }
-      if (buffer.layout->contiguous(buffer.count)) {
-        batch.to_gpu(buffer.place, buffer.address, from, *buffer.layout, buffer.count, begin, end, lane::Form::packed);
+      if (buffer.on_gpu) {
+        read = read_to_gpu(batch, buffer, lane::Side::packed(from), from, begin, end, owner, ticket);
       } else {
-        batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count),
-                     lane::Side::packed(from), begin, end);
+        co_await read_to_host(header, buffer, begin, end, lane::byte_at(from, -static_cast<std::ptrdiff_t>(begin)),
+                              ticket, watch);
       }
-      read = batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(ticket, State::done));
     } catch (...) {
       failure = std::current_exception();
-    }
-    if (failure) {
       offers.end(owner, ticket, State::failed);
-      std::rethrow_exception(failure);
+      end_taken(piece);
     }
   }
-  const std::uint64_t bytes = std::min(piece * header.pieces.bytes, header.bytes);
-  const bool broken = bytes < header.bytes && offers.state(owner, header.pieces.ticket(piece)) == State::failed;
-  co_await written(read, batch);
-  received->failed = broken;
-  received->bytes = broken ? 0 : std::min<std::size_t>(bytes, room);
-  co_return broken ? header.bytes : bytes;
+  try {
+    if (!failure) co_await written(read, batch);
+  } catch (...) {
+    failure = std::current_exception();
+    end_taken(piece);
+  }
+  if (failure) std::rethrow_exception(failure);
+  const std::uint64_t bytes = std::min(pieces.begin(piece), header.bytes);
+  received->bytes = std::min<std::size_t>(bytes, room);
+  co_return bytes;
 }
 
 }  // namespace crosslane::message

@@ -24,7 +24,7 @@ void Parcels::leave() noexcept {
 }
 
 std::size_t Parcels::block_bytes(const Pieces& pieces, std::size_t bytes) noexcept {
-  const std::size_t piece = std::min<std::size_t>(pieces.bytes, bytes);
+  const std::size_t piece = std::min<std::size_t>(pieces.piece_bytes, bytes);
   return (piece + granule - 1) / granule * granule;
 }
 
@@ -39,18 +39,19 @@ std::optional<Pieces> Parcels::take(std::size_t bytes) {
     }
     if (memory_.data == nullptr) {
       base::log(base::Topic::warning,
-                "the GPU has no {} MiB left for messages that others cannot read where they lie: they go through the "
+                "the GPU gives no {} KiB for messages that others cannot read where they lie: they go through the "
                 "host; lower CROSSLANE_MESSAGE_WINDOW",
-                window_bytes_ >> 20);
+                window_bytes_ >> 10);
     }
     free_ = base::FreeRanges(memory_.data != nullptr ? window_bytes_ : 0);
   }
   sweep();
   Pieces pieces;
   pieces.window = memory_.region;
-  pieces.bytes = std::min({bytes, piece_bytes_, window_bytes_});
+  pieces.piece_bytes = std::min({bytes, piece_bytes_, window_bytes_ / 2});
   const std::size_t size = block_bytes(pieces, bytes);
-  const std::size_t wanted = std::min((bytes + pieces.bytes - 1) / pieces.bytes, Pieces::most_blocks);
+  const std::uint64_t count = pieces.count(bytes);
+  const auto wanted = std::min<std::uint64_t>(count, Pieces::most_blocks);
   while (pieces.blocks < wanted) {
     const auto begin = free_.take(size);
     if (!begin) break;
@@ -61,8 +62,13 @@ std::optional<Pieces> Parcels::take(std::size_t bytes) {
     }
     pieces.block[pieces.blocks++] = {*ticket, *begin};
   }
-  if (pieces.blocks == 0) return std::nullopt;
-  return pieces;
+  // With two, one can be taken back while a receiver is at the other.
+  if (pieces.blocks >= std::min<std::uint64_t>(count, 2)) return pieces;
+  for (std::uint64_t block = 0; block < pieces.blocks; ++block) {
+    offers_.close(pieces.block[block].ticket);
+    free_.give_back(pieces.block[block].offset, size);
+  }
+  return std::nullopt;
 }
 
 void Parcels::release(const Pieces& pieces, std::size_t bytes, std::uint64_t offered, bool withdrawn) {

@@ -28,14 +28,14 @@ class Parcels {
   /// The window goes; nobody reads any more.
   void leave() noexcept;
 
-  /// Blocks for a payload: one for each piece, or fewer that are used in turn. Nothing while there is no room.
+  /// Blocks for a payload: one for each piece, or at least two that are used in turn. Nothing while there is no room.
   [[nodiscard]] std::optional<Pieces> take(std::size_t bytes);
 
   /// Where the offsets of what take() gave count from.
   [[nodiscard]] std::byte* memory() const noexcept { return memory_.data; }
 
-  /// The blocks of a payload of which that many pieces were, or will be, offered and no more. Blocks come back once their readers are past
-  /// them; of a payload that was `withdrawn`, once nobody has taken the offer.
+  /// The blocks of a payload of which that many pieces were offered, or will be, or withheld, and no more. Blocks come back once their
+  /// readers are past them; of a payload that was `withdrawn`, also where nobody has taken the offer.
   void release(const Pieces& pieces, std::size_t bytes, std::uint64_t offered, bool withdrawn);
 
  private:

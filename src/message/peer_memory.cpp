@@ -118,6 +118,13 @@ PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
   return {data, std::move(mapping)};
 }
 
+void PeerMemory::refuse(int world_rank) noexcept {
+  auto& directory = world_.directory();
+  const int local = world_.nodes().local_rank(world_rank);
+  if (local != directory.local_rank())
+    directory.lines(directory.local_rank(), local)[0].word.store(refuses, std::memory_order_release);
+}
+
 const std::byte* PeerMemory::reach_window(const Header& header) {
   team::Home& home = *home_.load(std::memory_order_acquire);
   if (header.sender == world_.rank()) return parcels_.memory();

@@ -1,5 +1,5 @@
-// GPU memory as messages pass it between ranks of a node without a copy in between (TYPES, section 4.1: the receiver gets):
-// shown by the sender, reached by the receiver. It must not know matching, nor who waits for what.
+// GPU memory as messages pass it between ranks of a node (TYPES, section 4.1: the receiver gets): shown by the sender where
+// it lies, or copied to its message window; reached by the receiver. It must not know matching, nor who waits for what.
 #pragma once
 
 #include "base/settings.h"
@@ -65,6 +65,8 @@ class PeerMemory {
   [[nodiscard]] Reached reach(const Header& header) noexcept;
   /// The sender's message window. Throws Error where the driver refuses to open it.
   [[nodiscard]] const std::byte* reach_window(const Header& header);
+  /// It turned out that this rank cannot open that one's memory: it is to send otherwise.
+  void refuse(int world_rank) noexcept;
   /// Whose words a header's offer lies in.
   [[nodiscard]] int owner(const Header& header) const noexcept { return world_.nodes().local_rank(header.sender); }
   /// Where a stream in this rank's contexts writes a word of an offer; 0 where it cannot.

@@ -72,10 +72,8 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
       batch.to_gpu(buffer.place, buffer.address, slot.bounce, *buffer.layout, buffer.count, begin, end,
                    lane::Form::packed);
       slot.copied = batch.completion();
-    } else if (direct) {
-      std::memcpy(flat + begin, slot.bounce, end - begin);
     } else {
-      buffer.layout->unpack(buffer.address, slot.bounce, buffer.count, begin, end);
+      unpack(buffer, slot.bounce, begin, end);
     }
   };
   std::size_t posted = 0;

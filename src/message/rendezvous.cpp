@@ -17,6 +17,9 @@ namespace {
 // So long a payload waits for its receiver that need not be matched: no longer than copying it to the host takes.
 constexpr auto short_patience = std::chrono::microseconds{200};
 
+// Of pinned memory that a payload for the host may take; larger ones come in chunks.
+constexpr std::size_t most_to_host = std::size_t{64} << 20;
+
 using State = share::Offers::State;
 
 }  // namespace
@@ -111,7 +114,8 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   const int owner = peers_->owner(header);
   if (!offers.take(owner, header.offer)) co_return false;
   const auto source = peers_->reach(header);
-  if (source.data == nullptr) {
+  // What goes to the host is copied there whole, so that the sender need not wait until this rank comes by again.
+  if (source.data == nullptr || (!buffer.on_gpu && header.bytes > most_to_host)) {
     offers.end(owner, header.offer, State::declined);
     co_return false;
   }
@@ -125,19 +129,11 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
       offers.end(owner, header.offer, State::done);
     } else if (buffer.on_gpu) {
       lane::Batch batch(copier_, watch);
-      if (header.strided == 0 && buffer.layout->contiguous(buffer.count)) {
-        batch.to_gpu(buffer.place, buffer.address, source.data, *buffer.layout, buffer.count, 0, bytes,
-                     lane::Form::packed);
-      } else {
-        batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, 0, bytes);
-      }
-      auto& word = offers.theirs(owner, header.offer);
       const auto done =
-          batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(header.offer, State::done));
+          read_to_gpu(batch, buffer, from, header.strided == 0 ? source.data : nullptr, 0, bytes, owner, header.offer);
       co_await written(done, batch);
     } else {
-      co_await read_to_host(header, buffer, 0, bytes, source.data, watch);
-      offers.end(owner, header.offer, State::done);
+      co_await read_to_host(header, buffer, 0, bytes, source.data, header.offer, watch);
     }
     received->bytes = bytes;
   } catch (...) {
@@ -150,41 +146,53 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   co_return true;
 }
 
-// Through pinned memory, a few chunks at a time. Of a packed stream `from` is where byte 0 of it would be.
+// Enqueues the reading of bytes [begin, end) of the payload, and the end of the offer behind it. `contiguous` is where the payload lies in one
+// piece, byte `begin` first; else null.
+engine::Completion Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
+                                          const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
+                                          share::Offers::Ticket offer) {
+  if (contiguous != nullptr && buffer.layout->contiguous(buffer.count)) {
+    batch.to_gpu(buffer.place, buffer.address, contiguous, *buffer.layout, buffer.count, begin, end,
+                 lane::Form::packed);
+  } else {
+    batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, begin, end);
+  }
+  auto& word = peers_->offers().theirs(owner, offer);
+  return batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
+}
+
+// The same through pinned memory. All is enqueued before anything is waited for: the application may leave this task alone at any time.
+// Of a packed stream `from` is where byte 0 of it would be.
 engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
-                                       const std::byte* from, const engine::Watch& watch) {
-  struct Slot {
+                                       const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch) {
+  struct Chunk {
     lane::HostBlock block;
     engine::Completion copied;
     std::size_t begin = 0, end = 0;
   };
   const lane::Place place = peers_->place();
-  const bool dense = buffer.layout->dense();
   lane::Batch batch(copier_, watch);
-  std::vector<Slot> slots(window);
-  std::size_t begun = 0, finished = 0, next = begin;
-  while (next < end || finished < begun) {
-    while (next < end && begun < finished + window) {
-      Slot& slot = slots[begun++ % window];
-      if (slot.block.data() == nullptr) slot.block = batch.lend(place, header.chunk_bytes);
-      slot.begin = next;
-      slot.end = next = std::min<std::size_t>(next + header.chunk_bytes, end);
-      // Of a packed stream a side is where the range begins.
-      const lane::Side side = header.strided != 0
-                                  ? lane::Side::of(from, header.shape)
-                                  : lane::Side::packed(lane::byte_at(from, static_cast<std::ptrdiff_t>(slot.begin)));
-      batch.fetch(place, slot.block.data(), side, slot.begin, slot.end);
-      slot.copied = batch.completion();
-    }
-    Slot& slot = slots[finished++ % window];
-    co_await written(slot.copied, batch);
-    if (dense) {
-      std::memcpy(lane::byte_at(buffer.address, buffer.layout->true_lb()) + slot.begin, slot.block.data(),
-                  slot.end - slot.begin);
-    } else {
-      buffer.layout->unpack(buffer.address, slot.block.data(), buffer.count, slot.begin, slot.end);
-    }
+  std::vector<Chunk> chunks;
+  for (std::size_t next = begin; next < end;) {
+    Chunk chunk;
+    chunk.begin = next;
+    chunk.end = next = std::min<std::size_t>(next + header.chunk_bytes, end);
+    chunk.block = batch.lend(place, chunk.end - chunk.begin);
+    // Of a packed stream a side is where the range begins.
+    const lane::Side side = header.strided != 0
+                                ? lane::Side::of(from, header.shape)
+                                : lane::Side::packed(lane::byte_at(from, static_cast<std::ptrdiff_t>(chunk.begin)));
+    batch.fetch(place, chunk.block.data(), side, chunk.begin, chunk.end);
+    chunk.copied = batch.completion();
+    chunks.push_back(std::move(chunk));
   }
+  auto& word = peers_->offers().theirs(peers_->owner(header), offer);
+  const auto done = batch.mark(place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
+  for (const Chunk& chunk : chunks) {
+    co_await written(chunk.copied, batch);
+    unpack(buffer, chunk.block.data(), chunk.begin, chunk.end);
+  }
+  co_await written(done, batch);
 }
 
 }  // namespace crosslane::message

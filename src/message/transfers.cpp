@@ -113,7 +113,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   const std::size_t chunks = header.chunks();
   std::size_t copied = 0;  // chunks whose copies are enqueued
   bool patient = manner.patient;
-  std::exception_ptr failure;
+  std::exception_ptr failure = manner.failure;
   engine::Completion last_copy;
   lane::Batch batch(copier_, watch);
   const auto length = [&](std::size_t chunk) { return header.end(chunk) - header.begin(chunk); };
@@ -125,7 +125,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
     std::vector<Slot> slots;
     const auto is_free = [&](const Slot& slot) { return slot.sent == 0 || outgoing->sent[slot.sent - 1].done.done(); };
     // A host copy needs no patience: MPI is given all of it.
-    while ((patient || !buffer.on_gpu) && outgoing->sent.size() < chunks) {
+    while (!failure && (patient || !buffer.on_gpu) && outgoing->sent.size() < chunks) {
       const std::size_t posted = outgoing->sent.size();
       if (!buffer.on_gpu) {
         post(*outgoing, buffer.address + header.begin(posted), length(posted));
@@ -151,9 +151,9 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
       post(*outgoing, slot.data, length(posted));
       slot.sent = outgoing->sent.size();
     }
-    for (std::size_t i = 0; patient && i < outgoing->sent.size(); ++i)
+    for (std::size_t i = 0; !failure && patient && i < outgoing->sent.size(); ++i)
       patient = co_await moved(outgoing->sent[i].done, matched);
-    if (outgoing->sent.size() < chunks) {
+    if (!failure && outgoing->sent.size() < chunks) {
       const std::size_t begin = header.begin(copied);
       outgoing->blocks.push_back(batch.lend(buffer.place, header.bytes - begin));
       std::byte* const rest = outgoing->blocks.back().data();

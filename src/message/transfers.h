@@ -43,6 +43,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -97,8 +98,8 @@ class Transfers {
   using PackingPointer = std::shared_ptr<Packing>;
   /// Enqueues the packing of the first pieces. Throws Error where the driver refuses; the header is closed.
   [[nodiscard]] PackingPointer pack(const Buffer& buffer, const Header& header, const engine::Watch& watch);
-  /// Of one that needs no receiver (returns_unmatched()): all is in its blocks.
-  [[nodiscard]] engine::Completion packed(const Packing& packing);
+  /// Of one that needs no receiver (returns_unmatched()): waits until all is in its blocks.
+  void finish_packing(const PackingPointer& packing, const engine::Watch& watch);
   /// No header was sent after all.
   void abandon(const PackingPointer& packing);
   /// Sends what pack() began; finished when the buffer is free, and as send_offered() for the rest.
@@ -135,8 +136,9 @@ class Transfers {
   struct Outgoing;
   /// How a payload goes in chunks.
   struct Manner {
-    bool patient = true;  ///< Wait for the receiver a while; else all is handed to MPI at once.
-    bool matched = true;  ///< Return when the header is matched; else before.
+    bool patient = true;                   ///< Wait for the receiver a while; else all is handed to MPI at once.
+    bool matched = true;                   ///< Return when the header is matched; else before.
+    std::exception_ptr failure = nullptr;  ///< Why the chunks are empty.
   };
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
@@ -144,13 +146,17 @@ class Transfers {
                          const engine::Watch& watch);
   engine::Task<bool> read(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
-                              const std::byte* from, const engine::Watch& watch);
+                              const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch);
   void pack_next(Packing& packing);
+  engine::Task<> all_packed(PackingPointer packing);
+  engine::Task<> settle(PackingPointer packing);
   engine::Task<> fill(PackingPointer packing);
-  engine::Task<> break_off(PackingPointer packing);
-  bool reader_failed(Packing& packing);
+  engine::Task<std::uint64_t> take_back(PackingPointer packing);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);
+  engine::Completion read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
+                                 const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
+                                 share::Offers::Ticket offer);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   static base::Error reader_failure(const engine::Watch& watch, int reader);

@@ -3,11 +3,12 @@
 //
 // States of a word, in its low three bits; the others count how often the word was used (the round). A word only grows.
 //
-//   free     -> offered    by its owner, before the message that names it is sent; or by its owner's GPU, behind the kernel that packs
-//                          the payload: then the reader waits for that
-//   free     -> failed     by its owner, where its GPU failed before
+//   free     -> offered    by its owner, before the message that names it is sent; or by its owner's GPU, behind the copy of a payload to
+//                          where it is read: then the reader waits for that
+//   free     -> kept       by the owner, where its GPU will not offer it any more
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
-//   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way
+//   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way, or it goes to
+//                          nobody any more
 //   taken    -> declined   by the reader: it cannot reach the memory; the payload has to go another way
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
 //   taken    -> failed     by the reader's host: its GPU has failed
@@ -60,9 +61,9 @@ class Offers {
   [[nodiscard]] std::optional<Ticket> open();
   /// A word that is free, to be offered by a GPU; and again, a round later each time, once nobody reads any more.
   [[nodiscard]] std::optional<Ticket> reserve();
-  /// Its owner's GPU will not offer it.
-  void fail(const Ticket& ticket) const noexcept {
-    own()[ticket.line].word.store(value(ticket, State::failed), std::memory_order_release);
+  /// Of a reserved word that no GPU will offer: its reader finds that it is kept.
+  void withhold(const Ticket& ticket) const noexcept {
+    own()[ticket.line].word.store(value(ticket, State::kept), std::memory_order_release);
   }
   [[nodiscard]] std::atomic<std::uint64_t>& word(const Ticket& ticket) const noexcept {
     return own()[ticket.line].word;

@@ -153,7 +153,7 @@ TEST(Protocols, PackWhatCannotBeReadWhereItLies) {
 
 TEST(Header, PiecesComeBlockByBlockAndRoundByRound) {
   Pieces pieces;
-  pieces.bytes = 1000;
+  pieces.piece_bytes = 1000;
   pieces.blocks = 3;
   for (std::uint64_t block = 0; block < pieces.blocks; ++block)
     pieces.block[block] = {{.round = 7 + block, .line = 40 + block}, block * 4096};

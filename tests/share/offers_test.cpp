@@ -74,9 +74,9 @@ TEST_F(OffersTest, AReservedWordIsOfferedBySomebodyElseAndUsedAgain) {
     EXPECT_EQ(owner.state(*ticket), State::done);
     ticket->round += 1;
   }
-  owner.fail(*ticket);
+  owner.withhold(*ticket);
   EXPECT_FALSE(reader.take(0, *ticket));
-  EXPECT_EQ(reader.state(0, *ticket), State::failed);
+  EXPECT_EQ(reader.state(0, *ticket), State::kept);
   owner.close(*ticket);
   // Whoever has the word next does not take an earlier use for its own.
   std::vector<Offers::Ticket> all;
