@@ -92,24 +92,62 @@ class Copied {
   std::shared_ptr<PackedCopy> copy_;
 };
 
+// A send whose arguments were looked at: before the receive is posted, which could not be taken back once it is matched.
+class Described {
+ public:
+  Described(Route& route, const Send& send)
+      : route_(route),
+        send_(send),
+        argument_(route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type, Direction::in,
+                               lane::Form::packed, false)),
+        buffer_(buffer_of(route.process(), argument_, send.buffer, send.count, send.type)) {}
+
+  /// Returns MPI's code.
+  [[nodiscard]] int start(Sending& sending, MPI_Comm comm, bool waits) const {
+    if (message::has_header(sending.choose(buffer_, send_.dest, comm, {.waits = waits})))
+      return sending.start_with_header(buffer_, send_.dest, send_.tag, comm, nullptr, false);
+    if (argument_.on_gpu()) route_.took("staged");
+    route_.stage_and_fetch();
+    return sending.start_plain(argument_.address(), argument_.count(), argument_.type(), send_.dest, send_.tag, comm);
+  }
+
+ private:
+  Route& route_;
+  const Send send_;
+  const Argument& argument_;
+  const message::Buffer buffer_;
+};
+
 // Gives up a receive whose send could not be started.
 void withdraw(Route& route, MPI_Request& request) {
   if (route.operation().look->own) return;
   const auto& below = route.process().library().below();
   below.Cancel(&request);
-  below.Request_free(&request);
+  below.Wait(&request, mpi::status_ignore());
 }
 
-int start_send(Route& route, Sending& sending, const Send& send, MPI_Comm comm, Sending::Manner manner) {
-  const auto& argument = route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type,
-                                      Direction::in, lane::Form::packed, false);
-  auto& process = route.process();
-  const message::Buffer buffer = buffer_of(process, argument, send.buffer, send.count, send.type);
-  if (message::has_header(sending.choose(buffer, send.dest, comm, manner)))
-    return sending.start_with_header(buffer, send.dest, send.tag, comm, nullptr, false);
-  if (argument.on_gpu()) route.took("staged");
-  route.stage_and_fetch();
-  return sending.start_plain(argument.address(), argument.count(), argument.type(), send.dest, send.tag, comm);
+// Starts the send that goes with a posted receive. Returns MPI's code.
+int start_beside(Route& receiving, MPI_Request& request, base::FunctionRef<int()> start) {
+  try {
+    const int code = start();
+    if (code != mpi::success) withdraw(receiving, request);
+    return code;
+  } catch (...) {
+    withdraw(receiving, request);
+    throw;
+  }
+}
+
+// The same where the receive's request becomes the application's.
+int go_along(Route& receiving, MPI_Request& request, const std::shared_ptr<Sending>& sending,
+             std::shared_ptr<void> kept, base::FunctionRef<int()> start) {
+  const int code = start_beside(receiving, request, start);
+  if (code != mpi::success) return code;
+  Look& look = *receiving.operation().look;
+  look.send = sending;
+  look.companion = std::move(kept);
+  receiving.process().requests().add(request, receiving.shared_operation());
+  return mpi::success;
 }
 
 // Waits for both halves; an error of one does not keep the other from its end.
@@ -135,25 +173,6 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
   const int result = finish(process, receiving.next(), receiving.operation(), request, status);
   if (failure) std::rethrow_exception(failure);
   return result;
-}
-
-// Starts a send that goes along with the receive whose request the application gets.
-int go_along(Route& receiving, MPI_Request& request, const std::shared_ptr<Sending>& sending,
-             std::shared_ptr<void> kept, base::FunctionRef<int()> start) {
-  try {
-    if (const int code = start(); code != mpi::success) {
-      withdraw(receiving, request);
-      return code;
-    }
-  } catch (...) {
-    withdraw(receiving, request);
-    throw;
-  }
-  Look& look = *receiving.operation().look;
-  look.send = sending;
-  look.companion = std::move(kept);
-  receiving.process().requests().add(request, receiving.shared_operation());
-  return mpi::success;
 }
 
 bool is_simple(Process& process, const Room& room) {
@@ -212,19 +231,12 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
     }
     Route other(process, next, call, target);
     Sending sending(process, next, other.shared_operation());
+    const Described send(other, {"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag});
     describe(route, receive, room, to_gpu);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
-    try {
-      const Send send{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
-      if (const int code = start_send(other, sending, send, comm, {}); code != mpi::success) {
-        withdraw(route, request);
-        return code;
-      }
-    } catch (...) {
-      withdraw(route, request);
-      throw;
-    }
+    const int code = start_beside(route, request, [&] { return send.start(sending, comm, true); });
+    if (code != mpi::success) return code;
     return wait_for_both(route, sending, &request, status);
   });
 }
@@ -260,10 +272,8 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     const Copied copied(other, sending, route.operation().look->buffer, dest, comm, true);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
-    if (const int code = copied.send(dest, sendtag, comm); code != mpi::success) {
-      withdraw(route, request);
-      return code;
-    }
+    const int code = start_beside(route, request, [&] { return copied.send(dest, sendtag, comm); });
+    if (code != mpi::success) return code;
     return wait_for_both(route, sending, &request, status);
   });
 }
@@ -291,12 +301,10 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
     }
     Route other(process, next, call, target);
     const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
+    const Described send(other, {"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag});
     describe(route, receive, room, to_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
-    return go_along(route, *request, sending, nullptr, [&] {
-      const Send send{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
-      return start_send(other, *sending, send, comm, {.waits = false});
-    });
+    return go_along(route, *request, sending, nullptr, [&] { return send.start(*sending, comm, false); });
   });
 }
 
