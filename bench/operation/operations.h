@@ -2,7 +2,7 @@
 // around it, and NCCL. It must not know how they are timed.
 #pragma once
 
-#include "device.h"
+#include "common/device.h"
 #include "nccl.h"
 
 #include <cstddef>
