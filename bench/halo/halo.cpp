@@ -1,9 +1,8 @@
 // The halo exchange of a three-dimensional array of doubles in GPU memory with all 26 neighbours, by datatypes (nonblocking messages, and
 // MPI_Neighbor_alltoallw), beside packing by hand: a kernel into one buffer and back, whose parts travel as contiguous GPU memory
 // with Crosslane, or through pinned memory with plain MPI. All columns in one process and one run, in turns, and verified.
-//   bench_halo [--sizes N,...] [--gpus N] [--runs N] [--milliseconds N] [--as NAME] [--csv FILE]
-// N cells are the edge of a rank's cube. Any number of ranks; the grid of them is periodic. --as NAME: without Crosslane,
-// over an MPI that takes GPU memory itself, which the table and the file call NAME.
+//   bench_halo [--sizes N,...] [--gpus N] [--runs N] [--milliseconds N] [--csv FILE]
+// N cells are the edge of a rank's cube. Any number of ranks; the grid of them is periodic.
 #include "common/device.h"
 #include "common/mpi_program.h"
 #include "common/options.h"
@@ -20,6 +19,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -27,6 +27,8 @@ namespace {
 using namespace crosslane::bench;
 
 enum Column : std::size_t { datatypes, collective, packed, staged, columns };
+constexpr std::array<std::string_view, columns> titles{"Crosslane", "Crosslane, collective", "Crosslane, packed",
+                                                       "by hand"};
 
 /// A rank's array and packed buffers.
 struct Memory {
@@ -48,14 +50,10 @@ class Benchmark {
       : world_(world),
         runs_(static_cast<int>(options.number("--runs"))),
         budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
-        name_(options.text("--as")),
-        alone_(preloaded()),
         device_(world.local, static_cast<int>(options.number("--gpus"))),
         csv_(world.rank == 0 ? options.text("--csv") : "",
              {"halo", fmt::format("{} x {}", device_.count(), device_.name())},
              {"edge", "bytes", "ranks", "gpus", "turns", "column", "run", "seconds"}) {
-    if (!alone_ && name_ == "Crosslane")
-      throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
     gpus_ = std::min(device_.count(), world.ranks);
     turns_ = gpus_ < world.ranks && device_.takes_turns() ? "yes" : "no";
     const auto reason = no_kernels();
@@ -69,15 +67,15 @@ class Benchmark {
                world.ranks, gpus_, device_.name(), turns_ == "yes" ? ", without MPS" : "", mpi_version(), runs_);
     if (!reason.empty()) fmt::print(stdout, "halo: the host packs, {}\n", reason);
     fmt::print(stdout, "{:>6} {:>10} {:>8}", "edge", "bytes", "grid");
-    for (std::size_t column = 0; column < shown(); ++column)
-      fmt::print(stdout, " {:>24} {:>6}", title(static_cast<Column>(column)), column == datatypes ? "GB/s" : "ratio");
+    for (std::size_t column = 0; column < columns; ++column)
+      fmt::print(stdout, " {:>24} {:>6}", titles[column], column == datatypes ? "GB/s" : "ratio");
     fmt::print(stdout, "\n");
   }
 
   void measure(int edge) {
     const Neighbours neighbours(edge);
     Memory memory(neighbours);
-    for (std::size_t column = 0; column < shown(); ++column) verify(neighbours, memory, static_cast<Column>(column));
+    for (std::size_t column = 0; column < columns; ++column) verify(neighbours, memory, static_cast<Column>(column));
     std::array<int, columns> repeats{};
     const auto once = [&](std::size_t column) {
       const auto one = [&] { exchange(neighbours, memory, static_cast<Column>(column)); };
@@ -86,17 +84,17 @@ class Benchmark {
     };
     const auto row = [&](std::size_t column, int run, double seconds) {
       csv_.row({std::to_string(edge), std::to_string(neighbours.bytes()), std::to_string(world_.ranks),
-                std::to_string(gpus_), turns_, title(static_cast<Column>(column)), std::to_string(run),
+                std::to_string(gpus_), turns_, std::string(titles[column]), std::to_string(run),
                 fmt::format("{:.9f}", seconds)});
     };
-    const auto seconds = in_turns(shown(), runs_, once, row);
-    for (std::size_t column = 0; column < shown(); ++column) verify(neighbours, memory, static_cast<Column>(column));
+    const auto seconds = in_turns(columns, runs_, once, row);
+    for (std::size_t column = 0; column < columns; ++column) verify(neighbours, memory, static_cast<Column>(column));
     if (world_.rank != 0) return;
     const auto& grid = neighbours.grid();
     fmt::print(stdout, "{:6} {:10} {:>8}", edge, neighbours.bytes(),
                fmt::format("{}x{}x{}", grid[0], grid[1], grid[2]));
     const double first = median(seconds[datatypes]);
-    for (std::size_t column = 0; column < shown(); ++column) {
+    for (std::size_t column = 0; column < columns; ++column) {
       const double time = median(seconds[column]);
       fmt::print(stdout, " {:24.1f} {:6.2f}", time * 1e6,
                  column == datatypes ? static_cast<double>(neighbours.bytes()) / time / 1e9 : time / first);
@@ -106,15 +104,6 @@ class Benchmark {
   }
 
  private:
-  // A peer shows what goes through its own handling of GPU memory.
-  [[nodiscard]] std::size_t shown() const noexcept { return alone_ ? columns : staged; }
-
-  [[nodiscard]] std::string title(Column column) const {
-    if (column == datatypes) return name_;
-    if (column == collective) return name_ + ", collective";
-    return column == packed ? name_ + ", packed" : "by hand";
-  }
-
   void exchange(const Neighbours& with, Memory& memory, Column column) const {
     if (column == datatypes) {
       void* const array = memory.array.pointer();
@@ -216,14 +205,12 @@ class Benchmark {
     check(cuMemcpyDtoH(memory.host.data(), memory.array.address(), memory.array.size()), "cuMemcpyDtoH");
     bool right = true;
     for (std::size_t i = 0; i < memory.host.size() && right; ++i) right = memory.host[i] == with.expected(i);
-    demand_everywhere(right, fmt::format("the halo is wrong ({})", title(column)));
+    demand_everywhere(right, fmt::format("the halo is wrong ({})", titles[column]));
   }
 
   const World world_;
   const int runs_;
   const double budget_;
-  const std::string name_;
-  const bool alone_;
   const Device device_;
   const Calls plain_ = Calls::plain();
   const Calls bound_ = Calls::bound();
@@ -235,13 +222,10 @@ class Benchmark {
 };
 
 void run(int count, char** words) {
-  const Options options(count, words,
-                        {{"--csv", ""},
-                         {"--runs", "5"},
-                         {"--milliseconds", "50"},
-                         {"--gpus", "64"},
-                         {"--as", "Crosslane"},
-                         {"--sizes", "32,64,128,256,512"}});
+  const Options options(
+      count, words,
+      {{"--csv", ""}, {"--runs", "5"}, {"--milliseconds", "50"}, {"--gpus", "64"}, {"--sizes", "32,64,128,256,512"}});
+  if (!preloaded()) throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
   Benchmark benchmark(options, World::find());
   for (const long edge : options.numbers("--sizes")) benchmark.measure(static_cast<int>(edge));
 }

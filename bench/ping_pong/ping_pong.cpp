@@ -3,8 +3,7 @@
 // beside plain MPI on matrices in host memory; also while the ranks' own kernels keep a share of the GPU busy. All columns in one
 // process and one run, in turns, and verified against plain MPI.
 //   bench_ping_pong [--sizes N,...] [--cases C,V,...] [--gpus N] [--busy PERCENT,...] [--busy-sizes N,...] [--busy-cases V,...]
-//                   [--runs N] [--milliseconds N] [--as NAME] [--csv FILE]
-// --as NAME: without Crosslane, over an MPI that takes GPU memory itself, which the table and the file call NAME.
+//                   [--runs N] [--milliseconds N] [--csv FILE]
 #include "common/device.h"
 #include "common/mpi_program.h"
 #include "common/options.h"
@@ -21,6 +20,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -28,6 +28,8 @@ namespace {
 using namespace crosslane::bench;
 
 enum Column : std::size_t { datatype, contiguous, by_hand, in_host_memory, columns };
+constexpr std::array<std::string_view, columns> titles{"Crosslane", "Crosslane, contiguous", "by hand",
+                                                       "host memory, plain MPI"};
 
 /// A rank's memory for one case, on the GPU and beside it.
 struct Memory {
@@ -44,14 +46,10 @@ class Benchmark {
       : rank_(world.rank),
         runs_(static_cast<int>(options.number("--runs"))),
         budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
-        name_(options.text("--as")),
-        alone_(preloaded()),
         device_(world.local, static_cast<int>(options.number("--gpus"))),
         csv_(rank_ == 0 ? options.text("--csv") : "",
              {"ping_pong", fmt::format("{} x {}", device_.count(), device_.name())},
              {"case", "n", "bytes", "gpus", "turns", "busy", "copy_blocks", "column", "run", "seconds"}) {
-    if (!alone_ && name_ == "Crosslane")
-      throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
     const char* const blocks = std::getenv("CROSSLANE_COPY_BLOCKS");
     copy_blocks_ = blocks == nullptr ? "0" : blocks;
     gpus_ = std::min(device_.count(), 2);
@@ -64,7 +62,8 @@ class Benchmark {
   void table(const std::vector<std::string>& cases, const std::vector<long>& sizes, long busy) {
     if (rank_ == 0)
       fmt::print(stdout, "{:>10} {:>6} {:>10} {:>5} {:>12} {:>12} {:>6} {:>12} {:>7} {:>12} {:>7} {:>8}\n", "case", "n",
-                 "bytes", "busy", name_, "contiguous", "ratio", "by hand", "ratio", "host memory", "ratio", "GB/s");
+                 "bytes", "busy", "Crosslane", "contiguous", "ratio", "by hand", "ratio", "host memory", "ratio",
+                 "GB/s");
     const Busy kernels(device_, static_cast<int>(busy));
     for (const auto& name : cases)
       for (const long n : sizes) measure(name, n, busy);
@@ -78,8 +77,7 @@ class Benchmark {
     const Case one = make_case(name, n, rank_);
     Memory memory(std::max(one.mine.room(), one.bytes));
     fill(one, memory);
-    const std::size_t some = alone_ ? columns : by_hand;
-    for (std::size_t column = 0; column < some; ++column) verify(one, memory, static_cast<Column>(column));
+    for (std::size_t column = 0; column < columns; ++column) verify(one, memory, static_cast<Column>(column));
     std::array<int, columns> repeats{1, 1, 1, 1};
     std::array<bool, columns> warm{};
     const auto once = [&](std::size_t column) {
@@ -92,11 +90,11 @@ class Benchmark {
     };
     const auto row = [&](std::size_t column, int run, double seconds) {
       csv_.row({name, std::to_string(n), std::to_string(one.bytes), std::to_string(gpus_), turns() ? "yes" : "no",
-                std::to_string(busy), copy_blocks_, title(static_cast<Column>(column)), std::to_string(run),
+                std::to_string(busy), copy_blocks_, std::string(titles[column]), std::to_string(run),
                 fmt::format("{:.9f}", seconds)});
     };
-    const auto seconds = in_turns(some, runs_, once, row);
-    for (std::size_t column = 0; column < some; ++column) verify(one, memory, static_cast<Column>(column));
+    const auto seconds = in_turns(columns, runs_, once, row);
+    for (std::size_t column = 0; column < columns; ++column) verify(one, memory, static_cast<Column>(column));
     print(one, busy, seconds);
   }
 
@@ -110,12 +108,6 @@ class Benchmark {
     }
     fmt::print(stdout, " {:8.1f}\n", static_cast<double>(one.bytes) / mine / 1e9);
     std::fflush(stdout);
-  }
-
-  [[nodiscard]] std::string title(Column column) const {
-    if (column == datatype) return name_;
-    if (column == contiguous) return name_ + ", contiguous";
-    return column == by_hand ? "by hand" : "host memory, plain MPI";
   }
 
   /// A message and its answer. Every message starts in `sends` and ends in `receives`.
@@ -184,13 +176,11 @@ class Benchmark {
     else
       check(cuMemcpyDtoH(found.data(), memory.receives.address(), bytes), "cuMemcpyDtoH");
     demand_everywhere(found == expected,
-                      fmt::format("{} of {}: what arrived is wrong ({})", one.name, one.n, title(column)));
+                      fmt::format("{} of {}: what arrived is wrong ({})", one.name, one.n, titles[column]));
   }
 
   const int rank_, runs_;
   const double budget_;
-  const std::string name_;
-  const bool alone_;
   const Device device_;
   const Calls plain_ = Calls::plain();
   const Calls bound_ = Calls::bound();
@@ -205,7 +195,6 @@ void run(int count, char** words) {
                          {"--runs", "5"},
                          {"--milliseconds", "50"},
                          {"--gpus", "2"},
-                         {"--as", "Crosslane"},
                          {"--cases", case_names},
                          {"--sizes", "512,1024,2048,4096"},
                          {"--busy", "25,50,100"},
@@ -213,6 +202,7 @@ void run(int count, char** words) {
                          {"--busy-sizes", "1000,2000"}});
   const World world = World::find();
   if (world.ranks != 2) throw std::runtime_error("start two ranks");
+  if (!preloaded()) throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
   Benchmark benchmark(options, world);
   if (options.text("--sizes") != "none") benchmark.table(options.words("--cases"), options.numbers("--sizes"), 0);
   if (options.text("--busy") == "none") return;
