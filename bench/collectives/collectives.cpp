@@ -231,7 +231,8 @@ class Benchmark {
       if (column.name != chosen) best = best == 0 ? time : std::min(best, time);
       fmt::print(stdout, " {:18.1f}", time * 1e6);
     }
-    fmt::print(stdout, " {:9.2f} {:9.2f}  {}\n", best / ours, chain.bus_bytes() / ours / 1e9, way);
+    const std::string ratio = best == 0 ? "-" : fmt::format("{:.2f}", best / ours);
+    fmt::print(stdout, " {:>9} {:9.2f}  {}\n", ratio, chain.bus_bytes() / ours / 1e9, way);
     std::fflush(stdout);
   }
 
