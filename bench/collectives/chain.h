@@ -4,6 +4,7 @@
 
 #include "operation/operations.h"
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -12,9 +13,10 @@
 
 namespace crosslane::bench {
 
-/// Two buffers of a rank, on the GPU and beside it: host memory is what the same calls are verified with.
+/// Two buffers of a rank on the GPU, and pinned ones beside them for calls by hand, where there are any.
 struct ChainBuffers {
-  explicit ChainBuffers(std::size_t bytes) : first(bytes), second(bytes), host_first(bytes), host_second(bytes) {}
+  ChainBuffers(std::size_t bytes, bool by_hand)
+      : first(bytes), second(bytes), host_first(by_hand ? bytes : 0), host_second(by_hand ? bytes : 0) {}
   DeviceBuffer first, second;
   PinnedBuffer host_first, host_second;
 };
@@ -41,7 +43,7 @@ class Chain {
   void run_by_hand(const ChainBuffers& buffers, int calls) const;
 
   /// True if a few calls give this rank what they give on host memory; both buffers are compared as wholes.
-  [[nodiscard]] bool right(const ChainBuffers& buffers, const std::function<void(int calls)>& run_calls) const;
+  [[nodiscard]] bool right(const ChainBuffers& buffers, const std::function<void(int calls)>& run_calls);
 
  private:
   struct Places {
@@ -54,6 +56,8 @@ class Chain {
   const int rank_, ranks_;
   std::vector<std::unique_ptr<Collective>> by_root_;
   std::size_t bytes_ = 0;
+  // What the buffers hold before and behind a few calls: made when first wanted.
+  std::array<std::vector<float>, 2> before_, behind_;
 };
 
 }  // namespace crosslane::bench

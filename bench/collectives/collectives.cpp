@@ -56,7 +56,8 @@ class Benchmark {
         sizes_(options.numbers("--sizes")),
         device_(world.local, static_cast<int>(options.number("--gpus"))),
         buffers_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end())) +
-                 std::size_t{64} * preference_step + 4 * static_cast<std::size_t>(world.ranks)),
+                     std::size_t{64} * preference_step + 4 * static_cast<std::size_t>(world.ranks),
+                 table_ != "stream"),
         csv_(world.rank == 0 ? options.text("--csv") : "",
              {"collectives", fmt::format("{} x {}", device_.count(), device_.name())},
              {"table", "collective", "bytes", "ranks", "gpus", "node_size", "turns", "column", "algorithm", "run",
@@ -209,7 +210,7 @@ class Benchmark {
     return seconds_of(1, [&] { column.run(chain, calls); }) / calls;
   }
 
-  void verify(const Column& column, const Chain& chain) const {
+  void verify(const Column& column, Chain& chain) const {
     demand_everywhere(chain.right(buffers_, [&](int calls) { column.run(chain, calls); }),
                       fmt::format("{} of {} bytes: a result is wrong ({})", chain.name(), chain.bytes(), column.name));
   }
