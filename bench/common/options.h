@@ -25,15 +25,22 @@ class Options {
   }
   [[nodiscard]] const std::string& text(const std::string& name) const { return values_.at(name); }
   [[nodiscard]] long number(const std::string& name) const { return number_of(text(name)); }
-  /// Numbers separated by commas.
-  [[nodiscard]] std::vector<long> numbers(const std::string& name) const {
-    std::vector<long> result;
+  /// Words separated by commas.
+  [[nodiscard]] std::vector<std::string> words(const std::string& name) const {
+    std::vector<std::string> result;
     std::string_view rest = text(name);
     while (!rest.empty()) {
       const auto comma = rest.find(',');
-      result.push_back(number_of(rest.substr(0, comma)));
+      result.emplace_back(rest.substr(0, comma));
       rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1);
     }
+    return result;
+  }
+  /// Numbers separated by commas; at least one.
+  [[nodiscard]] std::vector<long> numbers(const std::string& name) const {
+    std::vector<long> result;
+    for (const auto& word : words(name)) result.push_back(number_of(word));
+    if (result.empty()) throw std::runtime_error(fmt::format("{} is an empty list", name));
     return result;
   }
 

@@ -15,10 +15,31 @@
 namespace crosslane::bench {
 namespace {
 
-std::string json_quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) result += c == '"' ? "\"\"" : std::string(1, c);
   return result + '"';
+}
+
+// The values of a line that Csv has written.
+std::vector<std::string> values_of(const std::string& line) {
+  std::vector<std::string> values{""};
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      values.emplace_back();
+    else
+      values.back() += c;
+  }
+  return values;
+}
+
+std::size_t place_of(const std::string& column, const std::vector<std::string>& header) {
+  const auto found = std::find(header.begin(), header.end(), column);
+  if (found == header.end()) throw std::runtime_error(fmt::format("no column {}", column));
+  return static_cast<std::size_t>(found - header.begin());
 }
 
 }  // namespace
@@ -80,12 +101,30 @@ Csv::~Csv() {
 void Csv::row(const std::vector<std::string>& values) {
   if (values.size() != columns_) throw std::logic_error("a row has another number of values than the header");
   if (file_ == nullptr) return;
-  std::string line = fmt::format("{},{},{},{},{}", machine_.benchmark, json_quoted(processor_),
-                                 json_quoted(machine_.gpu), json_quoted(mpi_), CROSSLANE_BENCH_VERSION);
+  std::string line = fmt::format("{},{},{},{},{}", machine_.benchmark, quoted_text(processor_),
+                                 quoted_text(machine_.gpu), quoted_text(mpi_), CROSSLANE_BENCH_VERSION);
   for (const auto& value : values)
-    line += ',' + (value.find_first_of(",\" ") == value.npos ? value : json_quoted(value));
+    line += ',' + (value.find_first_of(",\" ") == value.npos ? value : quoted_text(value));
   fmt::print(file_, "{}\n", line);
   std::fflush(file_);
+}
+
+std::map<std::string, double> medians(const std::string& file, const std::vector<std::string>& keys,
+                                      const std::string& value) {
+  std::ifstream input(file);
+  std::string line;
+  if (!std::getline(input, line)) return {};
+  const auto header = values_of(line);
+  std::map<std::string, std::vector<double>> all;
+  while (std::getline(input, line)) {
+    const auto values = values_of(line);
+    std::string key;
+    for (const auto& column : keys) key += (key.empty() ? "" : "/") + values.at(place_of(column, header));
+    all[key].push_back(std::stod(values.at(place_of(value, header))));
+  }
+  std::map<std::string, double> result;
+  for (const auto& [key, numbers] : all) result[key] = median(numbers);
+  return result;
 }
 
 }  // namespace crosslane::bench

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,5 +47,10 @@ class Csv {
   std::size_t columns_;
   std::FILE* file_ = nullptr;
 };
+
+/// What another process has written: the medians of the column `value`, by the values of `keys` with '/' between them. Nothing
+/// where there is no such file.
+[[nodiscard]] std::map<std::string, double> medians(const std::string& file, const std::vector<std::string>& keys,
+                                                    const std::string& value);
 
 }  // namespace crosslane::bench

@@ -5,14 +5,13 @@
 // N is the edge of the matrices of doubles (transposition: twice that). Prints CSV, a row a run, and a table of medians and
 // ratios as comments behind it. GB/s are payload bytes a second, which are read once and written once. Every case's bytes
 // are verified.
+#include "common/driver_program.h"
 #include "common/options.h"
 #include "gpu/buffer.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
 #include "gpu/event.h"
 #include "lane/mover.h"
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <chrono>
@@ -319,22 +318,14 @@ class Bench {
 }  // namespace
 
 int main(int count, char** words) {
-  try {
-    const bench::Options options(count, words,
+  return bench::driver_program("bench_datatypes", count, words, [](const gpu::Driver& driver, int n, char** given) {
+    const bench::Options options(n, given,
                                  {{"--n", "4096"},
                                   {"--vector-bytes", "134217728"},
                                   {"--blocks", "8,16,24,32,48,64,72,96,128,200,256,520,1024,4096,16384,65536"},
                                   {"--grids", "1,2,4,8,16,32,64,128,256,512,1024,2112,4224"},
                                   {"--runs", "7"},
                                   {"--iterations", "5"}});
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (library == nullptr) throw std::runtime_error("no libcuda.so.1 here");
-    const auto driver = gpu::Driver::from_library(library);
-    gpu::check(driver, driver.initialize(0), "cuInit");
     Bench(driver, options).run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_datatypes: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  });
 }

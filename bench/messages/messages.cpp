@@ -2,10 +2,14 @@
 // nonblocking messages one way), and both ways at once; beside what the hardware does: one copy by the copy engine to the other
 // rank's memory, opened over CUDA IPC; and beside the same messages by hand (copy to pinned memory, plain MPI, copy back).
 // All columns in one process and one run, in turns, and verified. Start two ranks with Crosslane preloaded.
+//   bench_messages [--sizes N,...] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
+// --as NAME: without Crosslane, over an MPI that takes GPU memory itself: messages alone. --beside FILE shows what such a
+// run of a moment ago, a peer's, has written to FILE.
+#include "common/device.h"
+#include "common/mpi_program.h"
 #include "common/options.h"
 #include "common/plain_mpi.h"
 #include "common/record.h"
-#include "operation/device.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -13,7 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <exception>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -29,12 +33,16 @@ constexpr int window = 8;
 enum Column : std::size_t { latency, by_hand, copy, one_way, copies_one_way, both_ways, copies_both_ways, columns };
 constexpr std::array<std::string_view, columns> names{
     "latency", "latency by hand", "latency, one copy", "one way", "one way, copies", "both ways", "both ways, copies"};
+constexpr std::array messages{latency, one_way, both_ways};  // what any MPI does that takes GPU memory
 
 class Benchmark {
  public:
   Benchmark(const Options& options, int rank)
       : rank_(rank),
         runs_(static_cast<int>(options.number("--runs"))),
+        as_(options.text("--as")),
+        beside_(medians(options.text("--beside"), {"column", "bytes"}, "seconds")),
+        shows_peer_(!options.text("--beside").empty()),
         most_repeats_(static_cast<int>(options.number("--repeats"))),
         sizes_(options.numbers("--sizes")),
         device_(rank),
@@ -45,22 +53,32 @@ class Benchmark {
         sends_(most_ * window),
         receives_(most_ * window),
         pinned_(most_) {
+    if (as_.empty())
+      for (std::size_t column = 0; column < columns; ++column) measured_.push_back(static_cast<Column>(column));
+    else
+      measured_.assign(messages.begin(), messages.end());
+    if (!as_.empty()) return;
     CUipcMemHandle mine{}, theirs{};
     check(cuIpcGetMemHandle(&mine, receives_.address()), "cuIpcGetMemHandle");
     plain_.sendrecv(&mine, sizeof mine, MPI_BYTE, 1 - rank_, 0, &theirs, sizeof theirs, MPI_BYTE, 1 - rank_, 0,
                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     check(cuIpcOpenMemHandle(&other_, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
   }
-  ~Benchmark() { cuIpcCloseMemHandle(other_); }
+  ~Benchmark() {
+    if (other_ != 0) cuIpcCloseMemHandle(other_);
+  }
   Benchmark(const Benchmark&) = delete;
   Benchmark& operator=(const Benchmark&) = delete;
 
   void run() {
     if (rank_ == 0) {
-      fmt::print(stdout, "messages: {}, {} x {}, {}; medians of {} runs; latency in us, rates in GB/s one direction\n",
-                 processor(), device_.count(), device_.name(), mpi_version(), runs_);
+      fmt::print(stdout,
+                 "messages: {}, {} x {}, {}{}; medians of {} runs; latency in us, rates in GB/s one direction\n",
+                 processor(), device_.count(), device_.name(), mpi_version(), as_.empty() ? "" : ", " + as_, runs_);
       fmt::print(stdout, "{:>10}", "bytes");
-      for (const auto name : names) fmt::print(stdout, " {:>17}", name);
+      for (const auto column : measured_) fmt::print(stdout, " {:>17}", names[column]);
+      if (shows_peer_)
+        for (const auto column : messages) fmt::print(stdout, " {:>17}", "UCX, " + std::string(names[column]));
       fmt::print(stdout, "\n");
     }
     for (const long size : sizes_) one_size(static_cast<std::size_t>(size));
@@ -70,56 +88,44 @@ class Benchmark {
   void one_size(std::size_t bytes) {
     verify(bytes);
     const int repeats = std::clamp(static_cast<int>((std::size_t{64} << 20) / bytes), 2, most_repeats_);
-    std::array<std::vector<double>, columns> seconds;
-    for (int run = -1; run < runs_; ++run) {  // the first warms up
-      for (std::size_t i = 0; i < columns; ++i) {
-        // Who goes first changes from run to run.
-        const std::size_t column = (i + static_cast<std::size_t>(run + 1)) % columns;
-        const double time = once(static_cast<Column>(column), bytes, repeats);
-        if (run < 0) continue;
-        seconds[column].push_back(time);
-        csv_.row({std::string(names[column]), std::to_string(bytes), std::to_string(run), fmt::format("{:.9f}", time)});
-      }
-    }
+    const auto seconds = in_turns(
+        measured_.size(), runs_, [&](std::size_t which) { return once(measured_[which], bytes, repeats); },
+        [&](std::size_t which, int run, double time) {
+          csv_.row({std::string(names[measured_[which]]), std::to_string(bytes), std::to_string(run),
+                    fmt::format("{:.9f}", time)});
+        });
     if (rank_ != 0) return;
     fmt::print(stdout, "{:10}", bytes);
-    for (std::size_t column = 0; column < columns; ++column) {
-      const double time = median(seconds[column]);
-      fmt::print(stdout, " {:17.2f}", column <= copy ? time * 1e6 : static_cast<double>(bytes) / time / 1e9);
+    for (std::size_t which = 0; which < measured_.size(); ++which)
+      cell(measured_[which], median(seconds[which]), bytes);
+    for (const auto column : messages) {
+      if (!shows_peer_) break;
+      const auto found = beside_.find(fmt::format("{}/{}", names[column], bytes));
+      if (found != beside_.end())
+        cell(column, found->second, bytes);
+      else
+        fmt::print(stdout, " {:>17}", "-");
     }
     fmt::print(stdout, "\n");
     std::fflush(stdout);
   }
 
+  static void cell(Column column, double seconds, std::size_t bytes) {
+    fmt::print(stdout, " {:17.2f}", column <= copy ? seconds * 1e6 : static_cast<double>(bytes) / seconds / 1e9);
+  }
+
   /// Seconds a message, the slower rank's.
   double once(Column column, std::size_t bytes, int repeats) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const auto begun = now_ns();
-    int messages = repeats;
-    switch (column) {
-      case latency:
-      case by_hand:
-        for (int i = 0; i < repeats; ++i) ping_pong(column == by_hand, bytes);
-        messages *= 2;
-        break;
-      case copy:
-        for (int i = 0; rank_ == 0 && i < repeats; ++i) copy_over(0, bytes, true);
-        break;
-      case one_way:
-      case both_ways:
-        for (int i = 0; i < repeats; ++i) messages_at_once(column == both_ways, bytes);
-        messages *= window;
-        break;
-      default:
-        for (int i = 0; i < repeats && (rank_ == 0 || column == copies_both_ways); ++i) {
-          for (int one = 0; one < window; ++one) copy_over(static_cast<std::size_t>(one), bytes, false);
-          device_.wait();
-        }
-        messages *= window;
-    }
-    double seconds = static_cast<double>(now_ns() - begun) / 1e9 / messages;
-    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return seconds;
+    const bool windows = column > copy;
+    const double seconds = seconds_of(repeats, [&] {
+      if (column == latency || column == by_hand)
+        ping_pong(column == by_hand, bytes);
+      else if (column == one_way || column == both_ways)
+        messages_at_once(column == both_ways, bytes);
+      else if (rank_ == 0 || column == copies_both_ways)
+        copies_at_once(windows ? window : 1, bytes);
+    });
+    return seconds / (windows ? window : column == copy ? 1 : 2);
   }
 
   void ping_pong(bool hand, std::size_t bytes) {
@@ -145,10 +151,10 @@ class Benchmark {
     if (rank_ == 1) send();
   }
 
-  void copy_over(std::size_t which, std::size_t bytes, bool wait) {
-    check(cuMemcpyAsync(other_ + which * bytes, sends_.address() + which * bytes, bytes, device_.stream()),
-          "cuMemcpyAsync");
-    if (wait) device_.wait();
+  void copies_at_once(int copies, std::size_t bytes) {
+    for (std::size_t at = 0; at < static_cast<std::size_t>(copies) * bytes; at += bytes)
+      check(cuMemcpyAsync(other_ + at, sends_.address() + at, bytes, device_.stream()), "cuMemcpyAsync");
+    device_.wait();
   }
 
   void messages_at_once(bool both, std::size_t bytes) {
@@ -188,13 +194,15 @@ class Benchmark {
     check(cuCtxSynchronize(), "cuCtxSynchronize");
     messages_at_once(true, bytes);
     check(cuMemcpyDtoH(got.data(), receives_.address(), got.size()), "cuMemcpyDtoH");
-    int wrong = got == theirs ? 0 : 1;
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    if (wrong != 0) throw std::runtime_error(fmt::format("{} bytes arrived wrong", bytes));
+    demand_everywhere(got == theirs, fmt::format("{} bytes arrived wrong", bytes));
   }
 
   const int rank_;
   const int runs_;
+  const std::string as_;
+  const std::map<std::string, double> beside_;  // of a peer's run: seconds by column and bytes
+  const bool shows_peer_;
+  std::vector<Column> measured_;
   const int most_repeats_;
   const std::vector<long> sizes_;
   const Device device_;
@@ -210,28 +218,18 @@ class Benchmark {
 void run(int count, char** words) {
   const Options options(count, words,
                         {{"--csv", ""},
+                         {"--as", ""},
+                         {"--beside", ""},
                          {"--runs", "7"},
                          {"--repeats", "100"},
                          {"--sizes", "8,1024,4096,32768,262144,1048576,4194304,16777216,67108864,268435456"}});
-  int rank = 0;
-  int ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks != 2) throw std::runtime_error("start two ranks");
-  if (!preloaded()) throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
-  Benchmark(options, rank).run();
+  const World world = World::find();
+  if (world.ranks != 2) throw std::runtime_error("start two ranks");
+  if (!preloaded() && options.text("--as").empty())
+    throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
+  Benchmark(options, world.rank).run();
 }
 
 }  // namespace
 
-int main(int count, char** words) {
-  MPI_Init(&count, &words);
-  try {
-    run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "messages: {}\n", error.what());
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  MPI_Finalize();
-  return 0;
-}
+int main(int count, char** words) { return mpi_program("messages", count, words, run); }

@@ -1,5 +1,7 @@
 // The benchmark behind `crosslane bench`: one operation at several sizes on device buffers, with Crosslane, with copies
 // by hand, and with NCCL where it can be. Rank 0 prints a header and then a JSON line a measurement.
+#include "common/mpi_program.h"
+#include "common/record.h"
 #include "measure.h"
 
 #include <dlfcn.h>
@@ -7,11 +9,9 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
-#include <array>
 #include <charconv>
 #include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string_view>
@@ -72,45 +72,19 @@ Arguments parse(int count, char** words) {
   return arguments;
 }
 
-int rank_in_node() {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  int rank = 0;
-  MPI_Comm_rank(node, &rank);
-  MPI_Comm_free(&node);
-  return rank;
-}
-
-std::string mpi_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string_view all{text.data(), static_cast<std::size_t>(length)};
-  return std::string{all.substr(0, all.find_first_of(",\n"))};
-}
-
-bool emulated() {
-  const char* const setting = std::getenv("CROSSLANE_GPU");
-  return setting != nullptr && std::string_view{setting}.starts_with("emulated:");
-}
-
 void print(const nlohmann::json& line) {
   std::puts(line.dump().c_str());
   std::fflush(stdout);
 }
 
 bool run(const Arguments& arguments) {
-  int rank = 0;
-  int ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const auto [rank, ranks, local] = World::find();
   if (Operation::make(arguments.operation, sizeof(float), rank, ranks) == nullptr)
     throw std::runtime_error(fmt::format("unknown operation {}", arguments.operation));
   const bool between_two =
       arguments.operation == "latency" || arguments.operation == "bandwidth" || arguments.operation == "bidirectional";
   if (between_two && ranks < 2)
     throw std::runtime_error(fmt::format("{} is between two ranks; start 2", arguments.operation));
-  const int local = rank_in_node();
   const Device device(local);
 
   nlohmann::json left_out = nlohmann::json::object();
@@ -128,7 +102,7 @@ bool run(const Arguments& arguments) {
   const std::unique_ptr<Nccl> nccl = Nccl::open(arguments.nccl, local < device.count(), emulated(), reason);
   if (nccl != nullptr)
     columns.push_back({"nccl", [&](const Operation& operation, const Buffers& buffers) {
-                         operation.nccl(*nccl, buffers, device.stream());
+                         operation.nccl(*nccl, buffers.send.address(), buffers.receive.address(), device.stream());
                          device.wait();
                        }});
   else

@@ -1,8 +1,9 @@
-// The operations that are measured, each written three times: MPI on whatever pointers it is given, copies by hand
-// around it, and NCCL. It must not know how they are timed.
+// The operations that are measured, each written several times: MPI on whatever pointers it is given, copies by hand
+// around it, NCCL, and for collectives Crosslane's own calls on a stream. It must not know how they are timed.
 #pragma once
 
-#include "device.h"
+#include "common/device.h"
+#include "native.h"
 #include "nccl.h"
 
 #include <cstddef>
@@ -45,7 +46,7 @@ class Operation {
   /// What one writes today: copy to the host, MPI there, copy back.
   virtual void by_hand(const Buffers& buffers) const;
   /// The same through NCCL; the caller waits for the stream.
-  virtual void nccl(const Nccl& nccl, const Buffers& buffers, CUstream stream) const = 0;
+  virtual void nccl(const Nccl& nccl, CUdeviceptr send, CUdeviceptr receive, CUstream stream) const = 0;
 
  protected:
   Operation(std::size_t count, int rank, int ranks) : count_(count), rank_(rank), ranks_(ranks) {}
@@ -56,6 +57,24 @@ class Operation {
   const int ranks_;
   std::size_t send_count_ = 0;
   std::size_t receive_count_ = 0;
+};
+
+/// A collective over all ranks.
+class Collective : public Operation {
+ public:
+  /// As Operation::make; null where the name is none of a collective.
+  static std::unique_ptr<Collective> make(std::string_view name, std::size_t bytes, int rank, int ranks, int root);
+
+  [[nodiscard]] int root() const noexcept { return root_; }
+  /// Crosslane's call of its own on the stream; MPI's error.
+  [[nodiscard]] virtual int enqueue(const Native& native, CUdeviceptr send, CUdeviceptr receive,
+                                    CUstream stream) const = 0;
+
+ protected:
+  Collective(std::size_t count, int rank, int ranks, int root) : Operation(count, rank, ranks), root_(root) {}
+  [[nodiscard]] MPI_Count whole() const noexcept { return static_cast<MPI_Count>(count_); }
+
+  const int root_;
 };
 
 }  // namespace crosslane::bench

@@ -2,10 +2,11 @@
 // host memory, and the MPI's own message between host buffers; and what it gives that a call which waits overlaps them, beside
 // a nonblocking send, which copies the whole first. All columns in one process and one run, in turns, and
 // verified. Start two ranks with Crosslane preloaded.
+#include "common/device.h"
+#include "common/mpi_program.h"
 #include "common/options.h"
 #include "common/plain_mpi.h"
 #include "common/record.h"
-#include "operation/device.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -68,17 +68,12 @@ class Benchmark {
  private:
   double one_size(Memory& memory, std::size_t bytes) {
     verify(memory, bytes);
-    std::array<std::vector<double>, names.size()> seconds;
-    for (int run = -1; run < runs_; ++run) {  // the first warms up
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        // Who goes first changes from run to run.
-        const std::size_t column = (i + static_cast<std::size_t>(run + 1)) % names.size();
-        const double time = once(static_cast<Column>(column), memory, bytes);
-        if (run < 0) continue;
-        seconds[column].push_back(time);
-        csv_.row({std::string(names[column]), std::to_string(bytes), std::to_string(run), fmt::format("{:.9f}", time)});
-      }
-    }
+    const auto seconds = in_turns(
+        names.size(), runs_, [&](std::size_t column) { return once(static_cast<Column>(column), memory, bytes); },
+        [&](std::size_t column, int run, double time) {
+          csv_.row(
+              {std::string(names[column]), std::to_string(bytes), std::to_string(run), fmt::format("{:.9f}", time)});
+        });
     std::array<double, names.size()> rate{};
     std::transform(seconds.begin(), seconds.end(), rate.begin(),
                    [&](const auto& times) { return static_cast<double>(bytes) / median(times) / 1e9; });
@@ -96,20 +91,16 @@ class Benchmark {
 
   /// Seconds for one way, the slowest rank's.
   double once(Column column, Memory& memory, std::size_t bytes) const {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const auto begun = now_ns();
-    int ways = 2;
-    if (column == crosslane) ping_pong(bound_, memory.device.pointer(), bytes);
-    if (column == whole) ping_pong(bound_, memory.device.pointer(), bytes, false);
-    if (column == plain_pageable) ping_pong(plain_, memory.pageable.data(), bytes);
-    if (column == plain_pinned) ping_pong(plain_, memory.pinned.data(), bytes);
-    if (column == to_host || column == to_gpu) {
-      ways = 1;
-      if (rank_ == 0) copy(column, memory, bytes);
-    }
-    double seconds = static_cast<double>(now_ns() - begun) / 1e9 / ways;
-    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return seconds;
+    const int ways = column == to_host || column == to_gpu ? 1 : 2;
+    return seconds_of(1,
+                      [&] {
+                        if (column == crosslane) ping_pong(bound_, memory.device.pointer(), bytes);
+                        if (column == whole) ping_pong(bound_, memory.device.pointer(), bytes, false);
+                        if (column == plain_pageable) ping_pong(plain_, memory.pageable.data(), bytes);
+                        if (column == plain_pinned) ping_pong(plain_, memory.pinned.data(), bytes);
+                        if (ways == 1 && rank_ == 0) copy(column, memory, bytes);
+                      }) /
+           ways;
   }
 
   void copy(Column column, Memory& memory, std::size_t bytes) const {
@@ -155,9 +146,7 @@ class Benchmark {
     bound_.recv(memory.device.pointer(), count, MPI_DOUBLE, 1 - rank_, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (rank_ == 1) bound_.send(memory.device.pointer(), count, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD);
     check(cuMemcpyDtoH(got.data(), memory.device.address(), bytes), "cuMemcpyDtoH");
-    int wrong = got == sent ? 0 : 1;
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    if (wrong != 0) throw std::runtime_error(fmt::format("{} bytes arrived wrong", bytes));
+    demand_everywhere(got == sent, fmt::format("{} bytes arrived wrong", bytes));
   }
 
   [[nodiscard]] std::string gpu() const { return fmt::format("{} x {}", device_.count(), device_.name()); }
@@ -172,14 +161,11 @@ class Benchmark {
 
 void run(int count, char** words) {
   const Options options(count, words, {{"--csv", ""}, {"--runs", "7"}, {"--sizes", "1,4,16,64,256"}});
-  int rank = 0;
-  int ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks != 2) throw std::runtime_error("start two ranks");
+  const World world = World::find();
+  if (world.ranks != 2) throw std::runtime_error("start two ranks");
   if (!preloaded()) throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
-  const double ratio = Benchmark(options, rank).run(options.numbers("--sizes"));
-  if (rank == 0)
+  const double ratio = Benchmark(options, world.rank).run(options.numbers("--sizes"));
+  if (world.rank == 0)
     fmt::print(stdout,
                "staging: {:.2f} of the slower of the pinned copies' and plain MPI's rate (target: 0.80 at 64 MiB)\n",
                ratio);
@@ -187,14 +173,4 @@ void run(int count, char** words) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  MPI_Init(&count, &words);
-  try {
-    run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "staging: {}\n", error.what());
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  MPI_Finalize();
-  return 0;
-}
+int main(int count, char** words) { return mpi_program("staging", count, words, run); }

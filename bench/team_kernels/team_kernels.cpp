@@ -1,8 +1,10 @@
 // Times the kernels of a team (src/kernel) on all GPUs of the machine, one member each, launched from one process as CUDA
 // graphs: what the kernels themselves reach, for every choice of blocks and chunks. Each result is verified.
 //   bench_team_kernels [--gpus N] [--algorithm ll,one_shot,two_shot,pipelined,all_gather] [--bytes N,N,...]
-//                      [--blocks N,...] [--chunk N,...] [--runs N] [--launches N]
+//                      [--blocks N,...] [--chunk N,...] [--runs N] [--most-launches N]
 // Prints CSV: algorithm, bytes, blocks, chunk, run, microseconds, bus bandwidth in GB/s. Sum of float, out of place.
+#include "common/driver_program.h"
+#include "common/options.h"
 #include "gpu/buffer.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
@@ -11,17 +13,13 @@
 #include "gpu/pinned_buffer.h"
 #include "kernel/launch.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,12 +32,10 @@ constexpr std::size_t low_latency_bytes = std::size_t{256} << 10;  // of a slot:
 constexpr std::size_t control_bytes = (sizeof(kernel::Control) + 4095) / 4096 * 4096;
 
 struct Options {
-  int gpus = 0;
-  std::vector<std::string> algorithms{"ll", "one_shot", "two_shot", "pipelined", "all_gather"};
-  std::vector<std::size_t> bytes{8, 512, 4 << 10, 32 << 10, 256 << 10, 2U << 20, 16U << 20, 128U << 20, 1U << 30};
-  std::vector<std::size_t> blocks{1, 8, 32, 64, 96, 112, 128};
-  std::vector<std::size_t> chunks{8 << 10, 16 << 10, 32 << 10};
-  int runs = 5, launches = 0;
+  int gpus;
+  std::vector<std::string> algorithms;
+  std::vector<std::size_t> bytes, blocks, chunks;
+  int runs, most_launches;
 };
 
 // A member: its GPU, its arrays, its window.
@@ -78,7 +74,7 @@ class Bench {
   Bench(const gpu::Driver& driver, const Options& options) : driver_(driver), options_(options) {
     int there = 0;
     gpu::check(driver, driver.device_get_count(&there), "cuDeviceGetCount");
-    n_ = static_cast<std::uint32_t>(options.gpus == 0 ? there : std::min(options.gpus, there));
+    n_ = static_cast<std::uint32_t>(std::min(options.gpus, there));
     const std::size_t most = *std::max_element(options.bytes.begin(), options.bytes.end());
     for (std::uint32_t m = 0; m < n_; ++m)
       members_.push_back(std::make_unique<Member>(driver, static_cast<int>(m), n_, most / 16 * 16 + 16));
@@ -202,9 +198,8 @@ class Bench {
   }
 
   void run(const std::string& algorithm, std::size_t bytes, std::size_t blocks, std::size_t chunk) {
-    const int launches = options_.launches != 0
-                             ? options_.launches
-                             : static_cast<int>(std::clamp<std::size_t>((64U << 20) / (bytes + 1), 3, 200));
+    const int launches = static_cast<int>(
+        std::clamp<std::size_t>((64U << 20) / (bytes + 1), 3, static_cast<std::size_t>(options_.most_launches)));
     std::vector<gpu::GraphExec> graphs;
     for (std::uint32_t m = 0; m < n_; ++m) {
       const auto scope = enter(m);
@@ -274,68 +269,34 @@ class Bench {
   std::vector<std::unique_ptr<Member>> members_;
 };
 
-std::vector<std::string> words(std::string_view text) {
-  std::vector<std::string> result;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(','), text.size());
-    result.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return result;
-}
-std::vector<std::size_t> numbers(std::string_view text) {
-  std::vector<std::size_t> result;
-  for (const auto& word : words(text)) {
-    std::size_t number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || end != word.data() + word.size())
-      throw std::runtime_error("not a number: '" + word + "'");
-    result.push_back(number);
-  }
-  if (result.empty()) throw std::runtime_error("a list of numbers is empty");
-  return result;
-}
-
-Options parse(int count, char** arguments) {
-  Options options;
-  for (int i = 1; i + 1 < count; i += 2) {
-    const std::string_view name = arguments[i], text = arguments[i + 1];
-    if (name == "--algorithm") {
-      options.algorithms = words(text);
-    } else if (name == "--bytes") {
-      options.bytes = numbers(text);
-    } else if (name == "--blocks") {
-      options.blocks = numbers(text);
-    } else if (name == "--chunk") {
-      options.chunks = numbers(text);
-    } else if (name == "--gpus") {
-      options.gpus = static_cast<int>(numbers(text)[0]);
-    } else if (name == "--runs") {
-      options.runs = static_cast<int>(numbers(text)[0]);
-    } else if (name == "--launches") {
-      options.launches = static_cast<int>(numbers(text)[0]);
-    } else {
-      throw std::runtime_error("unknown option '" + std::string(name) + "'; see the head of team_kernels.cpp");
-    }
-  }
-  if (count % 2 == 0) throw std::runtime_error("an option without its value");
+Options chosen(const bench::Options& given) {
+  const auto sizes = [&](const char* name) {
+    const auto numbers = given.numbers(name);
+    return std::vector<std::size_t>(numbers.begin(), numbers.end());
+  };
+  Options options{static_cast<int>(given.number("--gpus")),
+                  given.words("--algorithm"),
+                  sizes("--bytes"),
+                  sizes("--blocks"),
+                  sizes("--chunk"),
+                  static_cast<int>(given.number("--runs")),
+                  static_cast<int>(given.number("--most-launches"))};
   for (auto& bytes : options.bytes) bytes = bytes / 4 * 4;
   return options;
 }
 
 }  // namespace
 
-int main(int count, char** arguments) {
-  try {
-    const Options options = parse(count, arguments);
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (library == nullptr) throw std::runtime_error("no libcuda.so.1 here");
-    const auto driver = gpu::Driver::from_library(library);
-    gpu::check(driver, driver.initialize(0), "cuInit");
-    Bench(driver, options).run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_team_kernels: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+int main(int count, char** words) {
+  return bench::driver_program("bench_team_kernels", count, words, [](const gpu::Driver& driver, int n, char** given) {
+    const bench::Options options(n, given,
+                                 {{"--gpus", "32"},
+                                  {"--algorithm", "ll,one_shot,two_shot,pipelined,all_gather"},
+                                  {"--bytes", "8,512,4096,32768,262144,2097152,16777216,134217728,1073741824"},
+                                  {"--blocks", "1,8,32,64,96,112,128"},
+                                  {"--chunk", "8192,16384,32768"},
+                                  {"--runs", "5"},
+                                  {"--most-launches", "200"}});
+    Bench(driver, chosen(options)).run();
+  });
 }

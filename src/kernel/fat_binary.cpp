@@ -1,21 +1,7 @@
 // The GPU code that nvcc made of the .cu files, as bytes of this library. See catalogue.h.
 #include "kernel/catalogue.h"
+#include "kernel/embed.h"
 
-// clang-format off: assembler, a line a line
-#define CROSSLANE_EMBED(family)                                                                      \
-  asm(".section .rodata\n"                                                                           \
-      ".balign 16\n"                                                                                 \
-      ".type crosslane_fat_binary_" #family ", @object\n"                                            \
-      "crosslane_fat_binary_" #family ":\n"                                                          \
-      ".incbin \"" CROSSLANE_FAT_BINARIES "/" #family ".fatbin\"\n"                                  \
-      "crosslane_fat_binary_" #family "_end:\n"                                                      \
-      ".byte 0\n"                                                                                    \
-      ".previous\n");                                                                                \
-  extern "C" {                                                                                       \
-  extern const std::byte crosslane_fat_binary_##family __attribute__((visibility("hidden")));        \
-  extern const std::byte crosslane_fat_binary_##family##_end __attribute__((visibility("hidden")));  \
-  }
-// clang-format on
 CROSSLANE_EMBED(local)
 CROSSLANE_EMBED(exchange)
 CROSSLANE_EMBED(low_latency)

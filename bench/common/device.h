@@ -12,16 +12,24 @@ namespace crosslane::bench {
 /// Throws std::runtime_error with the driver's name for the error.
 void check(CUresult result, const char* call);
 
+/// True if the driver in this process is the emulated one.
+[[nodiscard]] bool emulated();
+
 /// The GPU that the rank `local_rank` of its node uses, with its primary context current, and one stream.
 class Device {
  public:
-  explicit Device(int local_rank);
+  /// Ranks take the GPUs in turn: all of the node, or the first `most_gpus` of them.
+  explicit Device(int local_rank, int most_gpus = 0);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] int count() const noexcept { return count_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] CUdevice ordinal() const noexcept { return device_; }
+  [[nodiscard]] CUcontext context() const noexcept { return context_; }
+  /// True if kernels of several processes take turns on this GPU: there is no MPS.
+  [[nodiscard]] bool takes_turns() const;
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
   /// Waits for the stream, as an application does that needs its result.
   void wait() const { check(cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
@@ -29,6 +37,7 @@ class Device {
  private:
   int count_ = 0;
   CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   std::string name_;
 };

@@ -1,8 +1,10 @@
 // See device.h. Frees nothing after the driver failed: the process ends then.
-#include "device.h"
+#include "common/device.h"
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -15,18 +17,27 @@ void check(CUresult result, const char* call) {
   throw std::runtime_error(fmt::format("{} failed: {}", call, name == nullptr ? "unknown error" : name));
 }
 
-Device::Device(int local_rank) {
+// Beside the driver's own functions the emulated driver has this.
+bool emulated() { return dlsym(RTLD_DEFAULT, "crosslane_emulated_forbid") != nullptr; }
+
+Device::Device(int local_rank, int most_gpus) {
   check(cuInit(0), "cuInit");
   check(cuDeviceGetCount(&count_), "cuDeviceGetCount");
+  if (most_gpus > 0) count_ = std::min(count_, most_gpus);
   if (count_ == 0) throw std::runtime_error("this node has no GPU");
   check(cuDeviceGet(&device_, local_rank % count_), "cuDeviceGet");
   std::array<char, 256> name{};
   check(cuDeviceGetName(name.data(), static_cast<int>(name.size()), device_), "cuDeviceGetName");
   name_ = name.data();
-  CUcontext context = nullptr;
-  check(cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
-  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  check(cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
   check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
+bool Device::takes_turns() const {
+  int mps = 0;  // drivers before 12.3 do not know the question
+  if (cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device_) != CUDA_SUCCESS) mps = 0;
+  return mps == 0;
 }
 
 Device::~Device() {

@@ -1,0 +1,17 @@
+// The GPU code that nvcc made of the .cu files, as bytes of a benchmark. See images.h.
+#include "kernel/embed.h"
+#include "kernels/images.h"
+
+CROSSLANE_EMBED(busy)
+CROSSLANE_EMBED(halo)
+
+namespace crosslane::bench {
+
+std::span<const std::byte> busy_image() noexcept {
+  return {&crosslane_fat_binary_busy, &crosslane_fat_binary_busy_end};
+}
+std::span<const std::byte> halo_image() noexcept {
+  return {&crosslane_fat_binary_halo, &crosslane_fat_binary_halo_end};
+}
+
+}  // namespace crosslane::bench

@@ -1,0 +1,38 @@
+# GPU code as bytes for a program: nvcc makes a fat binary of a .cu file. CMake's CUDA language is not used: it would
+# link a CUDA runtime. It must not know what the kernels are.
+include_guard(GLOBAL)
+
+# crosslane_find_nvcc()
+#
+# Sets CROSSLANE_NVCC: a toolkit's, or PyPI's nvidia-cuda-nvcc (nvidia/cu13 since CUDA 13); ends without either.
+function(crosslane_find_nvcc)
+  file(GLOB wheels "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/*/bin"
+    "$ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/*/bin")
+  find_program(CROSSLANE_NVCC nvcc
+    HINTS ENV CUDA_HOME ENV CUDA_PATH "${PROJECT_SOURCE_DIR}/build/cuda" PATH_SUFFIXES bin
+    PATHS /usr/local/cuda/bin /opt/cuda/bin ${wheels}
+    DOC "NVIDIA's compiler for the GPU kernels")
+  if(NOT CROSSLANE_NVCC)
+    message(FATAL_ERROR "nvcc is missing: install a CUDA toolkit (12.0 or newer) or PyPI's nvidia-cuda-nvcc and name its "
+      "nvcc with -DCROSSLANE_NVCC=, or build with -DCROSSLANE_CUDA_KERNELS=OFF for emulated GPUs only (real GPUs then "
+      "use copies only)")
+  endif()
+endfunction()
+
+# crosslane_fat_binary(<name> <embedder> [INCLUDE <folder>])
+#
+# Compiles <name>.cu of the current folder to <name>.fatbin in the current binary folder, which <embedder>, a source of the
+# folder that embeds it (src/kernel/embed.h), then depends on.
+function(crosslane_fat_binary name embedder)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "INCLUDE" "")
+  crosslane_find_nvcc()
+  set(fat_binary "${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin")
+  add_custom_command(OUTPUT "${fat_binary}"
+    COMMAND "${CROSSLANE_NVCC}" -std=c++20 -O3 -fmad=false --fatbin -Xfatbin=-compress-all -Werror all-warnings -I "${arg_INCLUDE}"
+      -ccbin "${CMAKE_CXX_COMPILER}" -allow-unsupported-compiler
+      -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90,code=sm_90
+      -MD -MF "${fat_binary}.d" -MT "${fat_binary}" -o "${fat_binary}" "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cu"
+    DEPENDS ${name}.cu DEPFILE "${fat_binary}.d"
+    COMMENT "Compiling the ${name} kernels for GPUs" VERBATIM)
+  set_property(SOURCE "${embedder}" APPEND PROPERTY OBJECT_DEPENDS "${fat_binary}")
+endfunction()
