@@ -121,9 +121,9 @@ class Described {
 // Gives up a receive whose send could not be started.
 void withdraw(Route& route, MPI_Request& request) {
   if (route.operation().look->own) return;
-  const auto& below = route.process().library().below();
-  below.Cancel(&request);
-  below.Wait(&request, mpi::status_ignore());
+  auto& process = route.process();
+  process.library().below().Cancel(&request);
+  process.engine().wait(engine::Completion::of(&request), route.operation().watch());
 }
 
 // Starts the send that goes with a posted receive. Returns MPI's code.
