@@ -3,6 +3,7 @@
 // a tool wants to see go through host copies: the MPI works on them, and only the bytes that it packed or unpacked are
 // written.
 #include "interpose/manual.h"
+#include "interpose/mutant.h"
 #include "interpose/process.h"
 #include "interpose/route.h"
 
@@ -87,7 +88,9 @@ std::optional<int> by_kernels(Route& route, const Packing& packing, bool seen, A
   if (const int code = ask(nothing, &unmoved); code != mpi::success) return code;
   route.took("kernels");
   process.settle(false);
-  move(process, packing, *layout, bytes, route.operation().watch());
+  const auto& operation = route.operation();
+  if (!mutated(operation.call, "copy in dropped") && !mutated(operation.call, "copy out dropped"))
+    move(process, packing, *layout, bytes, operation.watch());
   *packing.position += static_cast<MPI_Count>(bytes);
   return mpi::success;
 }

@@ -2,6 +2,7 @@
 // is posted first, then the send starts by its own protocol, and one wait drives both.
 #include "base/function_ref.h"
 #include "interpose/manual.h"
+#include "interpose/mutant.h"
 #include "interpose/receive.h"
 #include "interpose/sending.h"
 #include "message/protocols.h"
@@ -37,6 +38,7 @@ struct PackedCopy {
       lane::Batch batch(process.copier(), route.operation().watch());
       pinned = batch.lend(buffer.place, bytes);
       data = pinned.data();
+      if (mutated(route.operation().call, "copy in dropped")) return;
       batch.to_host(buffer.place, data, buffer.address, *buffer.layout, buffer.count, 0, bytes, lane::Form::packed);
       batch.wait();
       return;
@@ -64,7 +66,9 @@ class Copied {
       : route_(route),
         sending_(sending),
         buffer_(buffer),
-        protocol_(sending.choose(buffer, dest, comm, {.waits = waits, .copies = true})) {
+        protocol_(mutated(route.operation().call, "copy in dropped")
+                      ? message::Protocol::staged
+                      : sending.choose(buffer, dest, comm, {.waits = waits, .copies = true})) {
     if (protocol_ == message::Protocol::packed) {
       sending.copy(buffer);
     } else {

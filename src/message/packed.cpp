@@ -1,6 +1,7 @@
 // Both sides of a payload that its sender packs, piece by piece, into its message window, and its receiver unpacks from there (TYPES,
 // section 4.1). See transfers.h, and parcels.h for the blocks.
 #include "base/error.h"
+#include "base/log.h"
 #include "message/chunks.h"
 #include "message/transfers.h"
 #include "mpi/status.h"
@@ -124,8 +125,9 @@ engine::Task<> Transfers::settle(PackingPointer packing) {
       co_await either(done, engine::Completion::after(std::chrono::seconds{1}));
       if (!done.done()) copier_.throw_if_failed(packing->buffer.place);
     }
-  } catch (const std::exception&) {
-    // Its error was or will be reported by what waits for the copies.
+  } catch (const std::exception& error) {
+    // Reported, or to be, by what waits for the copies.
+    base::log(base::Topic::debug, "the copies of a message ended with: {}", error.what());
   }
 }
 
