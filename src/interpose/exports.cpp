@@ -3,6 +3,7 @@
 #include "interpose/exports.h"
 
 #include "base/error.h"
+#include "gpu/managed.h"
 #include "interpose/process.h"
 #include "interpose/teams.h"
 
@@ -20,6 +21,10 @@ int missing(Process& process, const Target& target, const char* call) noexcept {
                            "{}: the MPI that this program runs on does not have this procedure; "
                            "a newer version of it may",
                            call));
+}
+
+bool beyond_cpu(const Site& site, const void* pointer) noexcept {
+  return site.on_gpu(pointer) && !gpu::shared_with_cpu(site.process().gpu(), pointer);
 }
 
 int refused(Process& process, const Target& target, const char* call, const char* argument,

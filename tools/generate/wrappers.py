@@ -149,7 +149,7 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
         for buffer, count in row.buffers:
             some = f"{count} != 0 && " if count else ""
             lines.append(
-                f'  if ({some}site.on_gpu({buffer})) return refused(site.process(), {here}, "{call}", "{buffer}", "{row.remedy}");'
+                f'  if ({some}beyond_cpu(site, {buffer})) return refused(site.process(), {here}, "{call}", "{buffer}", "{row.remedy}");'
             )
         return [*lines, "}", f"return {forward};"]
     if isinstance(row, Staged):
