@@ -47,16 +47,17 @@ class Benchmark {
         runs_(static_cast<int>(options.number("--runs"))),
         budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
         device_(world.local, static_cast<int>(options.number("--gpus"))),
-        csv_(rank_ == 0 ? options.text("--csv") : "",
-             {"ping_pong", fmt::format("{} x {}", device_.count(), device_.name())},
-             {"case", "n", "bytes", "gpus", "turns", "busy", "copy_blocks", "column", "run", "seconds"}) {
-    const char* const blocks = std::getenv("CROSSLANE_COPY_BLOCKS");
-    copy_blocks_ = blocks == nullptr ? "0" : blocks;
+        csv_(
+            rank_ == 0 ? options.text("--csv") : "",
+            {"ping_pong", fmt::format("{} x {}", device_.count(), device_.name())},
+            {"case", "n", "bytes", "gpus", "turns", "busy", "copy_blocks", "piece_bytes", "column", "run", "seconds"}) {
+    copy_blocks_ = setting("CROSSLANE_COPY_BLOCKS");
+    piece_bytes_ = setting("CROSSLANE_PIECE_BYTES");
     gpus_ = std::min(device_.count(), 2);
     if (rank_ == 0)
-      fmt::print(stdout, "ping_pong: {}, {} of {}{}, {}, copy blocks {}; us a message, medians of {} runs\n",
+      fmt::print(stdout, "ping_pong: {}, {} of {}{}, {}, copy blocks {}, pieces {}; us a message, medians of {} runs\n",
                  processor(), gpus_, device_.name(), turns() ? ", without MPS" : "", mpi_version(), copy_blocks_,
-                 runs_);
+                 piece_bytes_, runs_);
   }
 
   void table(const std::vector<std::string>& cases, const std::vector<long>& sizes, long busy) {
@@ -71,6 +72,11 @@ class Benchmark {
   }
 
  private:
+  static std::string setting(const char* name) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? "default" : text;
+  }
+
   // Rank 0's GPU is rank 1's, too, and their kernels take turns on it.
   [[nodiscard]] bool turns() const { return gpus_ == 1 && device_.takes_turns(); }
 
@@ -91,7 +97,7 @@ class Benchmark {
     };
     const auto row = [&](std::size_t column, int run, double seconds) {
       csv_.row({name, std::to_string(n), std::to_string(one.bytes), std::to_string(gpus_), turns() ? "yes" : "no",
-                std::to_string(busy), copy_blocks_, std::string(titles[column]), std::to_string(run),
+                std::to_string(busy), copy_blocks_, piece_bytes_, std::string(titles[column]), std::to_string(run),
                 fmt::format("{:.9f}", seconds)});
     };
     const auto seconds = in_turns(columns, runs_, once, row);
@@ -186,7 +192,7 @@ class Benchmark {
   const Calls plain_ = Calls::plain();
   const Calls bound_ = Calls::bound();
   Csv csv_;
-  std::string copy_blocks_;
+  std::string copy_blocks_, piece_bytes_;
   int gpus_ = 1;
 };
 
