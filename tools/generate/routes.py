@@ -66,8 +66,7 @@ class Maker:
 
 @dataclass(frozen=True)
 class Refused:
-    """GPU memory is refused with a clear error; what the CPU can reach (host memory, most GPUs' managed memory), and a buffer of
-    no elements, goes straight on."""
+    """GPU memory is refused with a clear error; what the CPU reaches (managed memory too), and no elements, go straight on."""
 
     buffers: tuple[tuple[str, str], ...]  # buffer, and its count or size ("": always one element)
     remedy: str
