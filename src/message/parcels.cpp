@@ -33,7 +33,7 @@ std::optional<Pieces> Parcels::take(std::size_t bytes) {
   if (window_ == nullptr || window_bytes_ == 0) return std::nullopt;
   if (!std::exchange(tried_, true)) {
     try {
-      if (const auto memory = window_->take(window_bytes_)) memory_ = *memory;
+      if (const auto memory = window_->take_apart(window_bytes_)) memory_ = *memory;
     } catch (const base::Error& error) {
       base::log(base::Topic::info, "others cannot open this rank's window: {}", error.what());
     }

@@ -29,7 +29,7 @@ bool Window::grow(std::size_t bytes) {
   if (index >= WindowRecord::most_segments) return false;
   gpu::Buffer buffer;
   try {
-    buffer = gpu::Buffer(driver_, std::max(bytes, segment_bytes));
+    buffer = gpu::Buffer(driver_, bytes);
   } catch (const base::Error& error) {
     if (error.error_class() == base::ErrorClass::no_memory) return false;
     throw;
@@ -51,10 +51,17 @@ std::optional<Window::Piece> Window::take(std::size_t bytes) {
   bytes = rounded(bytes);
   std::optional<Piece> piece;
   for (std::size_t index = 0; !piece; ++index) {
-    if (index == segments_.size() && !grow(bytes)) return std::nullopt;
+    if (index == segments_.size() && !grow(std::max(bytes, segment_bytes))) return std::nullopt;
     piece = take_from(index, bytes);
   }
   return piece;
+}
+
+std::optional<Window::Piece> Window::take_apart(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const gpu::ContextScope scope(driver_, context_);
+  bytes = rounded(bytes);
+  return grow(bytes) ? take_from(segments_.size() - 1, bytes) : std::nullopt;
 }
 
 std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView stream) {

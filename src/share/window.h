@@ -35,10 +35,12 @@ class Window {
       : driver_(driver), context_(context), gpu_(gpu), record_(record) {}
 
   /// A region, zeroed by what is enqueued on `stream` (of the window's context). Nothing where the window is at its limit of
-  /// eight segments, or the GPU has no memory left; throws Error (other) where the memory cannot be exported.
+  /// segments, or the GPU has no memory left; throws Error (other) where the memory cannot be exported.
   [[nodiscard]] std::optional<Piece> take(std::size_t bytes, gpu::StreamView stream);
   /// The same with whatever is in it.
   [[nodiscard]] std::optional<Piece> take(std::size_t bytes);
+  /// The same in a segment of its own, which is no larger.
+  [[nodiscard]] std::optional<Piece> take_apart(std::size_t bytes);
   void give_back(const Piece& piece) noexcept;
 
  private:
@@ -47,7 +49,7 @@ class Window {
     base::FreeRanges free;
   };
   [[nodiscard]] std::optional<Piece> take_from(std::size_t index, std::size_t bytes);
-  [[nodiscard]] bool grow(std::size_t bytes);
+  [[nodiscard]] bool grow(std::size_t bytes);  // with the context current
 
   const gpu::Driver& driver_;
   CUcontext context_;
