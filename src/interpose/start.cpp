@@ -1,5 +1,6 @@
 // Starting persistent operations, and partitioned communication (MPI 5.0, sections 3.9 and 4.2), with GPU memory.
 #include "interpose/manual.h"
+#include "interpose/mutant.h"
 #include "interpose/pending.h"
 #include "interpose/process.h"
 #include "interpose/receive.h"
@@ -93,6 +94,7 @@ void fetch_partitions(const Site& site, MPI_Request request, const std::vector<s
   const auto operation = process.requests().find(request);
   if (!operation) return;
   blamed = operation->raised_on();
+  if (mutated(operation->call, "copy in dropped")) return;
   lane::Batch batch(process.copier(), operation->watch());
   for (const auto& [low, high] : ranges)
     operation->arguments.front()->fetch_range(batch, static_cast<std::size_t>(low) * operation->partition_bytes,
