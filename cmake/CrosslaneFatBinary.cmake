@@ -36,3 +36,21 @@ function(crosslane_fat_binary name embedder)
     COMMENT "Compiling the ${name} kernels for GPUs" VERBATIM)
   set_property(SOURCE "${embedder}" APPEND PROPERTY OBJECT_DEPENDS "${fat_binary}")
 endfunction()
+
+# crosslane_embed_fat_binaries(<target> INCLUDE <folder> NAMES <name>...)
+#
+# <target> gets fat_binary.cpp of the current folder with the fat binaries of all <name>.cu in it, each compiled by itself, side by side;
+# without CROSSLANE_CUDA_KERNELS no_fat_binary.cpp, which has none.
+function(crosslane_embed_fat_binaries target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "INCLUDE" "NAMES")
+  if(NOT CROSSLANE_CUDA_KERNELS)
+    target_sources(${target} PRIVATE no_fat_binary.cpp)
+    return()
+  endif()
+  foreach(name IN LISTS arg_NAMES)
+    crosslane_fat_binary(${name} fat_binary.cpp INCLUDE "${arg_INCLUDE}")
+  endforeach()
+  target_sources(${target} PRIVATE fat_binary.cpp)
+  set_source_files_properties(fat_binary.cpp PROPERTIES
+    COMPILE_DEFINITIONS "CROSSLANE_FAT_BINARIES=\"${CMAKE_CURRENT_BINARY_DIR}\"")
+endfunction()

@@ -5,31 +5,27 @@
 
 #include <array>
 #include <cstdlib>
+#include <initializer_list>
 #include <utility>
 
 namespace crosslane::bench {
 
+namespace {
+
+// What reductions and broadcasts share comes first.
+std::vector<std::string> with_shared(std::initializer_list<const char*> own) {
+  std::vector<std::string> all{
+      "mpi", "gsb", "btb", "hierarchy(gsb,gsb)", "hierarchy(gsb,btb)", "hierarchy(btb,gsb)", "hierarchy(btb,btb)"};
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+}  // namespace
+
 const std::vector<std::string>& algorithms_of(const std::string& collective) {
-  static const std::vector<std::string> reductions{"mpi",
-                                                   "gsb",
-                                                   "btb",
-                                                   "hierarchy(gsb,gsb)",
-                                                   "hierarchy(gsb,btb)",
-                                                   "hierarchy(btb,gsb)",
-                                                   "hierarchy(btb,btb)",
-                                                   "one_shot",
-                                                   "two_shot_window",
-                                                   "two_shot",
-                                                   "pipelined"};
-  static const std::vector<std::string> broadcasts{"mpi",
-                                                   "gsb",
-                                                   "btb",
-                                                   "hierarchy(gsb,gsb)",
-                                                   "hierarchy(gsb,btb)",
-                                                   "hierarchy(btb,gsb)",
-                                                   "hierarchy(btb,btb)",
-                                                   "window",
-                                                   "zero_copy"};
+  static const std::vector<std::string> reductions =
+      with_shared({"one_shot", "two_shot_window", "two_shot", "pipelined"});
+  static const std::vector<std::string> broadcasts = with_shared({"window", "zero_copy"});
   return collective == "bcast" ? broadcasts : reductions;
 }
 

@@ -103,10 +103,7 @@ engine::Task<> Transfers::all_packed(PackingPointer packing) {
   const auto ticket = packing->ticket(packing->count - 1);
   const auto offered =
       engine::Completion::of(peers_->offers().word(ticket), share::Offers::value(ticket, State::offered));
-  while (!offered.done()) {
-    co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
-    if (!offered.done()) copier_.throw_if_failed(packing->buffer.place);
-  }
+  co_await written(offered, packing->buffer.place);
 }
 
 // Until nothing that was enqueued touches the buffer any more, or the GPU has failed.
@@ -121,10 +118,7 @@ engine::Task<> Transfers::settle(PackingPointer packing) {
       auto packed = all_packed(packing);
       co_await std::move(packed);
     }
-    while (!done.done()) {
-      co_await either(done, engine::Completion::after(std::chrono::seconds{1}));
-      if (!done.done()) copier_.throw_if_failed(packing->buffer.place);
-    }
+    co_await written(done, packing->buffer.place);
   } catch (const std::exception& error) {
     // Reported, or to be, by what waits for the copies.
     base::log(base::Topic::debug, "the copies of a message ended with: {}", error.what());

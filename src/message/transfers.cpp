@@ -87,6 +87,13 @@ engine::Task<> Transfers::written(engine::Completion copied, const lane::Batch& 
   }
 }
 
+engine::Task<> Transfers::written(engine::Completion copied, lane::Place place) {
+  while (!copied.done()) {
+    co_await either(copied, engine::Completion::after(std::chrono::seconds{1}));
+    if (!copied.done()) copier_.throw_if_failed(place);
+  }
+}
+
 // False if the receiver, which has the header, let us wait too long. Before that any wait is the application's own.
 engine::Task<bool> Transfers::moved(engine::Completion completion, engine::Completion matched) const {
   if (!matched.done()) co_await either(completion, matched);

@@ -159,6 +159,8 @@ class Transfers {
                                  share::Offers::Ticket offer);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
+  /// The same where the batch is gone.
+  engine::Task<> written(engine::Completion copied, lane::Place place);
   static base::Error reader_failure(const engine::Watch& watch, int reader);
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
   engine::Task<> keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched, std::shared_ptr<void> kept);
