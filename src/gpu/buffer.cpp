@@ -5,22 +5,26 @@
 
 namespace crosslane::gpu {
 
-Buffer::Buffer(const Driver& driver, std::size_t bytes) : driver_(&driver), size_(bytes) {
+Buffer::Buffer(const Driver& driver, std::size_t bytes) : driver_(&driver), life_(driver), size_(bytes) {
   if (bytes != 0) check(driver, driver.mem_alloc(&pointer_, bytes), fmt::format("cuMemAlloc of {} bytes", bytes));
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : driver_(other.driver_), pointer_(std::exchange(other.pointer_, 0)), size_(std::exchange(other.size_, 0)) {}
+    : driver_(other.driver_),
+      life_(other.life_),
+      pointer_(std::exchange(other.pointer_, 0)),
+      size_(std::exchange(other.size_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(driver_, other.driver_);
+  std::swap(life_, other.life_);
   std::swap(pointer_, other.pointer_);
   std::swap(size_, other.size_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (pointer_ != 0 && !driver_->unloading()) driver_->mem_free(pointer_);
+  if (pointer_ != 0 && !life_.over()) driver_->mem_free(pointer_);
 }
 
 CUipcMemHandle Buffer::export_handle() const {

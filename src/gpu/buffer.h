@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@ class Buffer {
 
  private:
   const Driver* driver_ = nullptr;
+  Life life_;
   CUdeviceptr pointer_ = 0;
   std::size_t size_ = 0;
 };

@@ -35,6 +35,19 @@ bool PrimaryContext::active(const Driver& driver, int ordinal) {
   return is_active != 0;
 }
 
+bool PrimaryContext::stands(const Driver& driver, CUdevice device) noexcept {
+  unsigned flags = 0;
+  int is_active = 0;
+  return driver.device_primary_ctx_get_state(device, &flags, &is_active) == CUDA_SUCCESS && is_active != 0;
+}
+
+bool PrimaryContext::is(const Driver& driver, CUdevice device, CUcontext context) noexcept {
+  CUcontext primary = nullptr;
+  if (!stands(driver, device) || driver.device_primary_ctx_retain(&primary, device) != CUDA_SUCCESS) return false;
+  driver.device_primary_ctx_release(device);
+  return primary == context;
+}
+
 void ignore_captures_of_other_threads(const Driver& driver) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
   check(driver, driver.thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");

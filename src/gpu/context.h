@@ -24,6 +24,12 @@ class PrimaryContext {
   /// True if the context exists already, so that retaining creates none.
   [[nodiscard]] static bool active(const Driver& driver, int ordinal);
 
+  /// The same of a device as the driver numbers it; false where it does not tell.
+  [[nodiscard]] static bool stands(const Driver& driver, CUdevice device) noexcept;
+
+  /// True if `context`, which is of that device, is its primary one.
+  [[nodiscard]] static bool is(const Driver& driver, CUdevice device, CUcontext context) noexcept;
+
  private:
   const Driver* driver_;
   CUdevice device_;

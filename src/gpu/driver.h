@@ -39,6 +39,7 @@
   X(ctx_push_current, cuCtxPushCurrent)                                       \
   X(ctx_pop_current, cuCtxPopCurrent)                                         \
   X(ctx_get_device, cuCtxGetDevice)                                           \
+  X(ctx_get_id, cuCtxGetId)                                                   \
   X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                            \
   X(mem_get_info, cuMemGetInfo)                                               \
   X(mem_alloc, cuMemAlloc)                                                    \

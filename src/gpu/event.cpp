@@ -5,27 +5,29 @@
 
 namespace crosslane::gpu {
 
-Event::Event(const Driver& driver, Use use) : driver_(&driver) {
+Event::Event(const Driver& driver, Use use) : driver_(&driver), life_(driver) {
   const unsigned flags = use == Use::timing             ? static_cast<unsigned>(CU_EVENT_DEFAULT)
                          : use == Use::across_processes ? CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
                                                         : static_cast<unsigned>(CU_EVENT_DISABLE_TIMING);
   check(driver, driver.event_create(&event_, flags), "cuEventCreate");
 }
 
-Event::Event(const Driver& driver, const CUipcEventHandle& handle) : driver_(&driver) {
+Event::Event(const Driver& driver, const CUipcEventHandle& handle) : driver_(&driver), life_(driver) {
   check(driver, driver.ipc_open_event_handle(&event_, handle), "cuIpcOpenEventHandle");
 }
 
-Event::Event(Event&& other) noexcept : driver_(other.driver_), event_(std::exchange(other.event_, nullptr)) {}
+Event::Event(Event&& other) noexcept
+    : driver_(other.driver_), life_(other.life_), event_(std::exchange(other.event_, nullptr)) {}
 
 Event& Event::operator=(Event&& other) noexcept {
   std::swap(driver_, other.driver_);
+  std::swap(life_, other.life_);
   std::swap(event_, other.event_);
   return *this;
 }
 
 Event::~Event() {
-  if (event_ != nullptr && !driver_->unloading()) driver_->event_destroy(event_);
+  if (event_ != nullptr && !life_.over()) driver_->event_destroy(event_);
 }
 
 void Event::record(StreamView stream) {

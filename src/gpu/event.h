@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 #include "gpu/stream.h"
 
 #include <mutex>
@@ -30,6 +31,7 @@ class Event {
 
  private:
   const Driver* driver_;
+  Life life_;
   CUevent event_ = nullptr;
 };
 

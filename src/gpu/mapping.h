@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 
 #include <cstddef>
 
@@ -23,6 +24,7 @@ class Mapping {
 
  private:
   const Driver* driver_;
+  Life life_;
   CUdeviceptr pointer_ = 0;
 };
 

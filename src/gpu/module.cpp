@@ -30,20 +30,22 @@ int Function::resident_blocks(int threads, std::size_t shared_bytes) const {
   return blocks;
 }
 
-Module::Module(const Driver& driver, const void* image) : driver_(&driver) {
+Module::Module(const Driver& driver, const void* image) : driver_(&driver), life_(driver) {
   check(driver, driver.module_load_data(&module_, image), "cuModuleLoadData");
 }
 
-Module::Module(Module&& other) noexcept : driver_(other.driver_), module_(std::exchange(other.module_, nullptr)) {}
+Module::Module(Module&& other) noexcept
+    : driver_(other.driver_), life_(other.life_), module_(std::exchange(other.module_, nullptr)) {}
 
 Module& Module::operator=(Module&& other) noexcept {
   std::swap(driver_, other.driver_);
+  std::swap(life_, other.life_);
   std::swap(module_, other.module_);
   return *this;
 }
 
 Module::~Module() {
-  if (module_ != nullptr && !driver_->unloading()) driver_->module_unload(module_);
+  if (module_ != nullptr && !life_.over()) driver_->module_unload(module_);
 }
 
 Function Module::function(const char* name) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 #include "gpu/stream.h"
 
 #include <array>
@@ -52,6 +53,7 @@ class Module {
 
  private:
   const Driver* driver_;
+  Life life_;
   CUmodule module_ = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 
 #include <cstddef>
 
@@ -26,6 +27,7 @@ class PinnedBuffer {
 
  private:
   const Driver* driver_ = nullptr;
+  Life life_;
   std::byte* data_ = nullptr;
   CUdeviceptr device_address_ = 0;
   std::size_t size_ = 0;
@@ -44,6 +46,7 @@ class PinnedRange {
 
  private:
   const Driver* driver_;
+  Life life_;
   void* data_ = nullptr;
   CUdeviceptr device_address_ = 0;
 };

@@ -32,23 +32,25 @@ CUcontext StreamView::context() const {
   return context;
 }
 
-Stream::Stream(const Driver& driver, Priority priority) : driver_(&driver) {
+Stream::Stream(const Driver& driver, Priority priority) : driver_(&driver), life_(driver) {
   // The driver clamps a priority to what the GPU has; lower numbers go first.
   const int wanted = priority == Priority::high ? -100 : 0;
   check(driver, driver.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING, wanted),
         "cuStreamCreateWithPriority");
 }
 
-Stream::Stream(Stream&& other) noexcept : driver_(other.driver_), stream_(std::exchange(other.stream_, nullptr)) {}
+Stream::Stream(Stream&& other) noexcept
+    : driver_(other.driver_), life_(other.life_), stream_(std::exchange(other.stream_, nullptr)) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   std::swap(driver_, other.driver_);
+  std::swap(life_, other.life_);
   std::swap(stream_, other.stream_);
   return *this;
 }
 
 Stream::~Stream() {
-  if (stream_ != nullptr && !driver_->unloading()) driver_->stream_destroy(stream_);
+  if (stream_ != nullptr && !life_.over()) driver_->stream_destroy(stream_);
 }
 
 }  // namespace crosslane::gpu

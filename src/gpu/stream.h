@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 
 namespace crosslane::gpu {
 
@@ -51,6 +52,7 @@ class Stream {
 
  private:
   const Driver* driver_;
+  Life life_;
   CUstream stream_ = nullptr;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace crosslane::lane {
@@ -22,6 +23,9 @@ Place Copier::place(const gpu::PointerInfo& info) {
     if (found == primary_.end())
       found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
     place.context = found->second.context();
+  } else if (std::ranges::find(seen_, place.context) == seen_.end()) {
+    keep_if_primary(place);
+    seen_.push_back(place.context);
   }
   if (!place.settled) {
     unsigned on = 1;
@@ -34,6 +38,13 @@ Place Copier::place(const gpu::PointerInfo& info) {
     }
   }
   return place;
+}
+
+void Copier::keep_if_primary(const Place& place) {
+  const auto& driver = gpu_.driver();
+  if (primary_.contains(place.device) || !gpu::PrimaryContext::active(driver, place.device)) return;
+  gpu::PrimaryContext primary(driver, place.device);
+  if (primary.context() == place.context) primary_.emplace(place.device, std::move(primary));
 }
 
 std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {

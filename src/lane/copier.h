@@ -74,6 +74,8 @@ class Copier {
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
   static void throw_if_failed(const Channel& channel);
+  /// So that streams and windows there outlive the application's own hold on it, which may end before MPI_Finalize.
+  void keep_if_primary(const Place& place);
 
   gpu::Gpu& gpu_;
   engine::Engine& engine_;
@@ -84,7 +86,8 @@ class Copier {
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
   std::unordered_set<std::uint64_t>
       settled_;  // allocations that were marked, by buffer id; started anew when it grows large
-  std::map<int, gpu::PrimaryContext> primary_;  // retained for memory that belongs to no context, by device
+  std::map<int, gpu::PrimaryContext> primary_;  // by device: of memory that was seen there, or belongs to no context
+  std::vector<CUcontext> seen_;
 };
 
 /// The copies of one call. They are enqueued by to_host and to_gpu and complete when wait() returns; a batch that is

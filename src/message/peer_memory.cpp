@@ -38,6 +38,7 @@ void PeerMemory::leave() noexcept {
   parcels_.leave();
   team::Home* const home = home_.exchange(nullptr);
   if (home == nullptr || !words_) return;
+  if (!home->stands()) return words_.reset();
   try {
     const gpu::ContextScope scope(home->driver(), home->context());
     words_.reset();

@@ -32,6 +32,7 @@ constexpr std::size_t door_bytes = std::size_t{2} << 20;
 Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board)
     : driver_(driver),
       context_(context),
+      life_(gpu::Life::of(driver, context)),
       device_(device),
       gpu_(gpu::device_uuid(driver, device)),
       board_(board),
@@ -88,6 +89,21 @@ bool Home::show_large_window() {
   record.large = large_->region;
   record.large_shown.store(1, std::memory_order_release);
   return true;
+}
+
+std::optional<share::Window::Piece> Home::lend_large_window(std::size_t bytes) {
+  constexpr std::size_t most_lent = 2 * large_window_bytes;
+  const std::lock_guard lock(mutex_);
+  if (large_lent_ + bytes > most_lent) return std::nullopt;
+  auto piece = window_.take(bytes);
+  if (piece) large_lent_ += bytes;
+  return piece;
+}
+
+void Home::take_back_large_window(const share::Window::Piece& piece) noexcept {
+  window_.give_back(piece);
+  const std::lock_guard lock(mutex_);
+  large_lent_ -= std::min(large_lent_, piece.bytes);
 }
 
 gpu::Buffer Home::lend(std::size_t bytes) {

@@ -4,6 +4,7 @@
 
 #include "gpu/context.h"
 #include "gpu/driver.h"
+#include "gpu/life.h"
 #include "kernel/launch.h"
 #include "share/board.h"
 #include "share/exposure.h"
@@ -28,6 +29,8 @@ class Home {
 
   [[nodiscard]] const gpu::Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] CUcontext context() const noexcept { return context_; }
+  /// False once the application has destroyed or reset the context: nothing may be asked of it any more.
+  [[nodiscard]] bool stands() const noexcept { return !life_.over(); }
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] const share::Uuid& gpu() const noexcept { return gpu_; }
   [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return kernels_; }
@@ -45,6 +48,10 @@ class Home {
   bool show_large_window();
   /// Valid once it is shown.
   [[nodiscard]] std::byte* large_window() const noexcept { return large_->data; }
+  /// The same for the enqueued calls of one communicator, which the GPU sees in no agreed order with others: of a window of its own, of
+  /// which a process has few. Nothing where it has no more, or the GPU has no memory.
+  [[nodiscard]] std::optional<share::Window::Piece> lend_large_window(std::size_t bytes);
+  void take_back_large_window(const share::Window::Piece& piece) noexcept;
   /// Device memory for a buffer that kernels cannot use where it is; kept for the next one. Throws Error (no_memory).
   [[nodiscard]] gpu::Buffer lend(std::size_t bytes);
   void take_back(gpu::Buffer buffer) noexcept;
@@ -56,6 +63,7 @@ class Home {
  private:
   const gpu::Driver& driver_;
   CUcontext context_;
+  gpu::Life life_;
   int device_;
   share::Uuid gpu_;
   share::Board& board_;
@@ -68,6 +76,7 @@ class Home {
   std::mutex mutex_;
   bool large_tried_ = false;
   std::optional<share::Window::Piece> large_;
+  std::size_t large_lent_ = 0;  // bytes
   gpu::Buffer door_;
   std::atomic<bool> door_tried_{false};
   std::vector<gpu::Buffer> kept_;

@@ -328,7 +328,13 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 CUresult cuCtxDestroy(CUcontext context) { return cuCtxDestroy_v2(context); }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  return enter("cuCtxPushCurrent_v2", plain, [&] { context_stack().push_back(&checked(context)); });
+  return enter("cuCtxPushCurrent_v2", plain, [&] {
+    {
+      const std::lock_guard lock(state().mutex);
+      if (state().ended.contains(context)) die_of_stale("cuCtxPushCurrent");
+    }
+    context_stack().push_back(&checked(context));
+  });
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* context) {
@@ -370,6 +376,13 @@ CUresult cuCtxGetFlags(unsigned* flags) {
   return enter("cuCtxGetFlags", plain, [&] {
     require(flags != nullptr, CUDA_ERROR_INVALID_VALUE);
     *flags = current().flags;
+  });
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  return enter("cuCtxGetId", plain, [&] {
+    require(id != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *id = (context == nullptr ? current() : checked(context)).id;
   });
 }
 

@@ -186,6 +186,8 @@ CUresult cuEventDestroy_v2(CUevent handle) {
     require(found != all.live.end(), CUDA_ERROR_INVALID_HANDLE);
     event = std::move(found->second);
     all.live.erase(found);
+    if (event->context != nullptr && event->context->aborted->load(std::memory_order_acquire))
+      die_of_stale("cuEventDestroy");
     // Unlocked in reverse order of construction: the guard first, the event last.
   });
 }

@@ -230,6 +230,11 @@ CUresult before(const char* name, unsigned traits) noexcept {
   return CUDA_SUCCESS;
 }
 
+void die_of_stale(const char* call) {
+  say(std::string(call) + " was called on what went with its context: a real driver may crash");
+  std::abort();
+}
+
 std::vector<CUcontext>& context_stack() {
   static thread_local std::vector<CUcontext> stack;
   return stack;
@@ -256,6 +261,8 @@ CUcontext make_context(Device& device, unsigned flags, bool primary) {
   context->device = &device;
   context->flags = flags;
   context->primary = primary;
+  static std::atomic<unsigned long long> ids{0};
+  context->id = ++ids;
   context->legacy = std::make_shared<Stream>(*context, Stream::Kind::legacy, 0);
   context->connections.resize(state().connections);
   state().contexts.insert(context);
@@ -263,6 +270,10 @@ CUcontext make_context(Device& device, unsigned flags, bool primary) {
 }
 
 void destroy_context(CUcontext context) {
+  {
+    const std::lock_guard lock(state().mutex);
+    state().ended.insert(context);
+  }
   context->aborted->store(true, std::memory_order_release);
   synchronize(*context);
   memory().free_all_of(context);

@@ -56,6 +56,7 @@ class State {
   Topology topology;
   std::size_t connections = 0;  // hardware queues that a context's streams share; 0: as many as streams
   std::set<CUcontext> contexts;
+  std::set<CUcontext> ended;  // those that were destroyed
 
   Device& device(CUdevice ordinal) {
     require(ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices.size(), CUDA_ERROR_INVALID_DEVICE);
@@ -120,7 +121,9 @@ void destroy_context(CUcontext context);
 
 /// Prints one line to standard error, "crosslane emulated driver: ...".
 void say(const std::string& line);
-/// The same, but each `once` only the first time.
+/// Ends the process: `call` got a handle that went with its context, on which a real driver may crash.
+[[noreturn]] void die_of_stale(const char* call);
+/// The same as say(), but each `once` only the first time.
 void say_once(std::atomic<bool>& once, const std::string& line);
 
 }  // namespace crosslane::gpu::emulated
@@ -130,7 +133,8 @@ struct CUctx_st {
   crosslane::gpu::emulated::Device* device = nullptr;
   bool primary = false;
   unsigned flags = 0;
-  std::mutex order;  // held while work is enqueued, so that the legacy stream sees a consistent past
+  unsigned long long id = 0;  // never used twice
+  std::mutex order;           // held while work is enqueued, so that the legacy stream sees a consistent past
   std::shared_ptr<crosslane::gpu::emulated::Stream> legacy;
   std::vector<std::shared_ptr<crosslane::gpu::emulated::Stream>> streams;  // created ones and per-thread ones
   // By hardware queue, the stream that was given work last; none: every stream has a queue of its own. Guarded by `order`.

@@ -164,6 +164,7 @@ void destroy_stream(CUstream handle) {
     require(handles().erase(handle) == 1, CUDA_ERROR_INVALID_HANDLE);
     owned.reset(handle);
   }
+  if (owned->stream->context.aborted->load(std::memory_order_acquire)) die_of_stale("cuStreamDestroy");
   forget_captured_stream(*owned->stream);
   owned->stream->retire();
   // The context keeps it while it has work, so that the legacy stream still waits for that; see submit.
