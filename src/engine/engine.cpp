@@ -10,6 +10,8 @@ namespace {
 
 // About ten microseconds: longer than a small GPU collective, shorter than a time slice lost by not yielding.
 constexpr int spins = 300;
+// A look at requests and tasks takes as long as a yield: most of a wait is to be spent looking.
+constexpr unsigned looks_a_yield = 16;
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -110,14 +112,18 @@ void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
     throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   Watchdog watchdog{watch, watchdog_seconds_};
-  while (!done()) {
+  for (unsigned looks = 1; !done(); ++looks) {
     bool moved = false;
     if (!idle()) {
       const Inside inside{inside_};
       moved = inside && turn_inside();
     }
-    watchdog.look(moved);
-    if (!moved) sched_yield();
+    if (moved) {
+      watchdog.look(true);
+    } else if (looks % looks_a_yield == 0) {
+      watchdog.look(false);
+      sched_yield();
+    }
   }
 }
 

@@ -61,6 +61,10 @@ int test_all(const Site& site, Pending& pending, int count, MPI_Request requests
   // One that failed makes the others' statuses count too.
   const bool told = result == mpi::success;
   const auto error_of = [&](int i) { return told ? mpi::success : mpi::error(own[i]); };
+  std::vector<int> arrived;
+  for (int i = 0; i < count; ++i)
+    if (pending.active(i) && !pending.ends_here(i) && error_of(i) == mpi::success) arrived.push_back(i);
+  if (arrived.size() > 1) pending.deliver(arrived, own);
   std::vector<int> codes(static_cast<std::size_t>(count), mpi::success);
   for (int i = 0; i < count; ++i) {
     int& code = codes[static_cast<std::size_t>(i)];

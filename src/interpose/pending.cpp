@@ -129,14 +129,27 @@ std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
   return handles;
 }
 
+void Pending::deliver(const std::vector<int>& indices, const Statuses& statuses) noexcept {
+  try {
+    lane::Batch batch(process_.copier(), watch());
+    for (const int index : indices)
+      operations_[static_cast<std::size_t>(index)]->deliver(batch, &statuses[index], process_.library().below());
+    batch.wait();
+  } catch (const std::exception&) {
+    for (const int index : indices) operations_[static_cast<std::size_t>(index)]->delivered = false;
+  }
+}
+
 int Pending::completed(int index, const MPI_Status* status, int code) {
   const auto operation = operations_[static_cast<std::size_t>(index)];
   if (!operation || (operation->persistent && !operation->active)) return code;
   blamed_ = operation->raised_on();
+  const bool delivered = operation->delivered;
   release(index);
   // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
   const auto& below = process_.library().below();
   if (code != mpi::success && !mpi::is_truncation(below, code)) return code;
+  if (delivered) return code;
   try {
     operation->deliver(process_.copier(), status, below);
     operation->delivered = false;

@@ -71,6 +71,9 @@ class Pending {
   /// The requests that are not ours.
   [[nodiscard]] std::vector<MPI_Request> others(const MPI_Request requests[]) const;
 
+  /// What MPI has completed with these statuses, each a success: what they received is delivered, all of it in one wait, so that completed()
+  /// has nothing left to deliver. Where the GPU refuses that, completed() meets it again, one by one.
+  void deliver(const std::vector<int>& indices, const Statuses& statuses) noexcept;
   /// MPI has completed request `index` with this code: delivers what it received, and hands the code on; a persistent one
   /// becomes inactive and stays known. No effect on what is not ours.
   int completed(int index, const MPI_Status* status, int code);

@@ -72,6 +72,12 @@ void Operation::fetch(lane::Copier& copier) {
 }
 
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
+  lane::Batch batch(copier, watch());
+  deliver(batch, status, below);
+  batch.wait();
+}
+
+void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi::Functions& below) {
   if (std::exchange(delivered, true) || mutated(call, "copy out dropped")) return;
   auto limit = std::numeric_limits<std::size_t>::max();
   if (status != nullptr && (receives() || look)) {
@@ -86,12 +92,9 @@ void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mp
     look->buffer.layout->unpack(look->buffer.address, look->landing, look->buffer.count, 0, bytes);
     return;
   }
-  if (arguments.empty()) return;
-  lane::Batch batch(copier, watch());
   for (const auto& argument : arguments)
     if (argument->writes())
       argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
-  batch.wait();
 }
 
 void Requests::add(MPI_Request request, std::shared_ptr<Operation> operation) {

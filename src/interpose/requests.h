@@ -73,6 +73,8 @@ struct Operation {
   /// Copies all that was written to the GPU, and returns when it is there. `status` tells how much a receive wrote;
   /// null where there is none.
   void deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below);
+  /// The same as part of a batch: it is there when the batch is waited for.
+  void deliver(lane::Batch& batch, const MPI_Status* status, const mpi::Functions& below);
 };
 
 /// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
