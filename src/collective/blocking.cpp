@@ -170,11 +170,12 @@ bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept 
   return shape.bytes == unknown_bytes ? bytes >= least : worth_exposing(shape, members);
 }
 
-void Blocking::compare(team::Team& team, const Claim& claim, const engine::Watch& watch) const {
+void Blocking::compare(team::Team& team, const Claim& claim, const Pieces* pieces, const engine::Watch& watch) const {
   if (!team.queued().done()) engine_.wait(team.queued(), watch);
   share::Arrival& own = team.own_arrival();
   own.send = own.receive = {};
-  own.claim = encode(claim);
+  own.claim = encode(claim, pieces != nullptr);
+  if (pieces != nullptr) show_passages(team, *pieces);
   team.arrive(watch);
   const Finish finish{team};
   compare_claims(team);
@@ -202,7 +203,7 @@ class Blocking::Passage {
     own.facts = connection_.reached;
     large_ = blocking_.wants_large_windows(view_, shape_);
     own.large_windows = large_ && connection_.home->show_large_window() && team_.large_windows_mapped() ? 1 : 0;
-    if (blocking_.checks_) own.claim = encode(mine_.claim);
+    if (blocking_.checks_) own.claim = encode(mine_.claim, mine_.pieces.has_value());
     if (mine_.pieces) show_passages(team_, *mine_.pieces);
   }
 

@@ -59,8 +59,8 @@ class Blocking {
   /// True if the members compare what they were called with (CROSSLANE_CHECK): the same on all ranks.
   [[nodiscard]] bool checks() const noexcept { return checks_; }
   /// Of a call whose verdict is `direct`, but which this rank cannot run so: returns if that holds for all members, who all go to
-  /// MPI then. Throws Error (argument) naming what differs otherwise. Only where checks().
-  void compare(team::Team& team, const Claim& claim, const engine::Watch& watch) const;
+  /// MPI then. `pieces`: of blocks of different sizes, where they are known; else null. Throws Error (argument) naming what differs otherwise. Only where checks().
+  void compare(team::Team& team, const Claim& claim, const Pieces* pieces, const engine::Watch& watch) const;
 
   /// Returns when this rank's part is complete: its buffers may be used again and hold the result. Throws Error (other) naming the
   /// member that did not take part within the limit, and where the GPU fails. The verdict of the team for this call is `direct`.

@@ -5,6 +5,7 @@
 #include "collective/describe.h"
 #include "team/alike.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace crosslane::collective {
 namespace {
 
 constexpr std::uint64_t none = 0xff;
+// Of the last word of a claim.
+constexpr std::uint64_t runs = 1, shows = 2;
 
 constexpr bool has_root(Collective collective) noexcept {
   return collective == Collective::reduce || collective == Collective::broadcast || collective == Collective::gather ||
@@ -30,11 +33,11 @@ std::string lines_of(const std::array<std::uint64_t, 4>& words) {
                     element == none ? "one that GPUs do not combine" : name_of(static_cast<kernel::Element>(element)),
                     op == none ? "one of the application's own" : name_of(static_cast<kernel::Op>(op)));
   }
-  if (words[3] == 0) lines += "way=through the host\n";
+  if ((words[3] & runs) == 0) lines += "way=through the host\n";
   return lines;
 }
 
-// Of calls whose blocks differ, once all are known to be of that kind and between GPUs: what one sends is what the other expects.
+// Of calls whose blocks differ, once all are known to show what they pass: what one sends is what the other expects.
 void compare_passages(const team::Team& team, Collective collective) {
   if (collective == Collective::reduce_scatter) {
     std::vector<std::string> lines;
@@ -64,28 +67,29 @@ void compare_passages(const team::Team& team, Collective collective) {
 
 }  // namespace
 
-std::array<std::uint64_t, 4> encode(const Claim& claim) noexcept {
+std::array<std::uint64_t, 4> encode(const Claim& claim, bool shows_passages) noexcept {
   const std::uint64_t element = claim.element ? static_cast<std::uint64_t>(*claim.element) : none;
   const std::uint64_t op = claim.op ? static_cast<std::uint64_t>(*claim.op) : none;
   const bool combined = combines(claim.collective);
   const auto root = has_root(claim.collective) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(claim.root)) : 0;
   return {static_cast<std::uint64_t>(claim.collective) | (combined ? element << 8 | op << 16 : 0), claim.bytes, root,
-          claim.direct ? 1U : 0U};
+          (claim.direct ? runs : 0U) | (shows_passages ? shows : 0U)};
 }
 
 void compare_claims(const team::Team& team) {
   const auto& mine = team.arrival(team.me()).claim;
   bool alike = true;
+  bool all_show = true;
   bool same_collective = true;
   for (int member = 0; member < team.size(); ++member) {
     const auto& theirs = team.arrival(member).claim;
-    alike = alike && theirs == mine;
+    alike = alike && std::equal(theirs.begin(), theirs.end() - 1, mine.begin()) && ((theirs[3] ^ mine[3]) & runs) == 0;
+    all_show = all_show && (theirs[3] & shows) != 0;
     same_collective = same_collective && ((theirs[0] ^ mine[0]) & none) == 0;
   }
   if (alike) {
     const auto collective = static_cast<Collective>(mine[0] & none);
-    const bool direct = mine[3] != 0;
-    if (direct && uneven(collective)) compare_passages(team, collective);
+    if (all_show) compare_passages(team, collective);
     return;
   }
   std::vector<std::string> lines;

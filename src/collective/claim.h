@@ -22,8 +22,8 @@ struct Claim {
   bool direct = false;  ///< This rank can run it between GPUs.
 };
 
-/// As an arrival record holds it.
-[[nodiscard]] std::array<std::uint64_t, 4> encode(const Claim& claim) noexcept;
+/// As an arrival record holds it. `shows_passages`: the rank shows what it sends to each and expects from each (share::Passage), too.
+[[nodiscard]] std::array<std::uint64_t, 4> encode(const Claim& claim, bool shows_passages) noexcept;
 
 /// After all have arrived at a direct call with claims: throws Error (argument), the same on all members, that names what differs
 /// between which ranks of the communicator.

@@ -138,10 +138,11 @@ void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
     base::log(base::Topic::info, "{}: collectives go through the host: {}", watch.name(watch.context), *refusal);
 }
 
-// Comes to a call of a team, whose role it takes as long as it can go direct: which way it goes on all ranks.
+// Comes to a call of a team, whose role it takes as long as it can go direct; one that is known, but goes to MPI, is `refused`. Returns which way it
+// goes on all ranks.
 share::Verdict come(const Site& site, Teams& teams, team::Team& team, const CollectiveCall& call,
-                    base::FunctionRef<std::optional<Role>()> find_role, std::optional<Role>& role, team::Pace pace,
-                    const engine::Watch& watch) {
+                    base::FunctionRef<std::optional<Role>()> find_role, std::optional<Role>& role,
+                    std::optional<Role>& refused, team::Pace pace, const engine::Watch& watch) {
   Process& process = site.process();
   bool wishes = false, ready = false;
   if (process.active() && process.gpu().present()) {
@@ -149,12 +150,12 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     if (wishes || team.connected()) role = find_role();
     // Who has nothing to send or to receive has no say where others have.
     if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
-    if (role && teams.choice().left_to_mpi(role->shape)) role.reset();
+    if (role && teams.choice().left_to_mpi(role->shape)) refused = std::exchange(role, std::nullopt);
     if (wishes && role && !team.connected()) prepare(teams, team, watch);
     // Whether an algorithm takes the call is known, and the same on all members, once all are connected. Asked once: that may
     // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
     ready = team.connected_everywhere();
-    if (ready && role && !teams.blocking().takes(team, role->shape)) role.reset();
+    if (ready && role && !teams.blocking().takes(team, role->shape)) refused = std::exchange(role, std::nullopt);
   }
   // Where calls are compared, all blocking ones that pass GPU memory come together, whatever becomes of them.
   const bool compares = teams.blocking().checks() && pace == team::Pace::blocking;
@@ -193,9 +194,9 @@ class PersistentCollective final : public Starter {
 
   std::unique_ptr<Undertaking> start(const Site& site) override {
     Teams& teams = *process_.teams();
-    std::optional<Role> role;
+    std::optional<Role> role, refused;
     const auto verdict =
-        come(site, teams, *team_, call_, [this] { return role_; }, role, team::Pace::starting, watch());
+        come(site, teams, *team_, call_, [this] { return role_; }, role, refused, team::Pace::starting, watch());
     if (verdict != share::Verdict::direct) return nullptr;
     collective::Claim claim = claim_;
     claim.direct = role.has_value();
@@ -230,12 +231,14 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     if (team == nullptr) return otherwise();
     const Context context{process, call.comm};
     const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
-    std::optional<Role> role;
+    std::optional<Role> role, refused;
     const auto find_role = [&] { return role_in(process, teams, *team, call); };
-    const auto verdict = come(site, teams, *team, call, find_role, role, team::Pace::blocking, watch);
+    const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::blocking, watch);
     if (verdict != share::Verdict::direct) return otherwise();
     if (!role && teams.blocking().checks()) {
-      teams.blocking().compare(*team, claim_of(process, *team, call, role), watch);
+      std::optional<collective::Pieces> pieces;
+      if (refused && uneven(call.collective)) pieces = pieces_of(*refused, {team->size(), team->me()}, true, true);
+      teams.blocking().compare(*team, claim_of(process, *team, call, role), pieces ? &*pieces : nullptr, watch);
       return otherwise();
     }
     if (!role) throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
@@ -259,9 +262,9 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     if (team == nullptr) return otherwise();
     const Context context{process, call.comm};
     const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
-    std::optional<Role> role;
+    std::optional<Role> role, refused;
     const auto find_role = [&] { return role_in(process, teams, *team, call); };
-    const auto verdict = come(site, teams, *team, call, find_role, role, team::Pace::starting, watch);
+    const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::starting, watch);
     if (verdict != share::Verdict::direct) return otherwise();
     process.settle(false);
     const trace::Span span(process.tracer(), trace::Kind::call, call.call, role ? role->bytes() : 0);
