@@ -11,8 +11,9 @@ namespace crosslane::kernel {
 namespace {
 
 constexpr unsigned threads = 256;  // as the kernels' launch bounds
-// A multiprocessor holds up to eight blocks; twice that, so that none waits for the last ones.
-constexpr unsigned blocks_a_processor = 16;
+// A multiprocessor holds four blocks, which is what their registers leave room for. Many times that, so that few of them wait
+// for the last ones: of a sub-matrix of 128 MiB on an H200, 8 reach 0.91 of a contiguous copy, 16 0.94 and 32 0.955.
+constexpr unsigned blocks_a_processor = 32;
 // Fewer words along an edge than this leave most of a tile's threads idle.
 constexpr std::uint64_t least_edge = 8;
 // Words of a side that are at least so far apart share no sector of memory.

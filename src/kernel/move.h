@@ -52,6 +52,53 @@ CROSSLANE_DEVICE_CALL void move_bytes(B block, std::uint64_t to, std::uint64_t f
   }
 }
 
+/// By all threads of the block: reads every byte once and writes it to each of to(0), to(1), ..., in the widest words to which all
+/// of them are aligned alike. `turn` says with which to begin: another one for each member, so that none gets all at once.
+template <class B, class To>
+CROSSLANE_DEVICE void spread_bytes(const B& block, std::uint64_t from, std::uint64_t bytes, std::uint32_t count, To to,
+                                   std::uint64_t turn) {
+  if (count == 0 || bytes == 0) return;
+  std::uint64_t apart = 0;
+  CROSSLANE_ROLLED
+  for (std::uint32_t d = 0; d < count; ++d) apart |= to(d) ^ from;
+  const auto first = static_cast<std::uint32_t>(turn % count);
+  // Words begin, begin + 1, ... below end. Loads run ahead of stores, so that several are in flight.
+  const auto words = [&]<class Word>(Word*, std::uint64_t begin, std::uint64_t end) {
+    constexpr std::uint32_t places = 4;
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = begin + block.rank() * sizeof(Word); at < end; at += places * block.size() * sizeof(Word)) {
+      Word word[places] = {};
+      for (std::uint32_t k = 0; k < places; ++k) {
+        const std::uint64_t place = at + k * block.size() * sizeof(Word);
+        if (place < end) word[k] = block.load(reinterpret_cast<const Word*>(from + place));
+      }
+      std::uint32_t d = first;
+      CROSSLANE_ROLLED
+      for (std::uint32_t i = 0; i < count; ++i) {
+        for (std::uint32_t k = 0; k < places; ++k) {
+          const std::uint64_t place = at + k * block.size() * sizeof(Word);
+          if (place < end) block.store(reinterpret_cast<Word*>(to(d) + place), word[k]);
+        }
+        d = d + 1 == count ? 0 : d + 1;
+      }
+    }
+  };
+  const std::uint64_t width = apart % 16 == 0 ? 16 : apart % 8 == 0 ? 8 : apart % 4 == 0 ? 4 : 1;
+  const std::uint64_t ahead = (0 - from) & (width - 1), head = ahead < bytes ? ahead : bytes;
+  const std::uint64_t tail = head + (bytes - head) / width * width;
+  words(static_cast<std::uint8_t*>(nullptr), 0, head);
+  if (width == 16) {
+    words(static_cast<Word16*>(nullptr), head, tail);
+  } else if (width == 8) {
+    words(static_cast<std::uint64_t*>(nullptr), head, tail);
+  } else if (width == 4) {
+    words(static_cast<std::uint32_t*>(nullptr), head, tail);
+  } else {
+    words(static_cast<std::uint8_t*>(nullptr), head, tail);
+  }
+  words(static_cast<std::uint8_t*>(nullptr), tail, bytes);
+}
+
 /// This block's slice of a move, the addresses shifted.
 template <class B>
 CROSSLANE_DEVICE void move_slice(const B& block, const Move& move, std::uint64_t from_shift, std::uint64_t to_shift) {

@@ -17,36 +17,55 @@ namespace {
 constexpr std::size_t grain = 256;       // of memory that lists take
 constexpr std::size_t mark_every = 256;  // units
 // Parts grow, so that the first launch comes soon and later ones are large (TYPES, section 3.2: preparation and kernel
-// are pipelined).
-constexpr std::size_t first_part = std::size_t{16} << 10, largest_part = std::size_t{512} << 10;
+// are pipelined). A part costs some ten microseconds of the driver: no less than making the first one takes.
+constexpr std::size_t first_part = std::size_t{64} << 10, largest_part = std::size_t{1} << 20, growth = 4;
 constexpr std::size_t most_known = 512, most_aliases = 16;
 
 constexpr std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * grain; }
 
-// The entries of one part, in numbers of either width.
+// The entries of one part, in numbers of either width, until `most` of them are there.
 template <class Number>
 class Maker {
  public:
-  Maker(const layout::Node& node, std::uint32_t shift, bool makes_table, std::size_t entries)
-      : low_(static_cast<std::uint64_t>(node.low)), shift_(shift) {
-    if (makes_table) {
-      table.reserve(entries);
-    } else {
-      units.reserve(entries + 1);
-    }
-  }
+  Maker(const layout::Node& node, std::uint32_t shift, std::byte* to, std::size_t most)
+      : low_(static_cast<std::uint64_t>(node.low)),
+        shift_(shift),
+        table_(reinterpret_cast<Number*>(to)),
+        units_(reinterpret_cast<kernel::UnitOf<Number>*>(to)),
+        most_(most) {}
 
-  void add_table_run(std::int64_t offset, std::size_t length, std::size_t run) {
-    for (std::size_t done = 0; done < length; done += run) table.push_back(scaled(distance(offset) + done));
+  /// Equal runs of `length` bytes each, many of them: nothing but a subtraction and a shift for each.
+  void add_equal_runs(const layout::Run* runs, std::size_t count) {
+    count = std::min(count, most_ - made_);
+    Number* const to = table_ + made_;
+    for (std::size_t i = 0; i < count; ++i) to[i] = scaled(distance(runs[i].offset));
+    made_ += count;
   }
-  void add_units(std::int64_t offset, std::size_t length, std::size_t packed) {
-    for (std::size_t done = 0; done < length; done += kernel::unit_limit)
-      units.push_back({scaled(distance(offset) + done), scaled(packed + done)});
+  /// The bytes of the run that were taken; all of them unless there was no room.
+  std::size_t add_table_run(std::int64_t offset, std::size_t length, std::size_t run) {
+    std::size_t done = 0;
+    for (; done < length && made_ < most_; done += run) table_[made_++] = scaled(distance(offset) + done);
+    return done;
   }
-  void end_units(std::size_t packed) { units.push_back({0, scaled(packed)}); }
+  std::size_t add_units(std::int64_t offset, std::size_t length, std::size_t packed) {
+    const std::size_t wanted = (length + kernel::unit_limit - 1) / kernel::unit_limit;
+    const std::size_t count = std::min(wanted, most_ - made_);
+    const auto step = static_cast<Number>(kernel::unit_limit >> shift_);
+    kernel::UnitOf<Number>* const to = units_ + made_;
+    Number place = scaled(distance(offset)), before = scaled(packed);
+    for (std::size_t i = 0; i < count; ++i, place += step, before += step) to[i] = {place, before};
+    made_ += count;
+    return count == wanted ? length : count * kernel::unit_limit;
+  }
+  /// Has room beyond `most`.
+  void end_units(std::size_t packed) { units_[made_] = {0, scaled(packed)}; }
 
-  std::vector<Number> table;
-  std::vector<kernel::UnitOf<Number>> units;
+  [[nodiscard]] bool full() const noexcept { return made_ == most_; }
+  [[nodiscard]] std::size_t made() const noexcept { return made_; }
+  /// Packed bytes before a unit.
+  [[nodiscard]] std::size_t before(std::size_t unit) const noexcept {
+    return static_cast<std::size_t>(std::uint64_t{units_[unit].packed} << shift_);
+  }
 
  private:
   [[nodiscard]] std::uint64_t distance(std::int64_t offset) const { return static_cast<std::uint64_t>(offset) - low_; }
@@ -54,6 +73,10 @@ class Maker {
 
   const std::uint64_t low_;
   const std::uint32_t shift_;
+  Number* const table_;
+  kernel::UnitOf<Number>* const units_;
+  const std::size_t most_;
+  std::size_t made_ = 0;
 };
 
 }  // namespace
@@ -136,77 +159,84 @@ List* Lists::list(Irregular& irregular, bool table, const List* keep) {
   return made.get();
 }
 
+// Entries in memory that they are uploaded from, which reach to packed byte `end`.
+struct Lists::Part {
+  HostBlock block;
+  std::uint64_t entries;
+  std::size_t bytes, end;
+};
+
+Lists::Part Lists::make_part(const Irregular& irregular, List& list) {
+  const layout::Node& node = *irregular.node;
+  const auto make = [&]<class Number>(Number) {
+    const std::size_t entry = sizeof(Number) * (list.table_ ? 1 : 2), ends = list.table_ ? 0 : 1;
+    const std::size_t room = std::min(list.part_bytes_, list.room_ - list.entries_ * entry) / entry;
+    if (room <= ends) throw base::Error(base::ErrorClass::intern, "a datatype has more runs than its tree tells");
+    Part part{pinned_.lend(room * entry), 0, 0, list.filled_};
+    Maker<Number> maker(node, list.shift_, part.block.data(), room - ends);
+    std::size_t& at = part.end;
+    const auto add = [&](std::int64_t offset, std::size_t length) {
+      at += list.table_ ? maker.add_table_run(offset, length, list.run_bytes_) : maker.add_units(offset, length, at);
+    };
+    if (node.kind != layout::Node::Kind::runs) {
+      // A slice of about so many entries after another, for what lies beyond the part's end is walked in vain. Units are cut
+      // where slices end, at multiples of what keeps every number whole.
+      constexpr std::size_t slice_entries = 1024;
+      const std::size_t average = node.size / std::max<std::uint64_t>(std::min(node.run_count, node.size), 1);
+      const std::size_t a_run = list.table_ ? list.run_bytes_ : std::min(average, kernel::unit_limit);
+      const std::size_t slice_grain = list.table_ ? list.run_bytes_ : kernel::unit_limit;
+      std::size_t slice = 0;
+      if (__builtin_mul_overflow(slice_entries, a_run, &slice)) slice = node.size;
+      slice = std::max(slice / slice_grain, std::size_t{1}) * slice_grain;
+      const layout::Layout whole(irregular.node, 0, 0);
+      while (at < node.size && !maker.full()) {
+        const std::size_t end = node.size - at <= slice ? node.size : at + slice;
+        whole.for_each_run(1, at, end, [&](std::int64_t offset, std::size_t length) {
+          if (!maker.full()) add(offset, length);
+        });
+      }
+    } else if (list.table_ && node.run_count == node.size / list.run_bytes_) {
+      const std::size_t first = at / list.run_bytes_;
+      maker.add_equal_runs(node.list.data() + first, node.run_count - first);
+      at += maker.made() * list.run_bytes_;
+    } else {
+      const auto after = std::ranges::upper_bound(node.list, at, {}, &layout::Run::packed);
+      for (auto run = std::prev(after); at < node.size && !maker.full(); ++run)
+        add(run->offset + static_cast<std::int64_t>(at - run->packed), std::next(run)->packed - at);
+    }
+    if (!list.table_) {
+      for (std::uint64_t i = (mark_every - list.entries_ % mark_every) % mark_every; i < maker.made(); i += mark_every)
+        list.marks_.push_back(maker.before(i));
+      maker.end_units(at);
+    }
+    part.entries = maker.made();
+    part.bytes = (maker.made() + ends) * entry;
+    return part;
+  };
+  return list.wide_ ? make(std::uint64_t{}) : make(std::uint32_t{});
+}
+
 void Lists::fill_part(const Irregular& irregular, List& list) {
   reap();
-  const layout::Node& node = *irregular.node;
-  const layout::Layout whole(irregular.node, 0, 0);
-  const std::size_t begin = list.filled_;
-  // So many packed bytes that their entries take about a part. A cut at a multiple of 16 bytes keeps every number whole.
-  const std::size_t number = list.wide_ ? 8 : 4;
-  const std::size_t entries = std::max<std::size_t>(list.part_bytes_ / number / (list.table_ ? 1 : 2), 1);
-  const std::size_t a_run =
-      list.table_
-          ? list.run_bytes_
-          : std::min<std::size_t>(std::max<std::size_t>(node.size / std::max<std::uint64_t>(node.run_count, 1), 1),
-                                  kernel::unit_limit);
-  std::size_t stride = 0;
-  if (__builtin_mul_overflow(entries, a_run, &stride)) stride = node.size;
-  if (!list.table_) stride = (stride + kernel::unit_limit - 1) / kernel::unit_limit * kernel::unit_limit;
-  const std::size_t end = node.size - begin <= stride ? node.size : begin + stride;
-  list.part_bytes_ = std::min(list.part_bytes_ * 2, largest_part);
-
-  const auto upload = [&](const void* data, std::size_t bytes, std::size_t at) {
-    HostBlock block = pinned_.lend(bytes);
-    std::memcpy(block.data(), data, bytes);
-    gpu::copy_async(list.data_ + at, block.data(), bytes, upload_);
-    auto copied = events_.lend();
-    copied->record(upload_);
-    uploading_.emplace_back(std::move(copied), std::move(block));
-    if (!list.uploaded_) list.uploaded_ = events_.lend();
-    (*list.uploaded_)->record(upload_);
-  };
-  const auto make = [&]<class Number>(Number) {
-    Maker<Number> maker(node, list.shift_, list.table_, entries);
-    std::size_t packed = begin;
-    whole.for_each_run(1, begin, end, [&](std::int64_t offset, std::size_t length) {
-      if (list.table_) {
-        maker.add_table_run(offset, length, list.run_bytes_);
-      } else {
-        maker.add_units(offset, length, packed);
-      }
-      packed += length;
-    });
-    if (list.table_) {
-      upload(maker.table.data(), maker.table.size() * sizeof(Number), list.entries_ * sizeof(Number));
-      list.entries_ += maker.table.size();
-      return;
-    }
-    using One = kernel::UnitOf<Number>;
-    const std::uint64_t fresh = maker.units.size();
-    maker.end_units(end);
-    if ((list.entries_ + maker.units.size()) * sizeof(One) > list.room_)
-      throw base::Error(base::ErrorClass::intern, "a datatype has more runs than its tree tells");
-    // The entry that ends a part becomes the next part's first: its packed bytes, all that was read of it, stay the same.
-    upload(maker.units.data(), maker.units.size() * sizeof(One), list.entries_ * sizeof(One));
-    for (std::uint64_t i = (mark_every - list.entries_ % mark_every) % mark_every; i < fresh; i += mark_every)
-      list.marks_.push_back(static_cast<std::size_t>(std::uint64_t{maker.units[i].packed} << list.shift_));
-    list.entries_ += fresh;
-  };
-  if (list.wide_) {
-    make(std::uint64_t{});
-  } else {
-    make(std::uint32_t{});
-  }
-  list.filled_ = end;
+  Part part = make_part(irregular, list);
+  // The entry that ends a part becomes the next part's first: its packed bytes, all that was read of it, stay the same.
+  const std::size_t entry = (list.wide_ ? 8 : 4) * (list.table_ ? 1 : 2);
+  gpu::copy_async(list.data_ + list.entries_ * entry, part.block.data(), part.bytes, upload_);
+  list.uploaded_ = std::make_shared<gpu::EventPool::Lent>(events_.lend());
+  (*list.uploaded_)->record(upload_);
+  uploading_.emplace_back(list.uploaded_, std::move(part.block));
+  list.entries_ += part.entries;
+  list.filled_ = part.end;
+  list.part_bytes_ = std::min(list.part_bytes_ * growth, largest_part);
 }
 
 void Lists::before_launch(List& list, gpu::StreamView stream) {
   if (list.settled_) return;
-  if (list.whole() && (*list.uploaded_)->done()) {
+  if (list.whole() && list.uploaded().done()) {
     list.settled_ = true;
     return;
   }
-  (*list.uploaded_)->make_wait(stream);
+  list.uploaded().make_wait(stream);
 }
 
 void Lists::after_launch(List& list, gpu::StreamView stream) {
@@ -218,14 +248,14 @@ void Lists::after_launch(List& list, gpu::StreamView stream) {
 }
 
 bool Lists::keep_forever(List& list) {
-  if (!list.whole() || (!list.settled_ && !(*list.uploaded_)->done())) return false;
+  if (!list.whole() || (!list.settled_ && !list.uploaded().done())) return false;
   list.settled_ = true;
   list.kept_forever_ = true;
   return true;
 }
 
 bool Lists::idle(List& list) {
-  if (!list.whole() || list.kept_forever_ || !(*list.uploaded_)->done()) return false;
+  if (!list.whole() || list.kept_forever_ || !list.uploaded().done()) return false;
   std::erase_if(list.uses_, [](gpu::EventPool::Lent& use) { return use->done(); });
   return list.uses_.empty();
 }
@@ -271,7 +301,7 @@ bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
 
 void Lists::reap() {
   const auto under_way =
-      std::ranges::find_if(uploading_, [](auto& upload) { return !upload.first->done(); });  // in the stream's order
+      std::ranges::find_if(uploading_, [](auto& upload) { return !(*upload.first)->done(); });  // in the stream's order
   uploading_.erase(uploading_.begin(), under_way);
 }
 

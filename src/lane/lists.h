@@ -57,7 +57,8 @@ class List {
   std::size_t room_ = 0;
   std::vector<std::size_t> marks_;  // packed bytes before units 0, 256, 512, ...
   std::vector<gpu::EventPool::Lent> uses_;
-  std::optional<gpu::EventPool::Lent> uploaded_;
+  [[nodiscard]] gpu::Event& uploaded() noexcept { return **uploaded_; }
+  std::shared_ptr<gpu::EventPool::Lent> uploaded_;  // the last part; what it was made in waits for the same
 };
 
 /// What is known of an irregular node, found by its content.
@@ -105,6 +106,8 @@ class Lists {
   void give_back(Window window, gpu::StreamView stream);
 
  private:
+  struct Part;
+  Part make_part(const Irregular& irregular, List& list);
   bool reserve(List& list, std::size_t bytes, const List* keep);
   bool evict_one(const List* keep);
   bool idle(List& list);
@@ -122,7 +125,7 @@ class Lists {
   std::list<std::unique_ptr<Irregular>> known_;  // the last used first
   std::unordered_map<const layout::Node*, std::list<std::unique_ptr<Irregular>>::iterator> by_node_;
   std::unordered_multimap<std::uint64_t, std::list<std::unique_ptr<Irregular>>::iterator> by_hash_;
-  std::vector<std::pair<gpu::EventPool::Lent, HostBlock>> uploading_;
+  std::vector<std::pair<std::shared_ptr<gpu::EventPool::Lent>, HostBlock>> uploading_;
   std::vector<Window> windows_;
 };
 

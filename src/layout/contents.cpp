@@ -3,6 +3,9 @@
 
 #include "base/error.h"
 
+#include <cstddef>
+#include <stdexcept>
+
 namespace crosslane::layout {
 namespace {
 
@@ -11,6 +14,15 @@ void check(int code, const char* call) {
     throw base::Error(base::ErrorClass::type, "{} failed with MPI error code {}: is the datatype's handle valid?", call,
                       code);
   }
+}
+
+// The next so many numbers of a list; there may be millions. Throws std::out_of_range where they are not there.
+template <class Number, class From>
+std::vector<Number> taken(const std::vector<From>& from, std::size_t& next, std::size_t how_many) {
+  if (how_many > from.size() - next) throw std::out_of_range("a datatype's contents");
+  const auto first = from.begin() + static_cast<std::ptrdiff_t>(next);
+  next += how_many;
+  return {first, first + static_cast<std::ptrdiff_t>(how_many)};
 }
 
 }  // namespace
@@ -71,22 +83,16 @@ std::int64_t Contents::address() {
   return counts_.empty() ? addresses_.at(next_address_++) : counts_.at(next_count_++);
 }
 
-std::vector<int> Contents::integers(std::size_t how_many) {
-  std::vector<int> all(how_many);
-  for (int& one : all) one = integer();
-  return all;
-}
+std::vector<int> Contents::integers(std::size_t how_many) { return taken<int>(integers_, next_integer_, how_many); }
 
 std::vector<std::int64_t> Contents::counts(std::size_t how_many) {
-  std::vector<std::int64_t> all(how_many);
-  for (std::int64_t& one : all) one = count();
-  return all;
+  return counts_.empty() ? taken<std::int64_t>(integers_, next_integer_, how_many)
+                         : taken<std::int64_t>(counts_, next_count_, how_many);
 }
 
 std::vector<std::int64_t> Contents::addresses(std::size_t how_many) {
-  std::vector<std::int64_t> all(how_many);
-  for (std::int64_t& one : all) one = address();
-  return all;
+  return counts_.empty() ? taken<std::int64_t>(addresses_, next_address_, how_many)
+                         : taken<std::int64_t>(counts_, next_count_, how_many);
 }
 
 }  // namespace crosslane::layout

@@ -125,11 +125,33 @@ class Decoder {
     return repeat(elements(inner, length), static_cast<std::uint64_t>(count), stride);
   }
 
+  // The block that any number of elements is, one after another; null where they are none.
+  static const Node* dense_block(const Layout& inner) {
+    return inner.dense() && inner.node()->kind == Node::Kind::block ? inner.node().get() : nullptr;
+  }
+
+  // Blocks of so many elements each. Most lists are such: a million of them must not become a million nodes first.
+  template <class Length>
+  static NodePointer join_blocks(const Node& block, std::size_t count, bool in_bytes, std::int64_t extent,
+                                 const std::vector<std::int64_t>& displacements, Length length_of) {
+    std::vector<Piece> pieces;
+    pieces.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t displacement = in_bytes ? displacements[i] : scaled(displacements[i], extent);
+      pieces.push_back({displacement, static_cast<std::size_t>(scaled(length_of(i), extent))});
+    }
+    return shift(join(pieces), block.low);
+  }
+
   NodePointer indexed_node(Contents& contents, bool in_bytes) {
     const Layout& inner = child(contents.types().at(0));
     const auto count = static_cast<std::size_t>(contents.count());
     const auto lengths = contents.counts(count);
     const auto displacements = in_bytes ? contents.addresses(count) : contents.counts(count);
+    if (const Node* const block = dense_block(inner)) {
+      return join_blocks(*block, count, in_bytes, inner.extent(), displacements,
+                         [&](std::size_t i) { return lengths[i]; });
+    }
     std::vector<Placed> placed;
     placed.reserve(count);
     std::int64_t last_length = 0;
@@ -147,8 +169,12 @@ class Decoder {
   NodePointer indexed_block_node(Contents& contents, bool in_bytes) {
     const Layout& inner = child(contents.types().at(0));
     const auto count = static_cast<std::size_t>(contents.count());
-    const NodePointer node = elements(inner, contents.count());
+    const std::int64_t length = contents.count();
     const auto displacements = in_bytes ? contents.addresses(count) : contents.counts(count);
+    if (const Node* const block = dense_block(inner)) {
+      return join_blocks(*block, count, in_bytes, inner.extent(), displacements, [&](std::size_t) { return length; });
+    }
+    const NodePointer node = elements(inner, length);
     std::vector<Placed> placed;
     placed.reserve(count);
     for (const std::int64_t displacement : displacements) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -56,9 +57,27 @@ std::uint64_t saturating_multiply(std::uint64_t a, std::uint64_t b) {
 // large type that is used many times must not be copied as often.
 constexpr std::uint64_t flatten_limit = 4096;
 
+// Of every run's length the greatest common divisor; of every run's distance from one place the bits that are set.
+struct Gathered {
+  std::uint64_t divisor = 0, bits = 0;
+
+  void add_length(std::size_t length) noexcept {
+    // Mostly a power of two that divides the next length too: that takes no division. 0 goes to gcd.
+    const std::uint64_t below = divisor - 1;
+    if (((divisor & below) == 0 ? length & below : length % divisor) != 0) divisor = std::gcd(divisor, length);
+  }
+  [[nodiscard]] RunFacts facts() const noexcept {
+    const std::uint64_t all = bits | divisor;
+    return {divisor, all & (0 - all)};
+  }
+};
+
 // Collects what a join is made of: runs as long as there are only runs, parts from the first other node on.
 class Joiner {
  public:
+  /// For about so many runs.
+  explicit Joiner(std::size_t runs) { list_.reserve(runs + 1); }
+
   void add(std::int64_t offset, const NodePointer& node) {
     switch (node->kind) {
       case Node::Kind::empty:
@@ -67,7 +86,7 @@ class Joiner {
         add_run(layout::add(offset, node->low), node->size);
         return;
       case Node::Kind::runs:
-        if (pieces_.size() + node->run_count <= flatten_limit) {
+        if (list_.size() + node->run_count <= flatten_limit) {
           for (std::size_t i = 0; i + 1 < node->list.size(); ++i) {
             add_run(layout::add(offset, node->list[i].offset), node->list[i + 1].packed - node->list[i].packed);
           }
@@ -94,6 +113,18 @@ class Joiner {
     parts_.push_back({offset, 0, node});
   }
 
+  void add_run(std::int64_t offset, std::size_t length) {
+    if (length == 0) return;
+    // Where the last one ends was checked when it was added; where it is joined, this one's end is the new one.
+    if (!list_.empty() && end_ == offset) {
+      end_ = layout::add(end_, static_cast<std::int64_t>(length));
+    } else {
+      end_ = layout::add(offset, static_cast<std::int64_t>(length));
+      list_.push_back({offset, size_});
+    }
+    size_ = add_sizes(size_, length);
+  }
+
   NodePointer finish() {
     if (parts_.empty()) return runs_node();
     flush_runs();
@@ -101,53 +132,49 @@ class Joiner {
   }
 
  private:
-  struct Piece {
-    std::int64_t offset;
-    std::size_t length;
-  };
   static constexpr std::uint64_t short_loop = 2;
 
-  void add_run(std::int64_t offset, std::size_t length) {
-    if (!pieces_.empty()) {
-      Piece& last = pieces_.back();
-      if (layout::add(last.offset, static_cast<std::int64_t>(last.length)) == offset) {
-        last.length = add_sizes(last.length, length);
-        return;
-      }
-    }
-    pieces_.push_back({offset, length});
-  }
-
   void flush_runs() {
-    if (pieces_.empty()) return;
+    if (list_.empty()) return;
     parts_.push_back({0, 0, runs_node()});
-    pieces_.clear();
+    list_.clear();
+    size_ = 0;
   }
 
-  NodePointer runs_node() const {
-    if (pieces_.empty()) return empty();
-    if (pieces_.size() == 1) return block(pieces_[0].offset, pieces_[0].length);
-    const std::int64_t stride = add_checked_difference(pieces_[1].offset, pieces_[0].offset);
+  // Takes the list.
+  NodePointer runs_node() {
+    if (list_.empty()) return empty();
+    const std::size_t count = list_.size();
+    list_.push_back({0, size_});
+    const auto length = [&](std::size_t i) { return list_[i + 1].packed - list_[i].packed; };
+    if (count == 1) return block(list_[0].offset, length(0));
+    const std::int64_t stride = add_checked_difference(list_[1].offset, list_[0].offset);
     bool regular = true;
-    for (std::size_t i = 1; i < pieces_.size() && regular; ++i) {
-      regular = pieces_[i].length == pieces_[0].length &&
-                add_checked_difference(pieces_[i].offset, pieces_[i - 1].offset) == stride;
+    for (std::size_t i = 1; i < count && regular; ++i) {
+      regular = length(i) == length(0) && add_checked_difference(list_[i].offset, list_[i - 1].offset) == stride;
     }
-    if (regular) return repeat(block(pieces_[0].offset, pieces_[0].length), pieces_.size(), stride);
+    if (regular) return repeat(block(list_[0].offset, length(0)), count, stride);
 
     auto node = std::make_shared<Node>();
     node->kind = Node::Kind::runs;
+    node->size = size_;
     node->low = std::numeric_limits<std::int64_t>::max();
     node->high = std::numeric_limits<std::int64_t>::min();
-    node->list.reserve(pieces_.size() + 1);
-    for (const Piece& piece : pieces_) {
-      node->list.push_back({piece.offset, node->size});
-      node->size = add_sizes(node->size, piece.length);
-      node->low = std::min(node->low, piece.offset);
-      node->high = std::max(node->high, layout::add(piece.offset, static_cast<std::int64_t>(piece.length)));
+    Gathered all;
+    // Distances from any of the runs have the same common powers of two as those from the lowest.
+    const auto first = static_cast<std::uint64_t>(list_[0].offset);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t offset = list_[i].offset;
+      all.bits |= static_cast<std::uint64_t>(offset) - first;
+      all.add_length(length(i));
+      node->low = std::min(node->low, offset);
+      node->high = std::max(node->high, offset + static_cast<std::int64_t>(length(i)));
     }
-    node->list.push_back({0, node->size});
-    node->run_count = pieces_.size();
+    node->facts = all.facts();
+    node->run_count = count;
+    // Room for many runs that were joined is given back.
+    if (list_.capacity() / 2 > list_.size()) list_.shrink_to_fit();
+    node->list = std::move(list_);
     return node;
   }
 
@@ -183,17 +210,10 @@ class Joiner {
     return difference;
   }
 
-  std::vector<Piece> pieces_;
+  std::vector<Run> list_;  // without the entry that ends it
+  std::size_t size_ = 0;   // packed bytes of the list
+  std::int64_t end_ = 0;   // of its last run
   std::vector<Part> parts_;
-};
-
-// Of every run's length the greatest common divisor; of every run's distance from `low` the bits that are set.
-struct Gathered {
-  std::uint64_t divisor = 0, bits = 0;
-
-  void add_length(std::size_t length) noexcept {
-    if (divisor == 0 || length % divisor != 0) divisor = std::gcd(divisor, length);
-  }
 };
 
 void gather(const Node& node, std::uint64_t base, std::uint64_t low, Gathered& all) noexcept {
@@ -210,10 +230,8 @@ void gather(const Node& node, std::uint64_t base, std::uint64_t low, Gathered& a
       gather(*node.child, base, low, all);
       return;
     case Node::Kind::runs:
-      for (std::size_t i = 0; i + 1 < node.list.size(); ++i) {
-        all.bits |= at(node.list[i].offset) - low;
-        all.add_length(node.list[i + 1].packed - node.list[i].packed);
-      }
+      all.bits |= (at(node.low) - low) | node.facts.alignment;
+      all.add_length(node.facts.divisor);
       return;
     case Node::Kind::sequence:
       for (const Part& part : node.parts) gather(*part.node, at(part.offset), low, all);
@@ -226,13 +244,27 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ hash >> 32;
 }
 
+// f with some entries of a list, spread over it; the first and the last two are among them, since a list of runs ends with
+// an entry that is none.
+template <class List, class F>
+void for_some(const List& list, F f) {
+  constexpr std::size_t most = 256;
+  const std::size_t entries = list.size();
+  if (entries <= most) {
+    for (const auto& entry : list) f(entry);
+    return;
+  }
+  for (std::size_t i = 0; i < most; ++i) f(list[i * ((entries - 1) / (most - 1))]);
+  f(list[entries - 2]);
+  f(list[entries - 1]);
+}
+
 }  // namespace
 
 RunFacts run_facts(const Node& node) noexcept {
   Gathered all;
   gather(node, 0, static_cast<std::uint64_t>(node.low), all);
-  const std::uint64_t bits = all.bits | all.divisor;
-  return {all.divisor, bits & (0 - bits)};
+  return all.facts();
 }
 
 bool equal(const Node& a, const Node& b) noexcept {
@@ -252,8 +284,10 @@ std::uint64_t hash(const Node& node) noexcept {
   all = mix(all, static_cast<std::uint64_t>(node.low));
   all = mix(mix(all, node.count), static_cast<std::uint64_t>(node.stride));
   if (node.child != nullptr) all = mix(all, hash(*node.child));
-  for (const Run& run : node.list) all = mix(mix(all, static_cast<std::uint64_t>(run.offset)), run.packed);
-  for (const Part& part : node.parts) all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), hash(*part.node));
+  all = mix(mix(mix(all, static_cast<std::uint64_t>(node.high)), node.list.size()), node.parts.size());
+  for_some(node.list, [&](const Run& run) { all = mix(mix(all, static_cast<std::uint64_t>(run.offset)), run.packed); });
+  for_some(node.parts,
+           [&](const Part& part) { all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), hash(*part.node)); });
   return all;
 }
 
@@ -319,8 +353,14 @@ NodePointer repeat(NodePointer node, std::uint64_t count, std::int64_t stride) {
 }
 
 NodePointer join(std::span<const Placed> placed) {
-  Joiner joiner;
+  Joiner joiner(placed.size());
   for (const Placed& one : placed) joiner.add(one.offset, one.node);
+  return joiner.finish();
+}
+
+NodePointer join(std::span<const Piece> pieces) {
+  Joiner joiner(pieces.size());
+  for (const Piece& one : pieces) joiner.add_run(one.offset, one.length);
   return joiner.finish();
 }
 

@@ -27,6 +27,12 @@ struct Part {
   NodePointer node;
 };
 
+/// What all runs of a node have in common, before runs that touch are joined.
+struct RunFacts {
+  std::uint64_t divisor = 0;    ///< of every run's length
+  std::uint64_t alignment = 0;  ///< a power of two that divides the divisor and all distances from the lowest byte
+};
+
 /// Immutable. Offsets are bytes from the buffer's address and may be negative.
 struct Node {
   enum class Kind : std::uint8_t {
@@ -46,25 +52,26 @@ struct Node {
   std::int64_t stride = 0;
   NodePointer child;
   std::vector<Run> list;
+  RunFacts facts;  ///< of `list`, found while it is made: a million runs are not gone through for each question
   std::vector<Part> parts;
 };
 
 /// True if both touch the same bytes in the same order, as their trees tell: equal layouts in different trees may differ.
 [[nodiscard]] bool equal(const Node& a, const Node& b) noexcept;
-/// The same for equal trees.
+/// The same for equal trees. Of long lists only some entries count, so that it takes no longer for a million runs.
 [[nodiscard]] std::uint64_t hash(const Node& node) noexcept;
 
-/// What all runs of a node have in common, before runs that touch are joined.
-struct RunFacts {
-  std::uint64_t divisor = 0;    ///< of every run's length
-  std::uint64_t alignment = 0;  ///< a power of two that divides the divisor and all distances from the lowest byte
-};
 [[nodiscard]] RunFacts run_facts(const Node& node) noexcept;
 
 /// A node where it is to stand, as the builders take it.
 struct Placed {
   std::int64_t offset;
   NodePointer node;
+};
+/// The same of a block.
+struct Piece {
+  std::int64_t offset;
+  std::size_t length;
 };
 
 // The builders. All throw Error (type) where an offset or a size leaves 64 bits.
@@ -77,5 +84,7 @@ NodePointer shift(NodePointer node, std::int64_t offset);
 NodePointer repeat(NodePointer node, std::uint64_t count, std::int64_t stride);
 /// The given nodes one after another, in this order.
 NodePointer join(std::span<const Placed> placed);
+/// What join() makes of blocks, without a node for each.
+NodePointer join(std::span<const Piece> pieces);
 
 }  // namespace crosslane::layout

@@ -7,6 +7,7 @@
 #include "mpi/status.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -267,8 +268,11 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
   const lane::Place place = buffer.on_gpu ? buffer.place : peers_->place();
-  lane::Batch batch(copier_, watch);
-  engine::Completion read;
+  // A stream for each block, lent with its first piece: the next pieces are read while the last threads of one end.
+  std::array batches{lane::Batch(copier_, watch), lane::Batch(copier_, watch), lane::Batch(copier_, watch),
+                     lane::Batch(copier_, watch)};
+  static_assert(batches.size() == Pieces::most_blocks);
+  std::array<engine::Completion, Pieces::most_blocks> reads;
   std::exception_ptr failure;
   const std::byte* base = nullptr;
   try {
@@ -292,7 +296,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     while (!offered.done()) {
       co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
       try {
-        if (!offered.done() && !failure) batch.throw_if_failed();
+        if (!offered.done() && !failure) copier_.throw_if_failed(place);
       } catch (...) {
         failure = std::current_exception();
         end_taken(piece);
@@ -306,9 +310,10 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
       continue;
     }
     const std::byte* const from = base + pieces.offset(piece);
+    const std::size_t stream = piece % batches.size();
     try {
       if (buffer.on_gpu) {
-        read = read_to_gpu(batch, buffer, lane::Side::packed(from), from, begin, end, owner, ticket);
+        reads[stream] = read_to_gpu(batches[stream], buffer, lane::Side::packed(from), from, begin, end, owner, ticket);
       } else {
         co_await read_to_host(header, buffer, begin, end, lane::byte_at(from, -static_cast<std::ptrdiff_t>(begin)),
                               ticket, watch);
@@ -320,7 +325,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     }
   }
   try {
-    if (!failure) co_await written(read, batch);
+    for (std::size_t i = 0; !failure && i < reads.size(); ++i) co_await written(reads[i], batches[i]);
   } catch (...) {
     failure = std::current_exception();
     end_taken(piece);

@@ -291,6 +291,61 @@ TYPED_TEST(MoverTest, AMillionBlocksOfOneByteInAnyOrder) {
   }
 }
 
+// Lists that are made and launched in several parts: of unequal runs as tables and as units, in a list and in a sequence of
+// lists and loops, in numbers of both widths; whole at first use and a range, and whole again.
+TYPED_TEST(MoverTest, ListsOfManyParts) {
+  constexpr std::size_t room = std::size_t{6} << 20;
+  const Bytes source = pattern(room, this->seed_);
+  typename TestFixture::OnGpu from(this->driver(), source, 0);
+  Maker maker(this->seed_);
+  for (int i = 0; i < 12; ++i) {
+    const bool sequence = i % 3 == 0, wide = i % 4 == 1, units = i % 2 == 0;
+    const std::int64_t unit = std::int64_t{1} << maker.between(0, 3);
+    std::int64_t at = 0;
+    const auto list = [&](std::int64_t runs) {
+      std::vector<layout::Piece> pieces;
+      for (std::int64_t k = 0; k < runs && at < std::int64_t{room} - 12000; ++k) {
+        const std::int64_t length = k % 1000 == 999 ? 9001 : unit * maker.between(1, units ? 12 : 4);
+        pieces.push_back({at, static_cast<std::size_t>(units || k % 1000 != 999 ? length : unit)});
+        at += length + unit * maker.between(1, 3);
+        at = (at + unit - 1) / unit * unit;
+      }
+      if (units) std::shuffle(pieces.begin(), pieces.end(), maker.engine());
+      return layout::join(pieces);
+    };
+    std::vector<layout::Placed> placed;
+    placed.push_back({0, list(maker.between(20'000, 60'000))});
+    if (sequence) {
+      placed.push_back({at, layout::repeat(layout::block(0, static_cast<std::size_t>(unit)), 9000, 2 * unit)});
+      at += 9000 * 2 * unit;
+      placed.push_back({0, list(30'000)});
+    }
+    const auto near = layout::join(placed);
+    placed = {{0, near}};
+    if (wide) placed.push_back({std::int64_t{1} << 50, layout::block(0, 1)});
+    const Layout layout(layout::join(placed), 0, wide ? std::int64_t{1} << 51 : at);
+    const auto text =
+        "case " + std::to_string(i) + ", unit " + std::to_string(unit) + ", seed " + std::to_string(this->seed_);
+    const auto all = near->size;
+    ASSERT_LE(at, std::int64_t{room}) << text;
+    this->make_mover(std::size_t{16} << 20, 0);
+    for (int round = 0; round < 3; ++round) {
+      const bool part = round == 1 - i % 2;
+      const auto begin = part ? static_cast<std::size_t>(maker.between(0, static_cast<std::int64_t>(all))) : 0;
+      const auto end = part ? begin + (all - begin) / 2 : all;
+      Bytes packed(end - begin), unpacked(room);
+      layout.pack(packed.data(), source.data(), 1, begin, end);
+      layout.unpack(unpacked.data(), packed.data(), 1, begin, end);
+      typename TestFixture::OnGpu stream(this->driver(), Bytes(packed.size()), 0), to(this->driver(), Bytes(room), 0);
+      this->copy(Side::packed(stream.data()), Side::of(from.data(), layout, 1), begin, end);
+      this->copy(Side::of(to.data(), layout, 1), Side::packed(stream.data()), begin, end);
+      finish(this->stream());
+      ASSERT_EQ(stream.bytes(), packed) << text << ", round " << round;
+      ASSERT_EQ(to.bytes(), unpacked) << text << ", round " << round;
+    }
+  }
+}
+
 // Displacements that 32 bits do not hold in bytes, though the memory is small.
 TYPED_TEST(MoverTest, ExtentsAndDistancesOfAnySize) {
   constexpr std::int64_t far = std::int64_t{1} << 40;

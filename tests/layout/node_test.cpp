@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace crosslane::layout {
@@ -52,6 +55,64 @@ TEST(Node, AdjacentRunsOfAListAreJoined) {
   const auto node = join(placed);
   ASSERT_EQ(node->kind, Kind::runs);
   EXPECT_EQ(node->run_count, 3U);  // 8 is adjacent in memory, but not in order
+}
+
+// Blocks without nodes of their own, and what is known of their list: against a loop over all of them.
+TEST(Node, PiecesBecomeWhatBlocksDo) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 engine(seed);
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  for (int i = 0; i < 500; ++i) {
+    const std::int64_t unit = between(0, 2) == 0 ? between(1, 24) : std::int64_t{1} << between(0, 5);
+    std::vector<Piece> pieces;
+    std::vector<Placed> placed;
+    std::int64_t at = unit * between(-500, 500);
+    for (std::int64_t k = between(0, i % 20 == 0 ? 2000 : 12); k > 0; --k) {
+      const auto length = static_cast<std::size_t>(unit * between(0, 6));
+      pieces.push_back({at, length});
+      placed.push_back({at, block(0, length)});
+      at += static_cast<std::int64_t>(length) + unit * (between(0, 3) == 0 ? 0 : between(-40, 40));
+    }
+    const auto node = join(pieces), same = join(placed);
+    ASSERT_TRUE(equal(*node, *same)) << i;
+    ASSERT_EQ(hash(*node), hash(*same)) << i;
+    std::uint64_t divisor = 0, bits = 0;
+    std::size_t size = 0;
+    std::int64_t low = std::numeric_limits<std::int64_t>::max();
+    Layout(node, 0, 0).for_each_run(1, 0, node->size, [&](std::int64_t offset, std::size_t) {
+      low = std::min(low, offset);
+    });
+    Layout(node, 0, 0).for_each_run(1, 0, node->size, [&](std::int64_t offset, std::size_t length) {
+      divisor = std::gcd(divisor, length);
+      bits |= static_cast<std::uint64_t>(offset - low);
+      size += length;
+    });
+    ASSERT_EQ(size, node->size);
+    if (node->kind != Kind::runs) continue;
+    const RunFacts facts = run_facts(*node), moved = run_facts(*shift(node, unit * 3 + 1));
+    bits |= divisor;
+    EXPECT_EQ(facts.divisor, divisor) << i;
+    EXPECT_EQ(facts.alignment, bits & (0 - bits)) << i;
+    EXPECT_EQ(moved.divisor, facts.divisor) << i;
+    EXPECT_EQ(moved.alignment, facts.alignment) << i;
+  }
+}
+
+// A long list's hash looks at some of it; equal() at all.
+TEST(Node, LongListsThatDifferInOneRunAreNotEqual) {
+  std::vector<Piece> pieces;
+  for (std::int64_t i = 0; i < 100'000; ++i) pieces.push_back({i * i % 1'000'003 * 8, 4});
+  const auto node = join(pieces);
+  EXPECT_EQ(hash(*node), hash(*join(pieces)));
+  EXPECT_TRUE(equal(*node, *join(pieces)));
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{54'321}, pieces.size() - 1}) {
+    auto other = pieces;
+    other[i].offset += 1;
+    EXPECT_FALSE(equal(*node, *join(other))) << i;
+  }
 }
 
 TEST(Node, LargeListsAreSharedNotCopied) {
