@@ -176,6 +176,7 @@ class Bench {
       p.chunk_bytes = chunk;
       p.from = mine.from.address();
       p.results = n_;
+      p.collector = kernel::most_members;
       for (std::uint32_t k = 0; k < n_; ++k) {
         p.shard_begin[k] = start(k);
         p.shard_bytes[k] = start(k + 1) - start(k);

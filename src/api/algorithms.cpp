@@ -96,6 +96,8 @@ std::string_view fate_text(Fate fate) {
   switch (fate) {
     case Fate::other_size:
       return "for other sizes";
+    case Fate::other_team:
+      return "for fewer ranks";
     case Fate::unsupported:
       return "does not support this call";
     case Fate::too_late:

@@ -16,12 +16,16 @@ namespace {
 
 constexpr std::string_view ll_summary = "data and flags in one word, written to every peer in one flight";
 constexpr std::string_view ll_source = "NCCL's LL protocol; flags in library windows, double-buffered by launch";
+constexpr std::string_view two_shot_ll_summary =
+    "shares combined by their owners, data and flags in one word, in two flights; sum, prod, min, max";
 constexpr std::string_view window_summary = "through the members' windows, each reading what it needs";
 constexpr std::string_view window_source = "COLL 4.1.1 (GPU shared buffer), one buffer a rank, over peer memory";
 constexpr std::string_view push_summary = "each block written once from its owner's buffer into its taker's";
 constexpr std::string_view own = "this library's";
 constexpr std::string_view pipelined_summary =
     "parts pushed to their owners and results to who wants them, chunk by chunk in one kernel; sum, prod, min, max";
+constexpr std::string_view pushed_summary =
+    "blocks pushed through their takers' large windows, chunk by chunk in one kernel";
 constexpr std::string_view pairwise_summary =
     "each pair by itself, in chunks through the sender's window; sizes need be known to the two alone";
 constexpr std::string_view gsb_summary =
@@ -31,12 +35,21 @@ constexpr std::string_view hierarchy_summary =
 constexpr std::string_view btb_summary = "along a binomial tree of windows and back; the host drives";
 
 #define CROSSLANE_LL(kind) {"ll", ll_summary, ll_source, Collective::kind, low_latency::supports, low_latency::prepare}
+#define CROSSLANE_TWO_SHOT_LL(kind) \
+  {"two_shot_ll",                   \
+   two_shot_ll_summary,             \
+   ll_source,                       \
+   Collective::kind,                \
+   low_latency::supports_two_shot,  \
+   low_latency::prepare_two_shot}
 #define CROSSLANE_WINDOW(kind, name) \
   {name, window_summary, window_source, Collective::kind, window::supports, window::prepare_one_shot}
 #define CROSSLANE_PUSH(kind) \
   {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
 #define CROSSLANE_PIPELINED(kind) \
   {"pipelined", pipelined_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
+#define CROSSLANE_PUSHED(kind) \
+  {"pipelined", pushed_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
 #define CROSSLANE_PAIRWISE(kind) \
   {"pairwise", pairwise_summary, own, Collective::kind, pairwise::supports, pairwise::prepare}
 #define CROSSLANE_DRIVEN(kind, name, summary, source, supports, run) \
@@ -94,11 +107,15 @@ constexpr std::array rows = std::to_array<Algorithm>({
      Collective::reduce_scatter_block, zero_copy::supports, zero_copy::prepare_two_shot},
     {"zero_copy", "each member combines its block straight from all send buffers", own, Collective::reduce_scatter,
      zero_copy::supports, zero_copy::prepare_two_shot},
-    {"zero_copy", "shares scattered from the root and exchanged, both at once in parts", own, Collective::broadcast,
-     zero_copy::supports, zero_copy::prepare_broadcast},
+    {"zero_copy", "each but the root reads a share from it once and writes it to all others", own,
+     Collective::broadcast, zero_copy::supports, zero_copy::prepare_broadcast},
+    CROSSLANE_TWO_SHOT_LL(allreduce),
+    CROSSLANE_TWO_SHOT_LL(reduce),
     CROSSLANE_PIPELINED(allreduce),
     CROSSLANE_PIPELINED(reduce),
     CROSSLANE_PIPELINED(reduce_scatter_block),
+    CROSSLANE_PUSHED(gather),
+    CROSSLANE_PUSHED(scatter),
     CROSSLANE_PUSH(allgather),
     CROSSLANE_PUSH(alltoall),
     CROSSLANE_PUSH(gather),
@@ -113,9 +130,11 @@ constexpr std::array rows = std::to_array<Algorithm>({
 });
 
 #undef CROSSLANE_LL
+#undef CROSSLANE_TWO_SHOT_LL
 #undef CROSSLANE_WINDOW
 #undef CROSSLANE_PUSH
 #undef CROSSLANE_PIPELINED
+#undef CROSSLANE_PUSHED
 #undef CROSSLANE_PAIRWISE
 #undef CROSSLANE_SHARED_BUFFER
 #undef CROSSLANE_HIERARCHY

@@ -16,9 +16,10 @@
 
 namespace crosslane::collective {
 
-/// From `begin` bytes up to below `end`.
+/// From `begin` bytes up to below `end`, of teams of up to so many members.
 struct Preference {
   std::size_t begin, end;
+  int most_members;
   std::string algorithm;
   const Algorithm* row = nullptr;  ///< Of that name; null for "mpi".
   std::string text;                ///< As it was written.
@@ -28,6 +29,7 @@ struct Preference {
 /// What became of one preference on the way to a choice.
 enum class Fate : std::uint8_t {
   other_size,   ///< It is for other sizes.
+  other_team,   ///< It is for teams of fewer members.
   unsupported,  ///< Its algorithm does not support the call.
   too_late,     ///< MPI is asked only by the first preference of a size.
   taken,

@@ -102,7 +102,7 @@ std::optional<Support> support_of(const Algorithm& algorithm) {
     break;
   }
   facts = asked.facts();
-  facts.exposed = facts.large_windows = false;
+  facts.exposed = false;
   support.needs_mapped_buffers = !asked.some_size(facts);
   facts = asked.facts();
   facts.most_on_one_gpu = 2;

@@ -84,6 +84,7 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   TeamFacts facts = facts_of(team);
   const std::vector<Buffers> all = prepared_buffers(prepared, shape, mine, pieces, in_place);
   facts.exposed = !all.empty();
+  facts.large_windows = team.has_large_windows();
   const Algorithm* const algorithm = choice_.choose(shape, facts);
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),

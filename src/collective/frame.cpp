@@ -47,4 +47,14 @@ std::size_t Shards::offset(int member) const noexcept {
   return std::min(static_cast<std::size_t>(member) * each_, all_);
 }
 
+std::pair<std::size_t, std::size_t> share_of(const Shape& shape, int members, int member) noexcept {
+  if (shape.collective != Collective::reduce) {
+    const Shards shards(shape, members);
+    return {shards.offset(member), shards.bytes(member)};
+  }
+  if (members == 2) return {0, member == shape.root ? shape.bytes : 0};
+  const SharesOfOthers shares(shape, members);
+  return {shares.offset(member), shares.bytes(member)};
+}
+
 }  // namespace crosslane::collective

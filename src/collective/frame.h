@@ -5,8 +5,10 @@
 #include "kernel/move.h"
 #include "kernel/team.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace crosslane::collective {
 
@@ -48,5 +50,25 @@ class Shards {
   std::size_t each_;
   std::size_t all_;
 };
+
+/// The same among the members but the root, which has enough to do with all that it sends or receives.
+class SharesOfOthers {
+ public:
+  SharesOfOthers(const Shape& shape, int members) noexcept
+      : shards_(shape, std::max(members - 1, 1)), root_(shape.root) {}
+  [[nodiscard]] std::size_t offset(int member) const noexcept { return shards_.offset(index(member)); }
+  [[nodiscard]] std::size_t bytes(int member) const noexcept {
+    return member == root_ ? 0 : shards_.bytes(index(member));
+  }
+
+ private:
+  [[nodiscard]] int index(int member) const noexcept { return member > root_ ? member - 1 : member; }
+  Shards shards_;
+  int root_;
+};
+
+/// Which bytes of a vector `member` combines, first and how many: of an all-reduce a share; of a reduce, among two members the root all, else
+/// each of the others a share.
+[[nodiscard]] std::pair<std::size_t, std::size_t> share_of(const Shape& shape, int members, int member) noexcept;
 
 }  // namespace crosslane::collective

@@ -3,12 +3,16 @@
 
 #include "collective/frame.h"
 #include "kernel/low_latency.h"
+#include "kernel/low_latency_shares.h"
+
+#include <algorithm>
+#include <tuple>
 
 namespace crosslane::collective::low_latency {
 namespace {
 
 constexpr std::size_t bytes_a_block = std::size_t{4} << 10;
-constexpr std::size_t most_blocks = 16;
+constexpr std::size_t most_blocks = 64;
 
 class Movement final : public Plan {
  public:
@@ -104,6 +108,43 @@ class Combination final : public Plan {
   unsigned blocks_;
 };
 
+std::size_t largest_share(const Shape& shape, int members) noexcept {
+  std::size_t largest = 0;
+  for (int member = 0; member < members; ++member) largest = std::max(largest, share_of(shape, members, member).second);
+  return largest;
+}
+
+class Shares final : public Plan {
+ public:
+  explicit Shares(const Call& call) : team_(call.team), shape_(call.shape) {
+    const std::size_t largest = largest_share(shape_, team_.size());
+    blocks_ = blocks_for(facts_of(team_), largest, bytes_a_block, most_blocks);
+    for (int member = 0; member < team_.size(); ++member) {
+      const auto m = static_cast<std::size_t>(member);
+      std::tie(parameters_.share_begin[m], parameters_.share_bytes[m]) = share_of(shape_, team_.size(), member);
+      if (takes_result(shape_, team_.me(), member)) parameters_.takers |= std::uint32_t{1} << m;
+      parameters_.low_latency[m] = address_of(team_.region(member)) + team_.layout().low_latency;
+    }
+    parameters_.slot_bytes = team_.layout().slot_bytes;
+    parameters_.packets = (largest + 7) / 8;
+    parameters_.from = address_of(call.mine.send);
+    parameters_.to = address_of(call.mine.receive);
+  }
+
+  void start(gpu::StreamView stream, const Report& report) override {
+    parameters_.frame = frame_of(team_, report);
+    team_.kernels().low_latency_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
+  }
+
+  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
+
+ private:
+  team::TeamView team_;
+  Shape shape_;
+  kernel::LowLatencySharesParameters parameters_{};
+  unsigned blocks_;
+};
+
 }  // namespace
 
 bool supports(const Shape& shape, const TeamFacts& facts) {
@@ -117,5 +158,14 @@ std::unique_ptr<Plan> prepare(const Call& call) {
   if (combines(call.shape.collective)) return std::make_unique<Combination>(call);
   return std::make_unique<Movement>(call);
 }
+
+bool supports_two_shot(const Shape& shape, const TeamFacts& facts) {
+  if (!facts.spinning || !kernel::Kernels::pipelines(shape.op, shape.element)) return false;
+  // A slot holds the largest share twice: a part and a result.
+  const std::size_t most = team::region_layout(facts.members).low_latency_payload() / 2;
+  return shape.bytes / static_cast<std::size_t>(facts.members) <= most && largest_share(shape, facts.members) <= most;
+}
+
+std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares>(call); }
 
 }  // namespace crosslane::collective::low_latency

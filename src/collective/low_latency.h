@@ -8,5 +8,8 @@ namespace crosslane::collective::low_latency {
 
 [[nodiscard]] bool supports(const Shape& shape, const TeamFacts& facts);
 [[nodiscard]] std::unique_ptr<Plan> prepare(const Call& call);
+/// In two flights: all send each its share, and each sends its result to all that want it. All-reduce, reduce.
+[[nodiscard]] bool supports_two_shot(const Shape& shape, const TeamFacts& facts);
+[[nodiscard]] std::unique_ptr<Plan> prepare_two_shot(const Call& call);
 
 }  // namespace crosslane::collective::low_latency

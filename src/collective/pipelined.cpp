@@ -3,8 +3,10 @@
 
 #include "collective/frame.h"
 #include "kernel/pipelined.h"
+#include "kernel/pushed.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace crosslane::collective::pipelined {
 namespace {
@@ -19,23 +21,32 @@ class Reduction final : public Plan {
   explicit Reduction(const Call& call) : team_(call.team), shape_(call.shape) {
     const bool scatters = shape_.collective == Collective::reduce_scatter_block;
     const auto n = static_cast<std::size_t>(team_.size());
-    const Shards shards(shape_, team_.size());
     blocks_ = blocks_for(facts_of(team_), shape_.bytes * (scatters ? n : 1), bytes_a_block, most_blocks);
     // Equal on all members, as is all that decides where in the windows a chunk lies.
     constexpr std::size_t granule = 64;
-    const std::size_t fits = team::large_window_bytes / kernel::pipelined_window_bytes(blocks_, n, 1);
+    const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::pipelined_window_bytes(blocks_, n, 1);
     parameters_.chunk_bytes = std::min(most_chunk, fits / granule * granule);
     parameters_.from = address_of(call.mine.send);
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
-      parameters_.shard_begin[m] = scatters ? m * shape_.bytes : shards.offset(member);
-      parameters_.shard_bytes[m] = scatters ? shape_.bytes : shards.bytes(member);
+      if (scatters) {
+        parameters_.shard_begin[m] = m * shape_.bytes;
+        parameters_.shard_bytes[m] = shape_.bytes;
+      } else {
+        std::tie(parameters_.shard_begin[m], parameters_.shard_bytes[m]) = share_of(shape_, team_.size(), member);
+      }
       parameters_.window[m] = address_of(team_.large_window(member));
       // A reduce-scatter's result has no place for others' blocks.
-      if (takes_result(shape_, team_.me(), member))
+      if (takes_result(shape_, team_.me(), member) && (member == team_.me() || !call.all.empty())) {
+        const Buffers& theirs = member == team_.me() ? call.mine : call.all[m];
         parameters_.result[parameters_.results++] =
-            address_of(call.all[m].receive) - (scatters ? parameters_.shard_begin[m] : 0);
+            address_of(theirs.receive) - (scatters ? parameters_.shard_begin[m] : 0);
+      }
     }
+    // Whom nobody reaches collects; of two members it combines all by itself.
+    const bool collected = shape_.collective == Collective::reduce && call.all.empty() && team_.size() > 2;
+    if (collected) parameters_.results = 1;
+    parameters_.collector = collected ? static_cast<std::uint32_t>(shape_.root) : kernel::most_members;
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
@@ -53,12 +64,66 @@ class Reduction final : public Plan {
   unsigned blocks_;
 };
 
+// A gather or a scatter: the others push to the root, or it to them.
+class Movement final : public Plan {
+ public:
+  explicit Movement(const Call& call) : team_(call.team) {
+    const Shape& shape = call.shape;
+    const auto n = static_cast<std::size_t>(team_.size());
+    const int me = team_.me();
+    blocks_ = blocks_for(facts_of(team_), shape.bytes * n, bytes_a_block, most_blocks);
+    constexpr std::size_t granule = 64;
+    const std::size_t fits =
+        team::large_window_bytes_for(team_.size()) / kernel::pushed_window_bytes(blocks_, n, places, 1);
+    parameters_.bytes = shape.bytes;
+    parameters_.places = places;
+    parameters_.chunk_bytes = std::min(most_moved_chunk, fits / granule * granule);
+    for (int member = 0; member < team_.size(); ++member) {
+      const auto m = static_cast<std::size_t>(member);
+      parameters_.window[m] = address_of(team_.large_window(member));
+      const std::uint64_t from = address_of(call.mine.send) + (sends_blocks(shape.collective) ? m * shape.bytes : 0);
+      const std::uint64_t to =
+          address_of(call.mine.receive) + (receives_blocks(shape.collective) ? m * shape.bytes : 0);
+      const bool sends = shape.goes(me, member);
+      const bool receives = shape.goes(member, me);
+      if (member == me) {
+        if (sends && from != to) parameters_.own = {from, to, shape.bytes};
+        continue;
+      }
+      if (sends) parameters_.send_to |= std::uint32_t{1} << m;
+      if (receives) parameters_.receive_from |= std::uint32_t{1} << m;
+      parameters_.user[m] = sends ? from : to;
+    }
+  }
+
+  void start(gpu::StreamView stream, const Report& report) override {
+    parameters_.frame = frame_of(team_, report);
+    team_.kernels().pushed_move(stream, parameters_, blocks_);
+  }
+
+  [[nodiscard]] unsigned blocks() const noexcept override { return whole_gpu; }
+
+ private:
+  static constexpr std::size_t places = 6;
+  static constexpr std::size_t most_moved_chunk = std::size_t{16} << 10;
+  team::TeamView team_;
+  kernel::PushedMoveParameters parameters_{};
+  unsigned blocks_;
+};
+
 }  // namespace
 
 bool supports(const Shape& shape, const TeamFacts& facts) {
-  return facts.spinning && facts.exposed && facts.large_windows && kernel::Kernels::pipelines(shape.op, shape.element);
+  if (!facts.spinning || !facts.large_windows) return false;
+  if (!combines(shape.collective)) return true;
+  // A reduction's root collects in its window what others cannot write into its buffer.
+  return (facts.exposed || shape.collective == Collective::reduce) &&
+         kernel::Kernels::pipelines(shape.op, shape.element);
 }
 
-std::unique_ptr<Plan> prepare(const Call& call) { return std::make_unique<Reduction>(call); }
+std::unique_ptr<Plan> prepare(const Call& call) {
+  if (combines(call.shape.collective)) return std::make_unique<Reduction>(call);
+  return std::make_unique<Movement>(call);
+}
 
 }  // namespace crosslane::collective::pipelined

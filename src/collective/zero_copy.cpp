@@ -4,7 +4,7 @@
 #include "collective/frame.h"
 #include "kernel/exchange.h"
 
-#include <algorithm>
+#include <tuple>
 
 namespace crosslane::collective::zero_copy {
 namespace {
@@ -59,77 +59,35 @@ class Push final : public Plan {
   unsigned blocks_;
 };
 
-// The members other than the root, each with a share of the bytes.
-class Shares {
- public:
-  Shares(const Shape& shape, int members) : shards_(shape, std::max(members - 1, 1)), root_(shape.root) {}
-  [[nodiscard]] std::size_t offset(int member) const noexcept { return shards_.offset(index(member)); }
-  [[nodiscard]] std::size_t bytes(int member) const noexcept {
-    return member == root_ ? 0 : shards_.bytes(index(member));
-  }
-
- private:
-  [[nodiscard]] int index(int member) const noexcept { return member > root_ ? member - 1 : member; }
-  Shards shards_;
-  int root_;
-};
-
-// Step k moves the shares of part k from the root to their owners, and those of part k - 1 from their owners to the rest: the root
-// sends every byte once, and every other rank receives every byte once.
+// Each member but the root reads its share of the root's buffer, once, and writes it into the receive buffers of all but the root:
+// the root sends every byte once, and every other member sends and receives every byte once at most.
 class Broadcast final : public Plan {
  public:
   explicit Broadcast(const Call& call)
-      : team_(call.team),
-        shape_(call.shape),
-        all_(call.all.begin(), call.all.end()),
-        part_(std::min(most_part, std::max(granule, (shape_.bytes / fewest_parts + granule - 1) / granule * granule))),
-        blocks_(blocks_for(facts_of(team_), part_, bytes_a_block, most_pushing)) {}
+      : team_(call.team), blocks_(blocks_for(facts_of(team_), call.shape.bytes, bytes_a_block, most_pushing)) {
+    if (team_.me() == call.shape.root) return;
+    Shape bytes = call.shape;
+    bytes.element = kernel::Element::u8;
+    const SharesOfOthers shares(bytes, team_.size());
+    const std::size_t at = shares.offset(team_.me());
+    parameters_.bytes = shares.bytes(team_.me());
+    parameters_.from = address_of(call.all[static_cast<std::size_t>(call.shape.root)].receive) + at;
+    for (int member = 0; member < team_.size(); ++member) {
+      if (member == call.shape.root) continue;
+      parameters_.to[parameters_.destinations++] = address_of(call.all[static_cast<std::size_t>(member)].receive) + at;
+    }
+  }
 
   void start(gpu::StreamView stream, const Report& report) override {
-    const std::size_t parts = std::max<std::size_t>((shape_.bytes + part_ - 1) / part_, 1);
-    for (std::size_t step = 0; step <= parts; ++step) {
-      kernel::ExchangeMoveParameters parameters{};
-      const bool last = step == parts;
-      parameters.frame = frame_of(team_, last ? report : Report{.failed = report.failed, .limit_ns = report.limit_ns});
-      parameters.end_barrier = last;
-      if (team_.me() != shape_.root) {
-        if (!last) take(parameters, step * part_, part_, team_.me(), shape_.root);
-        if (step > 0) {
-          for (int hop = 1; hop < team_.size(); ++hop) {
-            const int owner = (team_.me() + hop) % team_.size();
-            take(parameters, (step - 1) * part_, part_, owner, owner);
-          }
-        }
-      }
-      team_.kernels().exchange_move(stream, parameters, blocks_);
-    }
+    parameters_.frame = frame_of(team_, report);
+    team_.kernels().exchange_spread(stream, parameters_, blocks_);
   }
 
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:
-  static constexpr std::size_t most_part = std::size_t{16} << 20;
-  static constexpr std::size_t fewest_parts = 4;
-  static constexpr std::size_t granule = std::size_t{64} << 10;
-
-  // The share of member `whose` in the part at `offset`, from the buffer of `from`.
-  void take(kernel::ExchangeMoveParameters& parameters, std::size_t offset, std::size_t most, int whose,
-            int from) const {
-    Shape part = shape_;
-    part.bytes = std::min(most, shape_.bytes - offset);
-    part.element = kernel::Element::u8;
-    const Shares shares(part, team_.size());
-    const std::size_t bytes = shares.bytes(whose);
-    if (bytes == 0) return;
-    const std::size_t at = offset + shares.offset(whose);
-    parameters.move[parameters.moves++] = {address_of(all_[static_cast<std::size_t>(from)].receive) + at,
-                                           address_of(all_[static_cast<std::size_t>(team_.me())].receive) + at, bytes};
-  }
-
   team::TeamView team_;
-  Shape shape_;
-  std::vector<Buffers> all_;
-  std::size_t part_;
+  kernel::ExchangeSpreadParameters parameters_{};
   unsigned blocks_;
 };
 
@@ -149,20 +107,9 @@ class TwoShot final : public Plan {
         from = call.pieces->send[own].offset;
         bytes = call.pieces->send[own].bytes;
         break;
-      case Collective::reduce:
-        // The root receives every result and sends all it has: it has enough to do without a share.
-        if (team_.size() > 2) {
-          const Shares shares(shape_, team_.size());
-          from = to = shares.offset(team_.me());
-          bytes = shares.bytes(team_.me());
-        } else {
-          bytes = team_.me() == shape_.root ? shape_.bytes : 0;
-        }
-        break;
       default:
-        const Shards shards(shape_, team_.size());
-        from = to = shards.offset(team_.me());
-        bytes = shards.bytes(team_.me());
+        std::tie(from, bytes) = share_of(shape_, team_.size(), team_.me());
+        to = from;
         break;
     }
     for (int member = 0; member < team_.size(); ++member) {

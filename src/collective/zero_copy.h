@@ -9,7 +9,7 @@ namespace crosslane::collective::zero_copy {
 [[nodiscard]] bool supports(const Shape& shape, const TeamFacts& facts);
 /// Every block goes once from its owner's buffer into its taker's: all-gather, all-to-all, gather, scatter.
 [[nodiscard]] std::unique_ptr<Plan> prepare_push(const Call& call);
-/// The root gives each other member a share, and these exchange their shares; in parts, so that both run at once.
+/// Each member but the root reads a share of the root's buffer, and writes it into the buffers of all others.
 [[nodiscard]] std::unique_ptr<Plan> prepare_broadcast(const Call& call);
 /// Each member combines a share of the elements and writes it to all that want it: all-reduce, reduce, reduce-scatter.
 [[nodiscard]] std::unique_ptr<Plan> prepare_two_shot(const Call& call);

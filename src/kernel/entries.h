@@ -4,14 +4,20 @@
 
 #include "kernel/exchange.h"
 #include "kernel/low_latency.h"
+#include "kernel/low_latency_shares.h"
 #include "kernel/operation.h"
 #include "kernel/pairwise.h"
 #include "kernel/pipelined.h"
+#include "kernel/pushed.h"
 #include "kernel/reduce.h"
 
 // clang-format off: tables, of which it would make staircases
-#define CROSSLANE_EXCHANGE_KERNELS(X) X(crosslane_exchange_move, crosslane::kernel::ExchangeMove)
-#define CROSSLANE_PAIRWISE_KERNELS(X) X(crosslane_pairwise_move, crosslane::kernel::PairwiseMove)
+#define CROSSLANE_EXCHANGE_KERNELS(X)                           \
+  X(crosslane_exchange_move, crosslane::kernel::ExchangeMove) \
+  X(crosslane_exchange_spread, crosslane::kernel::ExchangeSpread)
+#define CROSSLANE_PAIRWISE_KERNELS(X)                           \
+  X(crosslane_pairwise_move, crosslane::kernel::PairwiseMove) \
+  X(crosslane_pushed_move, crosslane::kernel::PushedMove)
 #define CROSSLANE_LOW_LATENCY_KERNELS(X) X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove)
 
 // Y(op in names, op's functor, element in names, C type). Each family has a kernel crosslane_<family>_<op>_<element> a row.
@@ -43,7 +49,7 @@
   Y(band, Band, u8, std::uint8_t) Y(bor, Bor, u8, std::uint8_t) Y(bxor, Bxor, u8, std::uint8_t)        \
   CROSSLANE_PAIRS(Y, minloc, Minloc) CROSSLANE_PAIRS(Y, maxloc, Maxloc)
 
-// What large arrays are made of: these have a pipelined kernel, too.
+// What large arrays are made of: these have a pipelined kernel, too, and one for shares in low-latency words.
 #define CROSSLANE_PIPELINED_COMBINATIONS(Y)                                                            \
   CROSSLANE_WIDE_UNSIGNED(Y, sum, Sum) CROSSLANE_REALS(Y, sum, Sum)                                    \
   CROSSLANE_WIDE_UNSIGNED(Y, prod, Prod) CROSSLANE_REALS(Y, prod, Prod)                                \

@@ -34,6 +34,14 @@ struct ExchangeCombineParameters {
   Move out[most_members];                   ///< after the second barrier: own window to own memory (from+)
 };
 
+/// For ExchangeSpread: straight between users' buffers.
+struct ExchangeSpreadParameters {
+  Frame frame;
+  std::uint64_t from, bytes;       ///< maybe a peer's memory; 0 bytes: only the barriers
+  std::uint32_t destinations;      ///< maybe none
+  std::uint64_t to[most_members];  ///< own memory and peers'; each gets all the bytes
+};
+
 struct ExchangeMove {
   using Parameters = ExchangeMoveParameters;
 
@@ -45,6 +53,24 @@ struct ExchangeMove {
     if (launch.barrier(1)) {
       move_slices(block, p.move, p.moves, shift, 0);
       if (p.end_barrier) launch.barrier(2);
+    }
+    launch.finish();
+  }
+};
+
+/// Reads the bytes once and writes them to several places. No destination overlaps what is read, on any member.
+struct ExchangeSpread {
+  using Parameters = ExchangeSpreadParameters;
+
+  template <Block B>
+  CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
+    const Launch<B> launch(block, p.frame);
+    if (launch.barrier(1)) {
+      const Slice slice = slice_of(p.bytes, block.index(), block.count());
+      spread_bytes(
+          block, p.from + slice.begin, slice.end - slice.begin, p.destinations,
+          [&](std::uint32_t d) { return p.to[d] + slice.begin; }, p.frame.me + block.index());
+      launch.barrier(2);
     }
     launch.finish();
   }

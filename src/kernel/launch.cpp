@@ -40,6 +40,13 @@ Combined combined(Op op, Element element) {
   return *found;
 }
 
+std::size_t pipelined_row(Op op, Element element) {
+  if (!Kernels::pipelines(op, element))
+    throw base::Error(base::ErrorClass::op,
+                      "no kernel in shares for this operation and element; ask pipelines() first");
+  return combined(op, element).row;
+}
+
 template <class Parameters>
 void launch(const gpu::Function& function, gpu::StreamView stream, gpu::Grid blocks, const Parameters& parameters) {
   function.launch(stream, blocks, {threads}, 0, parameters);
@@ -61,12 +68,15 @@ Kernels::Kernels(const gpu::Driver& driver)
     : modules_{load(driver, Family::local), load(driver, Family::exchange), load(driver, Family::low_latency),
                load(driver, Family::pipelined), load(driver, Family::pairwise)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
+      exchange_spread_(loaded(modules_[1], "crosslane_exchange_spread")),
       low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
+      pushed_move_(loaded(modules_[4], "crosslane_pushed_move")),
       combining_{combining(modules_[0], "crosslane_local_", every),
                  combining(modules_[1], "crosslane_exchange_", every),
                  combining(modules_[2], "crosslane_low_latency_", every),
-                 combining(modules_[3], "crosslane_pipelined_", large)} {
+                 combining(modules_[3], "crosslane_pipelined_", large)},
+      sharing_(combining(modules_[2], "crosslane_low_latency_shares_", large)) {
   const auto processors = static_cast<unsigned>(
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
@@ -85,6 +95,11 @@ void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout
 
 void Kernels::exchange_move(gpu::StreamView stream, const ExchangeMoveParameters& parameters, unsigned blocks) const {
   launch_team(exchange_move_, stream, blocks, parameters);
+}
+
+void Kernels::exchange_spread(gpu::StreamView stream, const ExchangeSpreadParameters& parameters,
+                              unsigned blocks) const {
+  launch_team(exchange_spread_, stream, blocks, parameters);
 }
 
 void Kernels::exchange_combine(gpu::StreamView stream, Op op, Element element,
@@ -108,17 +123,22 @@ void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element
   launch_team(*combining_[2][row], stream, blocks, scaled);
 }
 
+void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
+                                 const LowLatencySharesParameters& parameters, unsigned blocks) const {
+  launch_team(*sharing_[pipelined_row(op, element)], stream, blocks, parameters);
+}
+
 void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                                   const PipelinedReductionParameters& parameters, unsigned blocks) const {
-  if (!pipelines(op, element)) {
-    throw base::Error(base::ErrorClass::op,
-                      "no pipelined kernel for this operation and element; ask pipelines() first");
-  }
-  launch_team(*combining_[3][combined(op, element).row], stream, blocks, parameters);
+  launch_team(*combining_[3][pipelined_row(op, element)], stream, blocks, parameters);
 }
 
 void Kernels::pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const {
   launch_team(pairwise_move_, stream, blocks, parameters);
+}
+
+void Kernels::pushed_move(gpu::StreamView stream, const PushedMoveParameters& parameters, unsigned blocks) const {
+  launch_team(pushed_move_, stream, blocks, parameters);
 }
 
 bool Kernels::pipelines(Op op, Element element) noexcept {

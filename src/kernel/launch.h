@@ -9,8 +9,10 @@
 #include "kernel/exchange.h"
 #include "kernel/load.h"
 #include "kernel/low_latency.h"
+#include "kernel/low_latency_shares.h"
 #include "kernel/pairwise.h"
 #include "kernel/pipelined.h"
+#include "kernel/pushed.h"
 #include "kernel/reduce.h"
 
 #include <cstddef>
@@ -43,11 +45,15 @@ class Kernels {
   [[nodiscard]] static bool combines(Op op, Element element) noexcept;
 
   void exchange_move(gpu::StreamView stream, const ExchangeMoveParameters& parameters, unsigned blocks) const;
+  void exchange_spread(gpu::StreamView stream, const ExchangeSpreadParameters& parameters, unsigned blocks) const;
   void exchange_combine(gpu::StreamView stream, Op op, Element element, const ExchangeCombineParameters& parameters,
                         unsigned blocks) const;
   void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
   void low_latency_combine(gpu::StreamView stream, Op op, Element element,
                            const LowLatencyCombineParameters& parameters, unsigned blocks) const;
+  /// For middling arrays; only where pipelines(op, element), throws Error (op) else.
+  void low_latency_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
+                          unsigned blocks) const;
   /// For large arrays; only where pipelines(op, element), throws Error (op) else. Windows hold
   /// pipelined_window_bytes(blocks, members, chunk_bytes).
   void pipelined_reduction(gpu::StreamView stream, Op op, Element element,
@@ -55,12 +61,15 @@ class Kernels {
   [[nodiscard]] static bool pipelines(Op op, Element element) noexcept;
   /// Windows hold pairwise_window_bytes(blocks, members, chunk_bytes) for each parity.
   void pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const;
+  /// Windows hold pushed_window_bytes(blocks, members, places, chunk_bytes).
+  void pushed_move(gpu::StreamView stream, const PushedMoveParameters& parameters, unsigned blocks) const;
 
  private:
   static constexpr std::size_t families = 5;  // all but the copies
   gpu::Module modules_[families];
-  gpu::Function exchange_move_, low_latency_move_, pairwise_move_;
+  gpu::Function exchange_move_, exchange_spread_, low_latency_move_, pairwise_move_, pushed_move_;
   std::vector<std::optional<gpu::Function>> combining_[families];  // by row of combinations()
+  std::vector<std::optional<gpu::Function>> sharing_;              // the same of low-latency shares
   unsigned team_blocks_, resident_team_blocks_;
 };
 

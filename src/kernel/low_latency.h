@@ -124,16 +124,21 @@ class Slots {
     });
   }
 
-  /// In few epochs, and then by all threads: fills what is behind the packets that go to each member.
+  /// In few epochs: whether all that carries no data is to be filled.
+  CROSSLANE_DEVICE bool refreshes() const {
+    constexpr std::uint64_t period = std::uint64_t{1} << 30;
+    return epoch_ % period < 2 && epoch_ >= period;
+  }
+  /// By all threads: packets [begin, end) of the slot at that member.
+  CROSSLANE_DEVICE void fill(std::uint32_t to, std::uint64_t begin, std::uint64_t end) const {
+    block_.for_each_in_grid(end - begin, [&](std::uint64_t i) { send(to, begin + i, 0); });
+  }
+  /// In those epochs, by all threads: fills what is behind the packets that go to each member.
   template <class Packets>
   CROSSLANE_DEVICE void refresh(Packets packets_to) const {
-    constexpr std::uint64_t period = std::uint64_t{1} << 30;
-    if (epoch_ % period >= 2 || epoch_ < period) return;
-    for (std::uint32_t m = 0; m < frame_.members; ++m) {
-      if (m == frame_.me) continue;
-      const std::uint64_t used = packets_to(m);
-      block_.for_each_in_grid(slot_bytes_ / 16 - used, [&](std::uint64_t i) { send(m, used + i, 0); });
-    }
+    if (!refreshes()) return;
+    for (std::uint32_t m = 0; m < frame_.members; ++m)
+      if (m != frame_.me) fill(m, packets_to(m), slot_bytes_ / 16);
   }
 
  private:

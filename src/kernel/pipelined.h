@@ -28,6 +28,11 @@ namespace crosslane::kernel {
 // end barrier: all windows are read and all results are here. Between the launches of a team the start barrier parts, as
 // it does for all memory that is not double-buffered.
 //
+// Where the results of all go to one member that others cannot reach (a collector, who combines nothing), owners write them into its
+// window, where it has no parts: those of chunk k - 1 in step k, to place (k - 1) % 3. It copies chunk k - 2 out in step k, once it
+// has seen that all are through step k - 1; the next results for that place come in step k + 2, for which their owner has waited
+// until the collector was through step k + 1.
+//
 // Traffic of an all-reduce of S bytes among n GPUs, for each: (n - 1) / n S out and in for the parts, and the same for the
 // results: what any all-reduce without a switch's help must move. It is all writes: a read of a peer's memory is a request in one
 // direction and its data in the other, so that pulled parts would share their direction with pushed results and with the
@@ -45,6 +50,9 @@ struct PipelinedReductionParameters {
   /// Where the own shard's results go, as if all of the array were there: everybody's array for an all-reduce, the root's
   /// for a reduce, the own result less shard_begin for a reduce-scatter. Arrays of results may be those that are combined.
   std::uint64_t result[most_members];
+  /// Who collects all results through its window: no shard is its own, and `result` counts there alone, though all have one.
+  /// most_members: nobody.
+  std::uint32_t collector;
 };
 
 inline constexpr std::uint64_t pipelined_places = 3;
@@ -66,7 +74,7 @@ struct PipelinedReduction {
     for (std::uint32_t m = 0; m < members; ++m) longest = p.shard_bytes[m] > longest ? p.shard_bytes[m] : longest;
     const std::uint64_t chunks = (slice_of(longest, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
     bool well = launch.barrier(1);
-    for (std::uint64_t k = 0; well && k <= chunks; ++k) {
+    for (std::uint64_t k = 0; well && k <= chunks + 1; ++k) {
       if (k < chunks) {
         move_together(block, members - 1, [&](std::uint32_t i) {
           // The peers in turn, from the next one on.
@@ -78,17 +86,20 @@ struct PipelinedReduction {
       if (k != 0) {
         well = launch.await_step(k);
         if (!well) break;
+        if (p.collector == me && k >= 2) collect(block, p, k - 2);
+        if (k > chunks) break;
         const Slice part = chunk(block, p, me, k - 1);
+        const bool collected = p.collector < members && p.collector != me;
+        const std::uint64_t shift = collected ? place(block, p, p.collector, me, k - 1) - p.result[0] : part.begin;
         // Sources count from the chunk's first byte, as windows do.
         Combine<T, Op>::run(
             block, {0, part.end - part.begin}, members,
             [&](std::uint32_t m) { return m == me ? p.from + part.begin : place(block, p, me, m, k - 1); }, p.results,
-            [&](std::uint32_t m) { return p.result[m] + part.begin; }, me);
+            [&](std::uint32_t r) { return p.result[r] + shift; }, me);
       }
       block.barrier();
       launch.post_step(k + 1);
     }
-    if (well) launch.await_step(chunks + 1);
     launch.finish();
   }
 
@@ -101,6 +112,19 @@ struct PipelinedReduction {
     const std::uint64_t begin = p.shard_begin[shard] + (wanted < slice.end ? wanted : slice.end);
     const std::uint64_t end = p.shard_begin[shard] + slice.end;
     return {begin, end - begin < p.chunk_bytes ? end : begin + p.chunk_bytes};
+  }
+
+  // Chunk k of everybody's results, out of the own window: one after another, for blocks begin with others.
+  template <class B>
+  CROSSLANE_DEVICE static void collect(const B& block, const Parameters& p, std::uint64_t k) {
+    const std::uint32_t me = p.frame.me, members = p.frame.members;
+    auto from = static_cast<std::uint32_t>((me + block.index()) % members);
+    CROSSLANE_ROLLED
+    for (std::uint32_t i = 0; i < members; ++i) {
+      const Slice part = chunk(block, p, from, k);
+      move_bytes(block, p.result[0] + part.begin, place(block, p, me, from, k), part.end - part.begin);
+      from = from + 1 == members ? 0 : from + 1;
+    }
   }
 
   template <class B>

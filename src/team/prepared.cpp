@@ -74,6 +74,12 @@ void throw_failures(const std::vector<Told<Item>>& all, int me) {
     throw_failure(all[member].outcome, static_cast<int>(member), me);
 }
 
+// Of calls this large chunks through large windows are worth their memory.
+bool worth_large_window(std::size_t largest) noexcept {
+  constexpr std::size_t least = std::size_t{4} << 20;
+  return largest == 0 || largest >= least;
+}
+
 std::size_t part_bytes_for(std::size_t largest) noexcept {
   constexpr std::size_t least = std::size_t{64} << 10;
   constexpr std::size_t most = std::size_t{2} << 20;
@@ -88,9 +94,11 @@ struct Prepared::Opening {
   std::uint64_t buffers = 0;
 };
 
+// A buffer; or, behind those, the large window: `bytes` and where they are.
 struct Prepared::Shown {
   share::Exposed buffer{};
   std::uint64_t bytes = 0;
+  share::Region large{};
 };
 
 Prepared::Prepared(engine::Engine& engine, std::vector<int> local_ranks, int me)
@@ -115,13 +123,25 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
     showing.items.push_back(
         {home.exposure().show(buffer.info, buffer.address), buffer.info.base + buffer.info.size - begin});
   }
+  showing.items.emplace_back();
+  if (made != nullptr && made->large) {
+    showing.items.back().bytes = made->large->bytes;
+    showing.items.back().large = made->large->region;
+  }
   const auto shown = exchanged(exchange, showing, size());
 
   std::vector<Shared> buffers(wish.buffers.size());
   Told<std::uint8_t> ending;
+  bool large = false;
   try {
     throw_failures(shown, me_);
-    if (made != nullptr) map(*made);
+    if (made != nullptr) {
+      map(*made);
+      std::vector<Shown> windows;
+      windows.reserve(shown.size());
+      for (const Told<Shown>& member : shown) windows.push_back(member.items.back());
+      large = map_large(*made, windows);
+    }
     for (std::size_t index = 0; index < buffers.size(); ++index) {
       std::vector<Shown> all;
       all.reserve(shown.size());
@@ -132,6 +152,7 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
     ending.outcome.fail(error);
   }
   for (const Shared& buffer : buffers) ending.items.push_back(buffer.mapped ? 1 : 0);
+  ending.items.push_back(large ? 1 : 0);
   const auto ended = exchanged(exchange, ending, size());
   try {
     throw_failures(ended, me_);
@@ -143,7 +164,11 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   for (const Told<std::uint8_t>& member : ended)
     for (std::size_t index = 0; index < buffers.size(); ++index)
       buffers[index].mapped = buffers[index].mapped && member.items[index] != 0;
-  if (made != nullptr) connection_ = std::move(made);
+  if (made != nullptr) {
+    if (std::ranges::any_of(ended, [](const Told<std::uint8_t>& member) { return member.items.back() == 0; }))
+      made->view = made->view->without_large_windows();
+    connection_ = std::move(made);
+  }
   buffers_ = std::move(buffers);
   const auto left_out = std::ranges::count_if(buffers_, [](const Shared& each) { return !each.mapped; });
   if (left_out != 0) {
@@ -197,6 +222,7 @@ std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t lar
       throw base::Error(base::ErrorClass::no_memory,
                         "the GPU has no memory left for the {} bytes that enqueued calls need", made->layout.bytes);
     made->region = *region;
+    if (worth_large_window(largest)) made->large = home.lend_large_window(large_window_bytes_for(size()));
     // Zeroed before anybody else may write flags into it.
     const std::uint64_t zeroed = made->marker->post(*made->stream);
     engine_.wait(engine::Completion::of(made->marker->word(), zeroed), {.call = "crosslane_prepare"});
@@ -230,6 +256,21 @@ void Prepared::map(Connection& connection) const {
                                           .emulated = home.driver().emulated,
                                           .abilities = share::spins},
                           home.kernels(), connection.layout, regions);
+}
+
+// False where some member has none, or one cannot be mapped: then nobody uses them.
+bool Prepared::map_large(Connection& connection, const std::vector<Shown>& all) const {
+  if (std::ranges::any_of(all, [](const Shown& theirs) { return theirs.bytes == 0; })) return false;
+  Home& home = *connection.home;
+  TeamView::Regions large{};
+  for (int member = 0; member < size(); ++member) {
+    const auto m = static_cast<std::size_t>(member);
+    const int local_rank = local_ranks_[m];
+    large[m] = member == me_ ? connection.large->data
+                             : home.peers().reach(home.board().window(local_rank), local_rank, all[m].large);
+  }
+  connection.view = connection.view->with_large_windows(large);
+  return true;
 }
 
 Prepared::Shared Prepared::map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const {
@@ -298,7 +339,7 @@ void Prepared::announce() noexcept {
   mine.facts = {unknown, unknown};
   try {
     const Home& home = *connection.home;
-    if (home.driver().unloading()) return connection.place.arrive(1);
+    if (!home.stands()) return connection.place.arrive(1);
     const gpu::ContextScope scope(home.driver(), home.context());
     std::byte* const seen = connection.words.data() + share::line_bytes;
     constexpr std::size_t counters = 2 * sizeof(std::uint64_t);  // launches, finished: the first of kernel::Control
@@ -350,7 +391,9 @@ void Prepared::leave() noexcept {
 void Prepared::give_back(Connection& connection) noexcept {
   Home& home = *connection.home;
   home.board().leave(connection.place);
-  if (connection.region.data != nullptr && !home.driver().unloading()) home.window().give_back(connection.region);
+  if (home.driver().unloading()) return;
+  if (connection.region.data != nullptr) home.window().give_back(connection.region);
+  if (connection.large) home.take_back_large_window(*std::exchange(connection.large, std::nullopt));
 }
 
 }  // namespace crosslane::team

@@ -93,6 +93,7 @@ class Prepared {
     share::TeamPlace place;
     RegionLayout layout{};
     share::Window::Piece region;
+    std::optional<share::Window::Piece> large;  ///< Where large calls are to be expected and there is memory for it.
     std::optional<gpu::Stream> stream;
     std::optional<gpu::Marker> marker;
     gpu::PinnedBuffer words;  ///< A line each: the failed word, and the own region's counters at the end.
@@ -112,6 +113,7 @@ class Prepared {
   [[nodiscard]] share::TeamKey agree(const Exchange& exchange, const Wish& wish) const;
   std::shared_ptr<Connection> take(Home& home, std::size_t largest, const share::TeamKey& key);
   void map(Connection& connection) const;
+  [[nodiscard]] bool map_large(Connection& connection, const std::vector<Shown>& all) const;
   [[nodiscard]] Shared map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const;
   static void give_back(Connection& connection) noexcept;
 

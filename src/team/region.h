@@ -11,6 +11,11 @@ namespace crosslane::team {
 
 /// Of a member's window for large reductions, which all its teams use in turn; made when the first one is wanted.
 inline constexpr std::size_t large_window_bytes = std::size_t{48} << 20;
+/// What a team of so many uses of it.
+[[nodiscard]] constexpr std::size_t large_window_bytes_for(int members) noexcept {
+  constexpr std::size_t a_member = std::size_t{6} << 20;
+  return std::min(large_window_bytes, static_cast<std::size_t>(members) * a_member);
+}
 
 struct RegionLayout {
   std::size_t low_latency;  ///< Offset of the slots of data with flags: two parities, one slot a member.
@@ -35,8 +40,11 @@ inline constexpr std::size_t default_part_bytes = std::size_t{2} << 20;
   const auto n = static_cast<std::size_t>(members);
   RegionLayout layout{};
   layout.low_latency = paged(sizeof(kernel::Control));
-  // 64 KiB of payload for up to eight members, less for more: what every member sends to all grows with their square.
-  layout.slot_bytes = paged(std::min<std::size_t>(std::size_t{128} << 10, (std::size_t{1} << 20) / n));
+  // 256 KiB of payload for up to four members, 64 KiB for eight, less for more: what each sends to all is to stay as much, and what they
+  // send together grows with their square.
+  const std::size_t few = std::min<std::size_t>(std::size_t{512} << 10, (std::size_t{8} << 20) / (n * n));
+  const std::size_t many = std::min<std::size_t>(std::size_t{128} << 10, (std::size_t{1} << 20) / n);
+  layout.slot_bytes = paged(std::max(few, many));
   layout.staging = layout.low_latency + 2 * n * layout.slot_bytes;
   layout.part_bytes = paged(part_bytes);
   layout.bytes = layout.staging + 4 * layout.part_bytes;

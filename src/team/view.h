@@ -36,7 +36,12 @@ class TeamView {
   [[nodiscard]] const RegionLayout& layout() const noexcept { return layout_; }
   /// A member's region of its window, as mapped here.
   [[nodiscard]] std::byte* region(int member) const noexcept { return regions_[static_cast<std::size_t>(member)]; }
-  /// Its window for large reductions, as mapped here; null until Team::map_large_windows().
+  [[nodiscard]] TeamView with_large_windows(const Regions& large) const noexcept {
+    return {facts_, *kernels_, layout_, regions_, large};
+  }
+  [[nodiscard]] TeamView without_large_windows() const noexcept { return with_large_windows({}); }
+  [[nodiscard]] bool has_large_windows() const noexcept { return large_.front() != nullptr; }
+  /// Its window for large calls, as mapped here; null where the team has none (yet).
   [[nodiscard]] std::byte* large_window(int member) const noexcept { return large_[static_cast<std::size_t>(member)]; }
 
  private:

@@ -41,7 +41,7 @@ def test_catalogue(built: CommandLine) -> None:
         supports = [row["supports"] for row in rows if row["collective"] == collective and row["supports"]]
         assert any(one["most_bytes"] is None and not one["needs_mapped_buffers"] for one in supports), collective
     by_name = {(row["collective"], row["name"]): row["supports"] for row in rows}
-    assert by_name["allreduce", "ll"]["most_bytes"] == 64 << 10
+    assert by_name["allreduce", "ll"]["most_bytes"] == 256 << 10
     assert by_name["allreduce", "two_shot"]["needs_mapped_buffers"]
     assert not by_name["allreduce", "one_shot"]["needs_mapped_buffers"]
 
@@ -49,7 +49,7 @@ def test_catalogue(built: CommandLine) -> None:
 def test_catalogue_as_a_table(built: CommandLine) -> None:
     done = built("algorithms")
     assert done.status == 0, done.err
-    for words in ("two_shot", "needs mapped buffers", "up to 64k", "allreduce"):
+    for words in ("two_shot", "needs mapped buffers", "up to 256k", "allreduce"):
         assert words in done.out
 
 

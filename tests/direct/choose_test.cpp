@@ -78,6 +78,27 @@ base::Settings with(const std::string& collective, const std::string& text) {
   return settings;
 }
 
+TEST(Preferences, MayBeForFewMembersAlone) {
+  const auto found = parse_preferences("s", Collective::reduce, "0-4k:ll@4,4k-:hierarchy(gsb,btb)@16,one_shot@2,ll");
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[0].most_members, 4);
+  EXPECT_EQ(found[0].algorithm, "ll");
+  EXPECT_EQ(found[1].row->name, "hierarchy(gsb,btb)");
+  EXPECT_EQ(found[1].most_members, 16);
+  EXPECT_EQ(found[2].end, std::numeric_limits<std::size_t>::max());
+  EXPECT_GE(found[3].most_members, 32);
+  for (const std::string text :
+       {"0-4k:ll@", "0-4k:ll@x", "0-4k:ll@4x", "0-4k:ll@0", "0-4k:ll@-1", "0-4k:mpi@4", "0-4k:@4"})
+    EXPECT_NE(refusal(Collective::reduce, text).find("CROSSLANE_TEST"), std::string::npos) << text;
+  const Choice choice(with("reduce", "0-:one_shot@3,0-:two_shot_window"));
+  const Shape shape{.collective = Collective::reduce, .bytes = 4096, .element = kernel::Element::f32};
+  EXPECT_EQ(choice.choose(shape, {.members = 3})->name, "one_shot");
+  EXPECT_EQ(choice.choose(shape, {.members = 4})->name, "two_shot_window");
+  std::vector<Step> steps;
+  EXPECT_EQ(choice.explain(shape, {.members = 4}, steps)->name, "two_shot_window");
+  EXPECT_EQ(steps.front().fate, Fate::other_team);
+}
+
 TEST(Choice, TakesTheFirstThatSupports) {
   const Choice choice(with("allreduce", "0-:two_shot,0-8k:ll,0-:two_shot_window"));
   Shape shape{.collective = Collective::allreduce, .bytes = 4096, .element = kernel::Element::f32};

@@ -15,7 +15,21 @@ namespace crosslane::test {
 namespace {
 
 // How kernels of each kind use memory. `pull` and `push` touch users' buffers, the others the team's windows.
-enum class Kind { window, two_shot, pull, push, low_latency, broadcast, pipelined, pairwise };
+enum class Kind {
+  window,
+  two_shot,
+  pull,
+  push,
+  low_latency,
+  broadcast,
+  pipelined,
+  pairwise,
+  collected,
+  shares,
+  pushed
+};
+// Only where a test says so: `collected`, a pipeline whose results go through member 0's window; `shares`, LL in two flights; `pushed`, to
+// member 0 through its window, chunk by chunk.
 constexpr std::array all_kinds{Kind::window,      Kind::two_shot,  Kind::pull,      Kind::push,
                                Kind::low_latency, Kind::broadcast, Kind::pipelined, Kind::pairwise};
 constexpr std::size_t chunks = 4;  // of a pipeline
@@ -24,11 +38,14 @@ constexpr std::size_t chunks = 4;  // of a pipeline
 struct Protocol {
   bool double_buffered = true, tokens = true, start_barrier = true, end_barrier = true, releases = true;
   bool pairs_hear_all = true;
-  std::size_t pipeline_places = 3, pair_places = 2;
+  std::size_t pipeline_places = 3, pair_places = 2, push_places = 3;
+  bool waits_to_collect = true, waits_to_push = true, results_apart = true;
 };
 
 // Chunks that go between two members in a pairwise launch: some pairs have none.
 std::size_t pair_chunks(std::size_t a, std::size_t b) { return a + b == 1 ? 3 : a + b == 2 ? 1 : 0; }
+
+bool uses_slots(Kind kind) { return kind == Kind::low_latency || kind == Kind::broadcast || kind == Kind::shares; }
 
 // A step of one block. Places are words of an abstract memory; values are launches + 1, or flags as in Control.
 struct Step {
@@ -75,7 +92,11 @@ class Layout {
   [[nodiscard]] std::size_t chunk_result(std::size_t owner, std::size_t block, std::size_t k, std::size_t of) const {
     return at(6 + k, owner, block, 1, of);
   }
-  [[nodiscard]] std::size_t size() const { return at(6 + chunks, 0, 0, 0, 0); }
+  [[nodiscard]] std::size_t second_slot(std::size_t owner, std::size_t block, std::size_t parity,
+                                        std::size_t of) const {
+    return at(6 + chunks, owner, block, parity, of);
+  }
+  [[nodiscard]] std::size_t size() const { return at(7 + chunks, 0, 0, 0, 0); }
 
  private:
   [[nodiscard]] std::size_t at(std::size_t array, std::size_t owner, std::size_t block, std::size_t parity,
@@ -102,8 +123,7 @@ std::vector<Step> program(const Team& team, std::size_t m, std::size_t b, std::s
   std::size_t parity = launch % 2;
   // LL areas count launches of their own.
   std::size_t epoch = 0;
-  for (std::size_t l = 0; l < launch; ++l)
-    epoch += team.launches[l] == Kind::low_latency || team.launches[l] == Kind::broadcast ? 1 : 0;
+  for (std::size_t l = 0; l < launch; ++l) epoch += uses_slots(team.launches[l]) ? 1 : 0;
   std::size_t slot_parity = epoch % 2;
   const auto slot_tag = static_cast<std::uint8_t>(epoch + 1);
   if (!protocol.double_buffered) parity = slot_parity = 0;
@@ -176,6 +196,40 @@ std::vector<Step> program(const Team& team, std::size_t m, std::size_t b, std::s
       }
       break;
     }
+    case Kind::collected: {
+      // Parts go from member 0 to the others, results the other way, each chunk's through a place of the pair in the taker's window.
+      const auto of_chunk = [&](std::size_t k) { return static_cast<std::uint8_t>(8 * (launch + 1) + k); };
+      const auto place = [&](std::size_t owner, std::size_t k, std::size_t of) {
+        return memory.chunk(owner, b, k % protocol.pipeline_places, of);
+      };
+      const auto await_step = [&](std::size_t k) {
+        for_peers([&](std::size_t p) { steps.push_back({Do::await, memory.step(m, b, p), of_chunk(k)}); });
+      };
+      const auto collect = [&](std::size_t k) {
+        if (m == 0) for_peers([&](std::size_t p) { steps.push_back({Do::read, place(m, k, p), of_chunk(k)}); });
+      };
+      if (protocol.start_barrier) barrier(1);
+      for (std::size_t k = 0; k <= chunks; ++k) {
+        if (k < chunks) {
+          for_peers([&](std::size_t p) {
+            if (p != 0) steps.push_back({Do::write, place(p, k, m), of_chunk(k)});
+          });
+        }
+        if (k != 0) {
+          await_step(k);
+          const std::size_t late = protocol.waits_to_collect ? 2 : 1;
+          if (k >= late) collect(k - late);
+          if (m != 0) {
+            for_peers([&](std::size_t p) { steps.push_back({Do::read, place(m, k - 1, p), of_chunk(k - 1)}); });
+            steps.push_back({Do::write, place(0, k - 1, m), of_chunk(k - 1)});
+          }
+        }
+        for_peers([&](std::size_t p) { steps.push_back({Do::post, memory.step(p, b, m), of_chunk(k + 1)}); });
+      }
+      if (protocol.end_barrier) await_step(chunks + 1);
+      collect(chunks - 1);
+      break;
+    }
     case Kind::pairwise: {
       const auto of_chunk = [&](std::size_t k) { return static_cast<std::uint8_t>(8 * (launch + 1) + k); };
       // All take part in step 0, then those that have another chunk for one another.
@@ -213,6 +267,46 @@ std::vector<Step> program(const Team& team, std::size_t m, std::size_t b, std::s
       for_peers(
           [&](std::size_t p) { steps.push_back({Do::await_value, memory.slot(m, b, slot_parity, p), slot_tag}); });
       break;
+    case Kind::shares: {
+      const auto each = [&](Do what, auto place, std::uint8_t tag_of) {
+        for_peers([&](std::size_t p) {
+          const std::size_t owner = what == Do::write ? p : m;
+          const std::size_t of = what == Do::write ? m : p;
+          steps.push_back({what, place(owner, of), tag_of});
+        });
+      };
+      const auto part = [&](std::size_t owner, std::size_t of) { return memory.slot(owner, b, slot_parity, of); };
+      const auto result = [&](std::size_t owner, std::size_t of) {
+        return protocol.results_apart ? memory.second_slot(owner, b, slot_parity, of)
+                                      : memory.slot(owner, b, slot_parity, of);
+      };
+      const auto result_tag = static_cast<std::uint8_t>(slot_tag + (protocol.results_apart ? 0 : 50));
+      each(Do::write, part, slot_tag);
+      each(Do::await_value, part, slot_tag);
+      each(Do::write, result, result_tag);
+      each(Do::await_value, result, result_tag);
+      break;
+    }
+    case Kind::pushed: {
+      const auto of_chunk = [&](std::size_t k) { return static_cast<std::uint8_t>(8 * (launch + 1) + k); };
+      const std::size_t places = protocol.push_places;
+      if (protocol.start_barrier) barrier(1);
+      for (std::size_t k = 0; k < chunks; ++k) {
+        for_peers([&](std::size_t p) {
+          if (m != 0 && p != 0) return;
+          if (m == 0) {
+            steps.push_back({Do::await, memory.step(m, b, p), of_chunk(k + 1)});
+            steps.push_back({Do::read, memory.chunk(m, b, k % places, p), of_chunk(k)});
+          } else {
+            if (k >= places && protocol.waits_to_push)
+              steps.push_back({Do::await, memory.step(m, b, p), of_chunk(k + 1 - places)});
+            steps.push_back({Do::write, memory.chunk(p, b, k % places, m), of_chunk(k)});
+          }
+          steps.push_back({Do::post, memory.step(p, b, m), of_chunk(k + 1)});
+        });
+      }
+      break;
+    }
     case Kind::broadcast:  // from member 0; who sends no data sends a token
       for_peers([&](std::size_t p) {
         if (m == 0) {
@@ -400,8 +494,8 @@ void for_each_sequence(std::size_t length, F f) {
 }
 
 std::string name_of(const std::vector<Kind>& sequence) {
-  static constexpr const char* names[] = {"window", "two-shot",  "pull",      "push",
-                                          "LL",     "broadcast", "pipelined", "pairwise"};
+  static constexpr const char* names[] = {"window",    "two-shot", "pull",      "push",   "LL",    "broadcast",
+                                          "pipelined", "pairwise", "collected", "shares", "pushed"};
   std::string text;
   for (const auto kind : sequence) text += std::string(text.empty() ? "" : ", ") + names[static_cast<int>(kind)];
   return text;
@@ -441,6 +535,41 @@ TEST(Protocol, PairsOfThreeMembersHearOfAll) {
   const auto wrong = Checker({3, 1, sequence, {}}).check();
   EXPECT_FALSE(wrong) << *wrong;
   EXPECT_TRUE(Checker({3, 1, sequence, {.pairs_hear_all = false}}).check());
+}
+
+// In how many sequences with that kind in the middle something is wrong.
+std::size_t caught_around(Kind middle, const Protocol& protocol) {
+  std::size_t wrong = 0;
+  for (const Kind kind : all_kinds)
+    for (const Kind last : {kind, middle}) wrong += Checker({2, 1, {kind, middle, last}, protocol}).check() ? 1 : 0;
+  return wrong + (Checker({2, 1, {middle, middle, middle}, protocol}).check() ? 1 : 0);
+}
+
+TEST(Protocol, HoldsWhereOneMemberCollects) {
+  EXPECT_EQ(caught_around(Kind::collected, {}), 0U);
+  EXPECT_GT(caught_around(Kind::collected, {.start_barrier = false}), 0U);
+  EXPECT_GT(caught_around(Kind::collected, {.end_barrier = false}), 0U);
+  EXPECT_GT(caught_around(Kind::collected, {.releases = false}), 0U);
+  EXPECT_GT(caught_around(Kind::collected, {.pipeline_places = 1}), 0U);
+  EXPECT_GT(caught_around(Kind::collected, {.waits_to_collect = false}), 0U);
+}
+
+TEST(Protocol, HoldsForSharesInTwoFlights) {
+  EXPECT_EQ(caught_around(Kind::shares, {}), 0U);
+  // Who waits for one of two peers has not seen yet what came from the other.
+  const std::vector<Kind> three{Kind::low_latency, Kind::shares, Kind::low_latency};
+  EXPECT_FALSE(Checker({3, 1, three, {}}).check());
+  EXPECT_TRUE(Checker({3, 1, three, {.double_buffered = false}}).check());
+  EXPECT_TRUE(Checker({3, 1, three, {.results_apart = false}}).check());
+}
+
+TEST(Protocol, HoldsForPushedMoves) {
+  for (const std::size_t places : {1, 2, 3}) EXPECT_EQ(caught_around(Kind::pushed, {.push_places = places}), 0U);
+  EXPECT_GT(caught_around(Kind::pushed, {.start_barrier = false}), 0U);
+  EXPECT_GT(caught_around(Kind::pushed, {.releases = false}), 0U);
+  EXPECT_GT(caught_around(Kind::pushed, {.waits_to_push = false}), 0U);
+  const std::vector<Kind> three{Kind::window, Kind::pushed, Kind::window};
+  EXPECT_FALSE(Checker({3, 1, three, {}}).check());
 }
 
 TEST(Protocol, HoldsForTwoBlocks) {

@@ -1,6 +1,7 @@
 // Enqueued collectives: random ones of every kind x element and operation x size x in place x root, on communicators of all shapes,
 // many in flight on several streams, with MPI's own calls in between, against what must come out.
-//   --most <bytes>  the largest block      --algorithm <name>  by which all of them must go that docs/collectives.md lets go so
+//   --most <bytes>  the largest block      --algorithm <name>  by which a plain call of each of --kinds must go
+//   --kinds <collective>,<collective>  those alone
 #include "native/enqueued.h"
 
 #include <algorithm>
@@ -41,6 +42,10 @@ struct Lane {
 class Test {
  public:
   explicit Test(Program& program) : program_(program), most_(static_cast<std::size_t>(program.option("most", 400000))) {
+    const std::string wanted = "," + program.text_option("kinds", "") + ",";
+    for (std::size_t kind = 0; kind < kind_names.size(); ++kind)
+      if (wanted == ",," || wanted.find(fmt::format(",{},", kind_names.at(kind))) != wanted.npos)
+        kinds_.push_back(static_cast<Kind>(kind));
     add(MPI_COMM_WORLD, "the world", 0);
     MPI_Comm made = MPI_COMM_NULL;
     MPI_Comm_dup(MPI_COMM_WORLD, &made);
@@ -65,6 +70,9 @@ class Test {
       CROSSLANE_CHECK_EQUAL(missing(lane.job.communicator()), -1);
       lane.finish();
     }
+    const std::string algorithm = program_.text_option("algorithm", "");
+    for (const Kind kind : kinds_)
+      if (!algorithm.empty()) run_by(kind, algorithm);
     polite_barrier();  // every rank's streams are past all calls
     for (Lane& lane : lanes_) {
       MPI_Comm made = lane.job.communicator();
@@ -86,8 +94,9 @@ class Test {
     static const std::vector<std::size_t> steps{0,        1,        17,       100,   1000,      4 * kib,
                                                 16 * kib, 32 * kib, 64 * kib, 66000, 300 * kib, 2500 * kib};
     Case what;
-    what.kind = static_cast<Kind>(random.below(kind_names.size()));
+    what.kind = random.pick(kinds_);
     what.element = &random.pick(elements());
+    if (kinds_.size() < kind_names.size() && random.chance(50)) what.element = plain_element();
     std::tie(what.op_name, what.op) = random.pick(what.element->ops);
     // Contiguous is what may be enqueued.
     if (!combining(what.kind) && has_gaps(*what.element)) what.element = &elements().front();
@@ -130,6 +139,29 @@ class Test {
     }
   }
 
+  // Whatever the dice said: a call that it takes goes by this algorithm.
+  void run_by(Kind kind, const std::string& algorithm) {
+    Lane& lane = lanes_.front();
+    Case what;
+    what.kind = kind;
+    what.element = plain_element();
+    std::tie(what.op_name, what.op) = what.element->ops.front();
+    what.units = 30000;
+    what.seed = mix(program_.seed, static_cast<std::uint64_t>(kind));
+    CROSSLANE_STEP("{}: {}, seed {}, by {}", lane.job.name(), what.text(), what.seed, algorithm);
+    Job::Run run = lane.job.make(what, on_the_gpu(), program_.local());
+    lane.job.load(run, program_.local());
+    const std::int64_t before = direct_calls(kind, algorithm.c_str());
+    CROSSLANE_MPI(enqueue(lane.job, run, lane.next()));
+    CROSSLANE_CHECK_EQUAL(direct_calls(kind, algorithm.c_str()) - before, 1);
+    lane.finish();
+    lane.job.check(run);
+  }
+  // What most algorithms know.
+  static const Element* plain_element() {
+    return &*std::ranges::find_if(elements(), [](const Element& each) { return each.base.name == "float"; });
+  }
+
   // MPI's own, on the same communicators, while calls are under way.
   void between(Random& random) {
     Lane& lane = lanes_[random.below(lanes_.size())];
@@ -157,6 +189,7 @@ class Test {
 
   Program& program_;
   std::size_t most_;
+  std::vector<Kind> kinds_;
   std::vector<Lane> lanes_;
 };
 

@@ -1,0 +1,84 @@
+// Moves of large equal blocks between one member and all others, to it or from it, pushed through the receivers' large windows in one
+// kernel. Who is that one is the caller's: it must not know collectives.
+#pragma once
+
+#include "kernel/move.h"
+#include "kernel/team.h"
+
+#include <cstdint>
+
+namespace crosslane::kernel {
+
+// Each member either sends or receives. Each block has its slice of every message, in chunks: chunk k goes to place k % places of the
+// pair and the block in the receiver's window, once that is free.
+//
+//   sender, chunk k     wait for the receivers' step k + 1 - places (from k = places on), write chunk k, barrier, post k + 1
+//   receiver, chunk k   wait for the senders' step k + 1, copy chunk k out, barrier, post k + 1
+//
+//   own steps[b][p] of launch L   what it means, and what is allowed then
+//   >= 0 (nothing of L)           p's block b may be anywhere: a sender writes its first `places` chunks
+//   >= k + 1, p sends             p's chunk k is in my window: I may read it
+//   >= k + 1, p receives          p has read my chunk k: I may write chunk k + places
+//
+// What was in the windows before is parted from this launch by its start barrier, as is this launch from the next: large windows are
+// not double-buffered. Nobody waits at the end: who has read has all, and who has written is known to have ended by the barrier that
+// starts whatever uses the window next.
+
+struct PushedMoveParameters {
+  Frame frame;
+  std::uint64_t bytes;                 ///< of each message
+  std::uint64_t chunk_bytes, places;   ///< chunk_bytes: a multiple of 16; equal on all members
+  std::uint32_t send_to;               ///< a bit a peer; or
+  std::uint32_t receive_from;          ///< the same. One of the two is 0
+  std::uint64_t window[most_members];  ///< pushed_window_bytes() of each member, as mapped here; 16-byte aligned
+  std::uint64_t user[most_members];    ///< own memory: where what goes to that peer is, or belongs that comes from it
+  Move own;                            ///< what stays here; 0 bytes: nothing
+};
+
+constexpr std::uint64_t pushed_window_bytes(std::uint64_t blocks, std::uint64_t members, std::uint64_t places,
+                                            std::uint64_t chunk_bytes) {
+  return blocks * places * members * chunk_bytes;
+}
+
+struct PushedMove {
+  using Parameters = PushedMoveParameters;
+
+  template <Block B>
+  CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
+    const Launch<B> launch(block, p.frame);
+    const Slice slice = slice_of(p.bytes, block.index(), block.count());
+    // Of the first block, which has the longest slice: all blocks of all members go as many steps.
+    const std::uint64_t chunks = (slice_of(p.bytes, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
+    const bool sends = p.send_to != 0;
+    const std::uint32_t peers = sends ? p.send_to : p.receive_from;
+    bool well = launch.barrier(1);
+    for (std::uint64_t k = 0; well && peers != 0 && k < chunks; ++k) {
+      if (!sends || k >= p.places) well = launch.await_step(sends ? k + 1 - p.places : k + 1, peers);
+      if (!well) break;
+      move_together(block, p.frame.members,
+                    [&](std::uint32_t i) { return piece(block, p, slice, sends, peers, i, k); });
+      block.barrier();
+      launch.post_step(k + 1, peers);
+    }
+    launch.finish();
+  }
+
+ private:
+  // Chunk k of the message from or to the i-th member from this one on; of the own block for the first.
+  template <class B>
+  CROSSLANE_DEVICE static Move piece(const B& block, const Parameters& p, Slice slice, bool sends, std::uint32_t peers,
+                                     std::uint32_t i, std::uint64_t k) {
+    const std::uint32_t me = p.frame.me, m = me + i < p.frame.members ? me + i : me + i - p.frame.members;
+    const std::uint64_t wanted = slice.begin + k * p.chunk_bytes;
+    const std::uint64_t begin = wanted < slice.end ? wanted : slice.end;
+    const std::uint64_t bytes = slice.end - begin < p.chunk_bytes ? slice.end - begin : p.chunk_bytes;
+    if (m == me) return p.own.bytes == 0 ? Move{0, 0, 0} : Move{p.own.from + begin, p.own.to + begin, bytes};
+    if ((peers >> m & 1) == 0) return {0, 0, 0};
+    const std::uint32_t receiver = sends ? m : me, sender = sends ? me : m;
+    const std::uint64_t place = (block.index() * p.places + k % p.places) * p.frame.members + sender;
+    const std::uint64_t window = p.window[receiver] + place * p.chunk_bytes;
+    return sends ? Move{p.user[m] + begin, window, bytes} : Move{window, p.user[m] + begin, bytes};
+  }
+};
+
+}  // namespace crosslane::kernel

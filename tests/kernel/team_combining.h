@@ -1,0 +1,248 @@
+// The ways in which a team's kernels combine elements, each on random counts, alignments and orders of arrival, against the host.
+#pragma once
+
+#include "team_fixture.h"
+
+namespace crosslane::test {
+
+template <class Kind>
+void TeamTest<Kind>::low_latency_all_reduce(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  const std::uint32_t n = team.count();
+  const std::size_t size = kernel::bytes_of(element);
+  const bool in_place = this->between(0, 2) == 0;
+  const auto data = elements(n, element, count);
+  const auto from = buffers(team, data, shifts(n, size, false));
+  const auto to = buffers(team, std::vector<Bytes>(n, Bytes(count * size)), shifts(n, size, false));
+  std::vector<std::uint64_t> values(n);
+  team.run(order(n), [&](std::uint32_t m) {
+    kernel::LowLatencyCombineParameters p{};
+    p.frame = team.frame(m);
+    values[m] = p.frame.done_value;
+    p.slot_bytes = Members::slot_bytes;
+    for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = team.low_latency(k);
+    p.from = address(from[m]);
+    p.to = in_place ? p.from : address(to[m]);
+    p.send_to = p.receive_from = n == 32 ? ~0U : (1U << n) - 1;
+    p.count = count;
+    team.kernels(m).low_latency_combine(team.stream(m), op, element, p, blocks);
+  });
+  expect_done(team, values);
+  const Bytes expected = significant(element, fold(op, element, data, 0, n));
+  for (std::uint32_t m = 0; m < n; ++m) {
+    ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), expected)
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks << " blocks";
+    if (!in_place) {
+      ASSERT_EQ(from[m].bytes(), data[m]);
+    }
+  }
+}
+
+// Shares of any size, some of them nothing, whose results some members want.
+template <class Kind>
+void TeamTest<Kind>::low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  const std::uint32_t n = team.count();
+  const std::size_t size = kernel::bytes_of(element);
+  const bool in_place = this->between(0, 1) == 0;
+  std::vector<std::size_t> start{0};
+  if (this->between(0, 1) == 0) {
+    const std::size_t each = (count * size + 16 * n - 1) / (16 * n) * 16 / size;
+    for (std::uint32_t m = 1; m < n; ++m) start.push_back(std::min(count, m * each));
+  } else {
+    for (std::uint32_t m = 1; m < n; ++m) start.push_back(random_() % (count + 1));
+    std::sort(start.begin(), start.end());
+  }
+  start.push_back(count);
+  std::uint32_t takers = (1U << n) - 1;
+  if (this->between(0, 1) == 0) takers = random_() & takers;
+  std::size_t largest = 0;
+  for (std::uint32_t m = 0; m < n; ++m) largest = std::max(largest, (start[m + 1] - start[m]) * size);
+  ASSERT_LE(2 * ((largest + 7) / 8), Members::slot_bytes / 16);
+  const auto data = elements(n, element, count);
+  const auto from = buffers(team, data, shifts(n, size, false));
+  const auto to = buffers(team, std::vector<Bytes>(n, Bytes(count * size)), shifts(n, size, false));
+  std::vector<std::uint64_t> values(n);
+  team.run(order(n), [&](std::uint32_t m) {
+    kernel::LowLatencySharesParameters p{};
+    p.frame = team.frame(m);
+    values[m] = p.frame.done_value;
+    p.slot_bytes = Members::slot_bytes;
+    p.packets = (largest + 7) / 8;
+    p.takers = takers;
+    p.from = address(from[m]);
+    p.to = in_place ? p.from : address(to[m]);
+    for (std::uint32_t k = 0; k < n; ++k) {
+      p.low_latency[k] = team.low_latency(k);
+      p.share_begin[k] = start[k] * size;
+      p.share_bytes[k] = (start[k + 1] - start[k]) * size;
+    }
+    team.kernels(m).low_latency_shares(team.stream(m), op, element, p, blocks);
+  });
+  expect_done(team, values);
+  const Bytes result = fold(op, element, data, 0, n);
+  for (std::uint32_t m = 0; m < n; ++m) {
+    const Bytes expected = (takers >> m & 1) != 0 ? result : in_place ? data[m] : Bytes(count * size);
+    ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), significant(element, expected))
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks
+        << " blocks, takers " << takers;
+    if (!in_place) {
+      ASSERT_EQ(from[m].bytes(), data[m]);
+    }
+  }
+}
+
+template <class Kind>
+void TeamTest<Kind>::exchange_one_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  const std::uint32_t n = team.count();
+  const std::size_t size = kernel::bytes_of(element), bytes = count * size;
+  const auto data = elements(n, element, count);
+  const auto from = buffers(team, data, shifts(n, size, false));
+  const auto to = buffers(team, std::vector<Bytes>(n, Bytes(bytes)), shifts(n, size, false));
+  std::vector<std::uint64_t> values(n);
+  team.run(order(n), [&](std::uint32_t m) {
+    kernel::ExchangeCombineParameters p{};
+    p.frame = team.frame(m);
+    values[m] = p.frame.done_value;
+    p.parity = Members::parity();
+    p.ins = 1;
+    p.in[0] = {address(from[m]), team.area(m), bytes};
+    p.sources = n;
+    for (std::uint32_t k = 0; k < n; ++k) p.source[k] = team.area(k);
+    p.destinations = 1;
+    p.destination[0] = address(to[m]);
+    p.count = count;
+    team.kernels(m).exchange_combine(team.stream(m), op, element, p, blocks);
+  });
+  expect_done(team, values);
+  const Bytes expected = significant(element, fold(op, element, data, 0, n));
+  for (std::uint32_t m = 0; m < n; ++m) {
+    ASSERT_EQ(significant(element, to[m].bytes()), expected)
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks << " blocks";
+    ASSERT_EQ(from[m].bytes(), data[m]);
+  }
+}
+
+template <class Kind>
+void TeamTest<Kind>::exchange_two_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks,
+                                       bool zero_copy) {
+  // Each member combines its share, from and into everybody's buffers or windows.
+  const std::uint32_t n = team.count();
+  const std::size_t size = kernel::bytes_of(element), bytes = count * size;
+  const bool in_place = zero_copy && this->between(0, 1) == 0;
+  const auto data = elements(n, element, count);
+  const auto at = shifts(n, size, this->between(0, 2) != 0);
+  const auto from = buffers(team, data, at);
+  const auto to = buffers(team, std::vector<Bytes>(n, Bytes(bytes)), at);
+  const std::size_t unit = std::max<std::size_t>(16 / size, 1), units = (count + unit - 1) / unit;
+  const auto first = [&](std::uint32_t m) { return std::min(count, units * m / n * unit); };
+  const std::uint64_t room = Members::area_bytes / 2;  // windows: what comes in, then results
+  std::vector<std::uint64_t> values(n);
+  team.run(order(n), [&](std::uint32_t m) {
+    kernel::ExchangeCombineParameters p{};
+    p.frame = team.frame(m);
+    values[m] = p.frame.done_value;
+    p.sources = p.destinations = n;
+    p.second_barrier = true;
+    p.count = first(m + 1) - first(m);
+    if (zero_copy) {
+      for (std::uint32_t k = 0; k < n; ++k) {
+        p.source[k] = address(from[k]) + first(m) * size;
+        p.destination[k] = address((in_place ? from : to)[k]) + first(m) * size;
+      }
+    } else {
+      p.parity = Members::parity();
+      p.ins = p.outs = n;
+      for (std::uint32_t k = 0; k < n; ++k) {
+        const std::uint64_t start = first(k) * size, length = (first(k + 1) - first(k)) * size;
+        p.in[k] = {address(from[m]) + start, team.area(m) + start, length};
+        p.out[k] = {team.area(m) + room + start, address(to[m]) + start, length};
+        p.source[k] = team.area(k) + first(m) * size;
+        p.destination[k] = team.area(k) + room + first(m) * size;
+      }
+      p.destination_parity = true;
+    }
+    team.kernels(m).exchange_combine(team.stream(m), op, element, p, blocks);
+  });
+  expect_done(team, values);
+  const Bytes expected = significant(element, fold(op, element, data, 0, n));
+  for (std::uint32_t m = 0; m < n; ++m) {
+    ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), expected)
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks << " blocks";
+    if (!in_place) {
+      ASSERT_EQ(from[m].bytes(), data[m]);
+    }
+  }
+}
+
+// Chunks are small, so that there are many of them, and each place of a window is used again and again.
+template <class Kind>
+void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  const std::uint32_t n = team.count();
+  const std::size_t size = kernel::bytes_of(element);
+  const std::uint64_t chunk = 16 * static_cast<std::uint64_t>(this->between(1, 100));
+  ASSERT_LE(kernel::pipelined_window_bytes(blocks, n, chunk), 2 * Members::area_bytes);
+  const bool in_place = this->between(0, 1) == 0;
+  enum class What { all_reduce, reduce, collected_reduce, reduce_scatter };
+  const auto what = static_cast<What>(this->between(0, 3));
+  const auto root = static_cast<std::uint32_t>(this->between(0, n - 1));
+  // Shares of equal whole vectors, or any, some of them nothing.
+  std::vector<std::size_t> start{0};
+  if (this->between(0, 1) == 0) {
+    const std::size_t each = (count * size + 16 * n - 1) / (16 * n) * 16 / size;
+    for (std::uint32_t m = 1; m < n; ++m) start.push_back(std::min(count, m * each));
+  } else {
+    for (std::uint32_t m = 1; m < n; ++m) start.push_back(random_() % (count + 1));
+    std::sort(start.begin(), start.end());
+  }
+  start.push_back(count);
+  const bool to_root = what == What::reduce || what == What::collected_reduce;
+  if (what == What::collected_reduce) {
+    // Who collects has no share; what would be its own is its successor's, or its predecessor's.
+    if (root + 1 == n) {
+      start[root] = count;
+    } else {
+      start[root + 1] = start[root];
+    }
+    if (n == 1) return;
+  }
+  const auto data = elements(n, element, count);
+  const auto from = buffers(team, data, shifts(n, size, false));
+  const auto to = buffers(team, std::vector<Bytes>(n, Bytes(count * size)), shifts(n, size, false));
+  std::vector<std::uint64_t> values(n);
+  team.run(order(n), [&](std::uint32_t m) {
+    kernel::PipelinedReductionParameters p{};
+    p.collector = what == What::collected_reduce ? root : kernel::most_members;
+    if (what == What::collected_reduce && m != root) p.results = 1;
+    p.frame = team.frame(m);
+    values[m] = p.frame.done_value;
+    p.chunk_bytes = chunk;
+    p.from = address(from[m]);
+    for (std::uint32_t k = 0; k < n; ++k) {
+      const bool reached = what != What::collected_reduce || m == root;
+      const bool wants = what == What::all_reduce || k == (to_root ? root : m);
+      if (wants && reached) p.result[p.results++] = address((in_place ? from : to)[k]);
+      p.shard_begin[k] = start[k] * size;
+      p.shard_bytes[k] = (start[k + 1] - start[k]) * size;
+      p.window[k] = team.area(k);
+    }
+    team.kernels(m).pipelined_reduction(team.stream(m), op, element, p, blocks);
+  });
+  expect_done(team, values);
+  const Bytes result = fold(op, element, data, 0, n);
+  for (std::uint32_t m = 0; m < n; ++m) {
+    Bytes expected = in_place ? data[m] : Bytes(count * size);
+    const std::size_t whole = what == What::all_reduce || (to_root && m == root) ? 1 : 0;
+    const std::size_t first = what == What::reduce_scatter ? start[m] : 0;
+    const std::size_t last = what == What::reduce_scatter ? start[m + 1] : whole * count;
+    std::copy(result.begin() + static_cast<std::ptrdiff_t>(first * size),
+              result.begin() + static_cast<std::ptrdiff_t>(last * size),
+              expected.begin() + static_cast<std::ptrdiff_t>(first * size));
+    ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), significant(element, expected))
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks
+        << " blocks, chunks of " << chunk << ", kind " << static_cast<int>(what);
+    if (!in_place) {
+      ASSERT_EQ(from[m].bytes(), data[m]);
+    }
+  }
+}
+
+}  // namespace crosslane::test
