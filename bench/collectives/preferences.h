@@ -13,7 +13,7 @@ namespace crosslane::bench {
 inline constexpr std::size_t preference_step = 16;
 
 /// "mpi" (staged), and what the catalogue has for "allreduce", "reduce" or "bcast" of large vectors.
-[[nodiscard]] const std::vector<std::string>& algorithms_of(const std::string& collective);
+[[nodiscard]] std::vector<std::string> algorithms_of(const std::string& collective);
 
 /// Sets the environment for these sizes; to be called before MPI_Init.
 void prefer_each(const std::vector<long>& sizes);

@@ -224,7 +224,7 @@ class Benchmark {
 void run(int count, char** words) {
   const Options options(
       count, words,
-      {{"--csv", ""}, {"--runs", "5"}, {"--milliseconds", "50"}, {"--gpus", "64"}, {"--sizes", "32,64,128,256,512"}});
+      {{"--csv", ""}, {"--runs", "5"}, {"--milliseconds", "50"}, {"--gpus", "64"}, {"--sizes", "32,64,128,256"}});
   if (!preloaded()) throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
   Benchmark benchmark(options, World::find());
   for (const long edge : options.numbers("--sizes")) benchmark.measure(static_cast<int>(edge));

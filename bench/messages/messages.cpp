@@ -1,8 +1,9 @@
 // Messages between the GPU memories of two ranks, as benchmarks of MPIs measure them: latency (half a ping-pong), bandwidth (a window of
 // nonblocking messages one way), and both ways at once; beside what the hardware does: one copy by the copy engine to the other
 // rank's memory, opened over CUDA IPC; and beside the same messages by hand (copy to pinned memory, plain MPI, copy back).
-// All columns in one process and one run, in turns, and verified. Start two ranks with Crosslane preloaded.
-//   bench_messages [--sizes N,...] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
+// All columns in one process and one run, in turns, and verified. Start an even number of ranks with Crosslane preloaded: two and two are pairs,
+// and all pairs do the same at once.
+//   bench_messages [--sizes N,...] [--gpus N] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
 // --as NAME: without Crosslane, over an MPI that takes GPU memory itself: messages alone. --beside FILE shows what such a
 // run of a moment ago, a peer's, has written to FILE.
 #include "common/device.h"
@@ -37,18 +38,21 @@ constexpr std::array messages{latency, one_way, both_ways};  // what any MPI doe
 
 class Benchmark {
  public:
-  Benchmark(const Options& options, int rank)
-      : rank_(rank),
+  Benchmark(const Options& options, const World& world)
+      : rank_(world.rank),
+        ranks_(world.ranks),
+        peer_(world.rank ^ 1),
+        first_(world.rank % 2 == 0),
         runs_(static_cast<int>(options.number("--runs"))),
         as_(options.text("--as")),
         beside_(medians(options.text("--beside"), {"column", "bytes"}, "seconds")),
         shows_peer_(!options.text("--beside").empty()),
         most_repeats_(static_cast<int>(options.number("--repeats"))),
         sizes_(options.numbers("--sizes")),
-        device_(rank),
-        csv_(rank == 0 ? options.text("--csv") : "",
+        device_(world.local, static_cast<int>(options.number("--gpus"))),
+        csv_(world.rank == 0 ? options.text("--csv") : "",
              {"messages", fmt::format("{} x {}", device_.count(), device_.name())},
-             {"column", "bytes", "run", "seconds"}),
+             {"column", "ranks", "bytes", "run", "seconds"}),
         most_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end()))),
         sends_(most_ * window),
         receives_(most_ * window),
@@ -60,8 +64,8 @@ class Benchmark {
     if (!as_.empty()) return;
     CUipcMemHandle mine{}, theirs{};
     check(cuIpcGetMemHandle(&mine, receives_.address()), "cuIpcGetMemHandle");
-    plain_.sendrecv(&mine, sizeof mine, MPI_BYTE, 1 - rank_, 0, &theirs, sizeof theirs, MPI_BYTE, 1 - rank_, 0,
-                    MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    plain_.sendrecv(&mine, sizeof mine, MPI_BYTE, peer_, 0, &theirs, sizeof theirs, MPI_BYTE, peer_, 0, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE);
     check(cuIpcOpenMemHandle(&other_, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
   }
   ~Benchmark() {
@@ -72,9 +76,10 @@ class Benchmark {
 
   void run() {
     if (rank_ == 0) {
-      fmt::print(stdout,
-                 "messages: {}, {} x {}, {}{}; medians of {} runs; latency in us, rates in GB/s one direction\n",
-                 processor(), device_.count(), device_.name(), mpi_version(), as_.empty() ? "" : ", " + as_, runs_);
+      fmt::print(
+          stdout,
+          "messages: {}, {} ranks on {} x {}, {}{}; medians of {} runs; latency in us, rates in GB/s one direction\n",
+          processor(), ranks_, device_.count(), device_.name(), mpi_version(), as_.empty() ? "" : ", " + as_, runs_);
       fmt::print(stdout, "{:>10}", "bytes");
       for (const auto column : measured_) fmt::print(stdout, " {:>17}", names[column]);
       if (shows_peer_)
@@ -91,8 +96,8 @@ class Benchmark {
     const auto seconds = in_turns(
         measured_.size(), runs_, [&](std::size_t which) { return once(measured_[which], bytes, repeats); },
         [&](std::size_t which, int run, double time) {
-          csv_.row({std::string(names[measured_[which]]), std::to_string(bytes), std::to_string(run),
-                    fmt::format("{:.9f}", time)});
+          csv_.row({std::string(names[measured_[which]]), std::to_string(ranks_), std::to_string(bytes),
+                    std::to_string(run), fmt::format("{:.9f}", time)});
         });
     if (rank_ != 0) return;
     fmt::print(stdout, "{:10}", bytes);
@@ -122,7 +127,7 @@ class Benchmark {
         ping_pong(column == by_hand, bytes);
       else if (column == one_way || column == both_ways)
         messages_at_once(column == both_ways, bytes);
-      else if (rank_ == 0 || column == copies_both_ways)
+      else if (first_ || column == copies_both_ways)
         copies_at_once(windows ? window : 1, bytes);
     });
     return seconds / (windows ? window : column == copy ? 1 : 2);
@@ -136,19 +141,19 @@ class Benchmark {
         device_.wait();
       }
       const Calls& mpi = hand ? plain_ : bound_;
-      mpi.send(hand ? pinned_.data() : sends_.pointer(), count, MPI_BYTE, 1 - rank_, 0, MPI_COMM_WORLD);
+      mpi.send(hand ? pinned_.data() : sends_.pointer(), count, MPI_BYTE, peer_, 0, MPI_COMM_WORLD);
     };
     const auto receive = [&] {
       const Calls& mpi = hand ? plain_ : bound_;
-      mpi.recv(hand ? pinned_.data() : receives_.pointer(), count, MPI_BYTE, 1 - rank_, 0, MPI_COMM_WORLD,
+      mpi.recv(hand ? pinned_.data() : receives_.pointer(), count, MPI_BYTE, peer_, 0, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
       if (!hand) return;
       check(cuMemcpyHtoDAsync(receives_.address(), pinned_.data(), bytes, device_.stream()), "cuMemcpyHtoDAsync");
       device_.wait();
     };
-    if (rank_ == 0) send();
+    if (first_) send();
     receive();
-    if (rank_ == 1) send();
+    if (!first_) send();
   }
 
   void copies_at_once(int copies, std::size_t bytes) {
@@ -162,21 +167,21 @@ class Benchmark {
     std::vector<MPI_Request> requests;
     for (int i = 0; i < window; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;
-      if (rank_ == 1 || both)
-        bound_.irecv(static_cast<std::byte*>(receives_.pointer()) + at, count, MPI_BYTE, 1 - rank_, i, MPI_COMM_WORLD,
+      if (!first_ || both)
+        bound_.irecv(static_cast<std::byte*>(receives_.pointer()) + at, count, MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                      &requests.emplace_back());
     }
     for (int i = 0; i < window; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;
-      if (rank_ == 0 || both)
-        bound_.isend(static_cast<std::byte*>(sends_.pointer()) + at, count, MPI_BYTE, 1 - rank_, i, MPI_COMM_WORLD,
+      if (first_ || both)
+        bound_.isend(static_cast<std::byte*>(sends_.pointer()) + at, count, MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                      &requests.emplace_back());
     }
     bound_.waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
     // The sender hears that all have arrived.
     char word = 0;
-    if (rank_ == 0) plain_.recv(&word, 1, MPI_BYTE, 1, window, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (rank_ == 1) plain_.send(&word, 1, MPI_BYTE, 0, window, MPI_COMM_WORLD);
+    if (first_) plain_.recv(&word, 1, MPI_BYTE, peer_, window, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!first_) plain_.send(&word, 1, MPI_BYTE, peer_, window, MPI_COMM_WORLD);
   }
 
   /// What each rank wrote stands on the other's GPU, which was cleared, after a window of messages both ways.
@@ -187,7 +192,7 @@ class Benchmark {
       for (auto& word : words) word = static_cast<std::uint8_t>((state = state * 1664525U + 1013904223U) >> 24U);
       return words;
     };
-    const auto mine = words_of(rank_), theirs = words_of(1 - rank_);
+    const auto mine = words_of(rank_), theirs = words_of(peer_);
     std::vector<std::uint8_t> got(mine.size());
     check(cuMemcpyHtoD(sends_.address(), mine.data(), mine.size()), "cuMemcpyHtoD");
     check(cuMemcpyHtoD(receives_.address(), got.data(), got.size()), "cuMemcpyHtoD");
@@ -197,7 +202,9 @@ class Benchmark {
     demand_everywhere(got == theirs, fmt::format("{} bytes arrived wrong", bytes));
   }
 
-  const int rank_;
+  const int rank_, ranks_;
+  const int peer_;    // ranks 2k and 2k + 1 are a pair
+  const bool first_;  // of the pair
   const int runs_;
   const std::string as_;
   const std::map<std::string, double> beside_;  // of a peer's run: seconds by column and bytes
@@ -218,16 +225,17 @@ class Benchmark {
 void run(int count, char** words) {
   const Options options(count, words,
                         {{"--csv", ""},
+                         {"--gpus", "64"},
                          {"--as", ""},
                          {"--beside", ""},
                          {"--runs", "7"},
                          {"--repeats", "100"},
                          {"--sizes", "8,1024,4096,32768,262144,1048576,4194304,16777216,67108864,268435456"}});
   const World world = World::find();
-  if (world.ranks != 2) throw std::runtime_error("start two ranks");
+  if (world.ranks % 2 != 0) throw std::runtime_error("start an even number of ranks: two are a pair");
   if (!preloaded() && options.text("--as").empty())
     throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
-  Benchmark(options, world.rank).run();
+  Benchmark(options, world).run();
 }
 
 }  // namespace
