@@ -94,7 +94,7 @@ int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count
                   MPI_Message* message, MPI_Status* status) {
   auto& process = site.process();
   const auto& next = site.next();
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   message::ArrivedPointer arrived;
   const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
     arrived = process.unexpected().claim(*message);
@@ -121,7 +121,7 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
                    MPI_Message* message, MPI_Request* request) {
   auto& process = site.process();
   const auto& next = site.next();
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   message::ArrivedPointer arrived;
   const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
     arrived = process.unexpected().claim(*message);

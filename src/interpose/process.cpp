@@ -231,6 +231,22 @@ bool Site::ask(const void* pointer) const noexcept {
   return false;
 }
 
+bool Site::begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept {
+  if (is_no_address(buffer) || !driver()) return false;  // with MPI_IN_PLACE the type means nothing
+  MPI_Count low = 0, extent = 0;
+  if (mpi::calls::Type_get_true_extent(process_.library().below(), type, &low, &extent) != mpi::success || low == 0)
+    return false;
+  return on_gpu(lane::byte_at(buffer, static_cast<std::ptrdiff_t>(low)));
+}
+
+bool Site::is_root(int root, MPI_Comm comm) const noexcept {
+  const auto& below = process_.library().below();
+  int inter = 0, rank = 0;
+  if (below.Comm_test_inter(comm, &inter) != mpi::success) return false;
+  if (inter != 0) return root == mpi::root;
+  return below.Comm_rank(comm, &rank) == mpi::success && rank == root;
+}
+
 int manual::init(const Site& site, int* argc, char*** argv) {
   const int result = site.next().Init(argc, argv);
   return result == mpi::success ? site.process().initialized() : result;

@@ -178,9 +178,24 @@ class Site {
   [[nodiscard]] bool on_gpu(const void* pointer, bool anything) const noexcept {
     return pointer == nullptr ? anything && driver() : on_gpu(pointer);
   }
+  /// The same of a buffer of elements of this type, whose first byte need not lie where its address says.
+  [[nodiscard]] bool on_gpu(const void* buffer, bool anything, MPI_Datatype type) const noexcept {
+    return on_gpu(buffer, anything) || (anything && may_be_shifted(type) && begins_on_gpu(buffer, type));
+  }
+  /// The same of an argument that means something only if `significant()` says so.
+  template <class Significant>
+  [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const noexcept {
+    return on_gpu(buffer, true) || (may_be_shifted(type) && significant() && begins_on_gpu(buffer, type));
+  }
+  /// True on the root: of an intra-communicator, or of the group that has it.
+  [[nodiscard]] bool is_root(int root, MPI_Comm comm) const noexcept;
 
  private:
   [[nodiscard]] bool ask(const void* pointer) const noexcept;
+  [[nodiscard]] bool may_be_shifted(MPI_Datatype type) const noexcept {
+    return !absent_ && !process_.library().handles().surely_predefined(type);
+  }
+  [[nodiscard]] bool begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept;
   // Is a driver library loaded; its absence is asked about once a call.
   [[nodiscard]] bool driver() const noexcept {
     if (!absent_ && !process_.gpu().present()) absent_ = true;

@@ -208,8 +208,8 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
-  const bool from_gpu = site.watching() && site.on_gpu(sendbuf, sendcount != 0);
-  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0);
+  const bool from_gpu = site.watching() && site.on_gpu(sendbuf, sendcount != 0, sendtype);
+  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0, recvtype);
   const Room room = room_of(process, receive);
   if (!from_gpu && !to_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
@@ -250,7 +250,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
@@ -289,7 +289,7 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
-  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0);
+  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0, recvtype);
   const Room room = room_of(process, receive);
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
@@ -317,7 +317,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   const Room room = room_of(process, receive);
   return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {

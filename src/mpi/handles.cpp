@@ -28,8 +28,12 @@ int* pointer_at(const void* symbol) noexcept { return symbol == nullptr ? nullpt
 Handles Handles::resolve(void* (*data_symbol)(void* context, const char* name), void* context) {
   Handles handles;
 #if defined(CROSSLANE_ABI_OPENMPI)
-#define CROSSLANE_ROW(type, name, openmpi, mpich, standard) \
-  handles.name = static_cast<type>(data_symbol(context, #openmpi));
+  const auto keep = [&]<class Handle>(Handle handle) {
+    if constexpr (std::is_same_v<Handle, MPI_Datatype>) handles.datatypes_[slot_of(handle)] = handle;
+  };
+#define CROSSLANE_ROW(type, name, openmpi, mpich, standard)         \
+  handles.name = static_cast<type>(data_symbol(context, #openmpi)); \
+  keep(handles.name);
   CROSSLANE_MPI_PREDEFINED(CROSSLANE_ROW)
 #undef CROSSLANE_ROW
   handles.unweighted = reinterpret_cast<int*>(2);

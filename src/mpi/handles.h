@@ -7,6 +7,10 @@
 #include "mpi/abi.h"
 #include "mpi/predefined.h"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
 namespace crosslane::mpi {
 
 struct Handles {
@@ -18,8 +22,33 @@ struct Handles {
   int* unweighted = nullptr;
   int* weights_empty = nullptr;
 
+  /// False for derived datatypes; true for the predefined ones, but for a few (MPICH's pairs of value and index). No call of the MPI.
+  [[nodiscard]] bool surely_predefined(MPI_Datatype type) const noexcept {
+#if defined(CROSSLANE_ABI_OPENMPI)
+    return type != nullptr && datatypes_[slot_of(type)] == type;
+#elif defined(CROSSLANE_ABI_MPICH)
+    constexpr unsigned kind_shift = 30, builtin = 1;
+    return static_cast<std::uint32_t>(type) >> kind_shift == builtin;
+#else
+    constexpr std::uintptr_t predefined_end = 0x1000;  // MPI 5.0, section 20.3: the others are beyond
+    return reinterpret_cast<std::uintptr_t>(type) < predefined_end;
+#endif
+  }
+
   /// All of them. `data_symbol` gives the address of a data symbol of the MPI, or null.
   static Handles resolve(void* (*data_symbol)(void* context, const char* name), void* context);
+
+#if defined(CROSSLANE_ABI_OPENMPI)
+ private:
+  // A table without chains: of two predefined ones in one place, one is not told. They lie half a kilobyte apart, in the library and, for
+  // those that a program names, in that (a copy relocation).
+  static constexpr std::size_t slots = 256;
+  [[nodiscard]] static std::size_t slot_of(MPI_Datatype type) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(type);
+    return (address >> 9 ^ address >> 17) % slots;
+  }
+  std::array<MPI_Datatype, slots> datatypes_{};
+#endif
 };
 
 }  // namespace crosslane::mpi

@@ -5,6 +5,9 @@
 #include "mpi/calls.h"
 #include "mpi/library.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -58,6 +61,28 @@ int main(int argc, char** argv) {
   const MPI_Comm world = library.handles().comm_world;
   CHECK(next.Comm_get_attr(world, mpi::tag_ub, static_cast<void*>(&tag_ub), &found) == mpi::success);
   CHECK(found != 0 && *tag_ub >= 32767);
+  const mpi::Handles& handles = library.handles();
+  const std::array common{handles.byte,
+                          handles.char_,
+                          handles.short_,
+                          handles.int_,
+                          handles.unsigned_,
+                          handles.long_,
+                          handles.float_,
+                          handles.double_,
+                          handles.int8,
+                          handles.int32,
+                          handles.packed,
+                          handles.wchar,
+                          handles.unsigned_long_long};
+  const auto told = std::ranges::count_if(common, [&](auto type) { return handles.surely_predefined(type); });
+  CHECK(told >= static_cast<std::ptrdiff_t>(common.size()) - 1);  // two may share a place in the table
+  std::array<MPI_Datatype, 500> derived{};
+  for (MPI_Datatype& type : derived) {
+    CHECK(next.Type_contiguous(3, handles.int_, &type) == mpi::success);
+    CHECK(!handles.surely_predefined(type));
+  }
+  for (MPI_Datatype& type : derived) CHECK(next.Type_free(&type) == mpi::success);
   CHECK(mpi::error_class(base::ErrorClass::truncate) == mpi::err_truncate);
   static_cast<void>(library.cuda_capable());  // either answer is right; MPICH would abort if asked at the wrong time
   CHECK(next.Finalize() == mpi::success);

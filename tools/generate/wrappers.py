@@ -53,11 +53,18 @@ def names(procedure: Procedure, large: bool) -> str:
 
 def on_gpu(buffer: Single | Blocks) -> str:
     """True if this buffer needs a route. A null pointer can be MPI_BOTTOM."""
-    if isinstance(buffer, Blocks) or not buffer.count.isidentifier() or buffer.count == "total":
+    if isinstance(buffer, Blocks) and buffer.each_type:
         return f"site.on_gpu({buffer.buffer}, true)"
-    if "root" in buffer.direction:  # counts are insignificant elsewhere
-        return f"site.on_gpu({buffer.buffer}, true)"
-    return f"site.on_gpu({buffer.buffer}, {buffer.count} != 0)"
+    ranks = tuple(who for who in ("is_root", "contributes") if f"peers.{who}(root)" in buffer.direction)
+    if ranks:  # count and type mean nothing elsewhere
+        significant = {
+            ("is_root", "contributes"): "root != mpi::proc_null",
+            ("contributes",): "root >= 0",
+            ("is_root",): "site.is_root(root, comm)",
+        }[ranks]
+        return f"site.on_gpu({buffer.buffer}, {buffer.datatype}, [&] {{ return {significant}; }})"
+    counted = isinstance(buffer, Single) and buffer.count.isidentifier() and buffer.count != "total"
+    return f"site.on_gpu({buffer.buffer}, {f'{buffer.count} != 0' if counted else 'true'}, {buffer.datatype})"
 
 
 def described(buffer: Single | Blocks) -> str:
@@ -183,14 +190,17 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
     if row.route in ("pack", "unpack"):
         route = row.route + ("_external" if procedure.name.endswith("_external") else "")
         inner = arguments.replace("position", "&wide_position")
-        guard = "site.watching() && (site.on_gpu(inbuf, true) || site.on_gpu(outbuf, true))"
+        inbuf, outbuf = ("inbuf, true, datatype", "outbuf, true")
+        if row.route == "unpack":
+            inbuf, outbuf = ("inbuf, true", "outbuf, true, datatype")
+        guard = f"site.watching() && (site.on_gpu({inbuf}) || site.on_gpu({outbuf}))"
         lines = [f"if (next.{member} != nullptr && !({guard})) [[likely]] return {forward};"]
         lines.append("MPI_Count wide_position = *position;")
         lines.append(f'const int result = manual::{route}(site, "{call}", {inner});')
         lines.append("*position = static_cast<std::remove_reference_t<decltype(*position)>>(wide_position);")
         return [*lines, "return result;"]
     if row.route.startswith("partitioned"):
-        lines = [absent, f"if (!(site.watching() && site.on_gpu(buf, count != 0))) [[likely]] return {forward};"]
+        lines = [absent, f"if (!(site.watching() && site.on_gpu(buf, count != 0, datatype))) [[likely]] return {forward};"]
         return [*lines, f"return manual::{row.route}(site, {arguments});"]
     return [absent, f"return manual::{row.route}(site{', ' + arguments if arguments else ''});"]
 
