@@ -29,7 +29,12 @@ Handles Handles::resolve(void* (*data_symbol)(void* context, const char* name), 
   Handles handles;
 #if defined(CROSSLANE_ABI_OPENMPI)
   const auto keep = [&]<class Handle>(Handle handle) {
-    if constexpr (std::is_same_v<Handle, MPI_Datatype>) handles.datatypes_[slot_of(handle)] = handle;
+    if constexpr (std::is_same_v<Handle, MPI_Datatype>) {
+      if (handle == nullptr) return;  // not of this version
+      std::size_t slot = slot_of(handle);
+      while (handles.datatypes_[slot] != nullptr) slot = (slot + 1) % slots;
+      handles.datatypes_[slot] = handle;
+    }
   };
 #define CROSSLANE_ROW(type, name, openmpi, mpich, standard)         \
   handles.name = static_cast<type>(data_symbol(context, #openmpi)); \

@@ -22,10 +22,12 @@ struct Handles {
   int* unweighted = nullptr;
   int* weights_empty = nullptr;
 
-  /// False for derived datatypes; true for the predefined ones, but for a few (MPICH's pairs of value and index). No call of the MPI.
+  /// False for derived datatypes; true for the predefined ones, but for MPICH's pairs of value and index. No call of the MPI.
   [[nodiscard]] bool surely_predefined(MPI_Datatype type) const noexcept {
 #if defined(CROSSLANE_ABI_OPENMPI)
-    return type != nullptr && datatypes_[slot_of(type)] == type;
+    std::size_t slot = slot_of(type);
+    while (datatypes_[slot] != type && datatypes_[slot] != nullptr) slot = (slot + 1) % slots;
+    return datatypes_[slot] != nullptr;
 #elif defined(CROSSLANE_ABI_MPICH)
     constexpr unsigned kind_shift = 30, builtin = 1;
     return static_cast<std::uint32_t>(type) >> kind_shift == builtin;
@@ -40,9 +42,9 @@ struct Handles {
 
 #if defined(CROSSLANE_ABI_OPENMPI)
  private:
-  // A table without chains: of two predefined ones in one place, one is not told. They lie half a kilobyte apart, in the library and, for
-  // those that a program names, in that (a copy relocation).
-  static constexpr std::size_t slots = 256;
+  // A hash table, mostly empty. They lie half a kilobyte apart, in the library or, where the program names them, in that (a copy
+  // relocation).
+  static constexpr std::size_t slots = 512;
   [[nodiscard]] static std::size_t slot_of(MPI_Datatype type) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(type);
     return (address >> 9 ^ address >> 17) % slots;
