@@ -212,16 +212,6 @@ void Process::see_device(int device) {
   device_seen_.store(true, std::memory_order_release);
 }
 
-namespace {
-
-// MPI_IN_PLACE, MPI_BUFFER_AUTOMATIC and their like, and null, are in the first or the last page, where no memory is.
-bool is_no_address(const void* pointer) noexcept {
-  constexpr std::uintptr_t page = 4096;
-  return reinterpret_cast<std::uintptr_t>(pointer) + page < 2 * page;
-}
-
-}  // namespace
-
 bool Site::ask(const void* pointer) const noexcept {
   auto& host = process_.host_memory();
   if (is_no_address(pointer) || !driver() || host.knows(pointer)) return false;

@@ -187,10 +187,29 @@ class Site {
   [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const noexcept {
     return on_gpu(buffer, true) || (may_be_shifted(type) && significant() && begins_on_gpu(buffer, type));
   }
+  /// The same of blocks with a type each, `length()` of them, and displacements in bytes.
+  template <class Count, class Displacement, class Length>
+  [[nodiscard]] bool on_gpu(const void* buffer, const Count* counts, const Displacement* displacements,
+                            const MPI_Datatype* types, const Length& length) const noexcept {
+    if (on_gpu(buffer, true)) return true;
+    if (is_no_address(buffer) || !driver()) return false;  // with MPI_IN_PLACE the arrays mean nothing
+    const int blocks = length();
+    for (int i = 0; i < blocks; ++i) {
+      if (counts[i] != 0 && may_be_shifted(types[i]) &&
+          begins_on_gpu(lane::byte_at(buffer, static_cast<std::ptrdiff_t>(displacements[i])), types[i]))
+        return true;
+    }
+    return false;
+  }
   /// True on the root: of an intra-communicator, or of the group that has it.
   [[nodiscard]] bool is_root(int root, MPI_Comm comm) const noexcept;
 
  private:
+  // MPI_IN_PLACE, MPI_BUFFER_AUTOMATIC and their like, and null, are in the first or the last page, where no memory is.
+  [[nodiscard]] static bool is_no_address(const void* pointer) noexcept {
+    constexpr std::uintptr_t page = 4096;
+    return reinterpret_cast<std::uintptr_t>(pointer) + page < 2 * page;
+  }
   [[nodiscard]] bool ask(const void* pointer) const noexcept;
   [[nodiscard]] bool may_be_shifted(MPI_Datatype type) const noexcept {
     return !absent_ && !process_.library().handles().surely_predefined(type);

@@ -76,8 +76,8 @@ Route::Route(Process& process, const mpi::Functions& next, const char* call, con
     operation_->place(process.communicators());
 }
 
-Peers Route::peers(MPI_Comm comm) const {
-  const auto& below = process_.library().below();
+Peers peers_of(Process& process, MPI_Comm comm) {
+  const auto& below = process.library().below();
   Peers peers;
   int inter = 0;
   below.Comm_rank(comm, &peers.rank);
@@ -89,8 +89,8 @@ Peers Route::peers(MPI_Comm comm) const {
   return peers;
 }
 
-Neighbours Route::neighbours(MPI_Comm comm) const {
-  const auto& below = process_.library().below();
+std::optional<Neighbours> neighbours_of(Process& process, MPI_Comm comm) {
+  const auto& below = process.library().below();
   Neighbours result;
   int topology = mpi::undefined;
   below.Topo_test(comm, &topology);
@@ -107,12 +107,19 @@ Neighbours Route::neighbours(MPI_Comm comm) const {
     int weighted = 0;
     below.Dist_graph_neighbors_count(comm, &result.in, &result.out, &weighted);
   } else {
-    throw base::Error(base::ErrorClass::comm,
-                      "{}: argument comm has no virtual topology; make it with MPI_Cart_create, "
-                      "MPI_Graph_create or MPI_Dist_graph_create",
-                      call_);
+    return std::nullopt;
   }
   return result;
+}
+
+Peers Route::peers(MPI_Comm comm) const { return peers_of(process_, comm); }
+
+Neighbours Route::neighbours(MPI_Comm comm) const {
+  if (const auto found = neighbours_of(process_, comm)) return *found;
+  throw base::Error(base::ErrorClass::comm,
+                    "{}: argument comm has no virtual topology; make it with MPI_Cart_create, "
+                    "MPI_Graph_create or MPI_Dist_graph_create",
+                    call_);
 }
 
 MPI_Count Route::checked(const char* argument, MPI_Count count) const {

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,6 +45,10 @@ struct Peers {
 struct Neighbours {
   int in = 0, out = 0;
 };
+
+[[nodiscard]] Peers peers_of(Process& process, MPI_Comm comm);
+/// Nothing where the communicator has no virtual topology.
+[[nodiscard]] std::optional<Neighbours> neighbours_of(Process& process, MPI_Comm comm);
 
 class Route {
  public:

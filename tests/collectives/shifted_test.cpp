@@ -72,6 +72,7 @@ class Rank {
       gathers();
       scatters();
       exchanges();
+      among_neighbours();
       packs();
     }
   }
@@ -215,10 +216,36 @@ class Rank {
   }
 
   void exchanges() {
-    step("MPI_Alltoall");
+    step("all-to-all");
     const auto out = outgoing_to_all(), in = blank(ranks());
     CROSSLANE_MPI(MPI_Alltoall(out->address(), 1, out->type(), in->address(), 1, in->type(), MPI_COMM_WORLD));
     for (int from = 0; from < program_.size; ++from) check(*in, from, program_.rank, "MPI_Alltoall", from);
+    const auto again = blank(ranks());
+    const std::vector<int> counts(ranks(), 1);
+    std::vector<int> places;
+    for (int peer = 0; peer < program_.size; ++peer) places.push_back(peer * static_cast<int>(block_));
+    const std::vector<MPI_Datatype> sent(ranks(), out->type()), received(ranks(), again->type());
+    CROSSLANE_MPI(MPI_Alltoallw(out->address(), counts.data(), places.data(), sent.data(), again->address(),
+                                counts.data(), places.data(), received.data(), MPI_COMM_WORLD));
+    for (int from = 0; from < program_.size; ++from) check(*again, from, program_.rank, "MPI_Alltoallw", from);
+  }
+
+  void among_neighbours() {
+    step("MPI_Neighbor_alltoallw");
+    const int periodic = 1;
+    MPI_Comm ring = MPI_COMM_NULL;
+    CROSSLANE_MPI(MPI_Cart_create(MPI_COMM_WORLD, 1, &program_.size, &periodic, 0, &ring));
+    const auto out = blank(2), in = blank(2);
+    out->memory().write(data(program_.rank, left_));
+    out->memory().write(data(program_.rank, right_), block_);
+    const std::array counts{1, 1};
+    const std::array places{MPI_Aint{0}, static_cast<MPI_Aint>(block_)};
+    const std::array sent{out->type(), out->type()}, received{in->type(), in->type()};
+    CROSSLANE_MPI(MPI_Neighbor_alltoallw(out->address(), counts.data(), places.data(), sent.data(), in->address(),
+                                         counts.data(), places.data(), received.data(), ring));
+    check(*in, left_, program_.rank, "MPI_Neighbor_alltoallw", 0);
+    check(*in, right_, program_.rank, "MPI_Neighbor_alltoallw", 1);
+    CROSSLANE_MPI(MPI_Comm_free(&ring));
   }
 
   void packs() {

@@ -54,7 +54,13 @@ def names(procedure: Procedure, large: bool) -> str:
 def on_gpu(buffer: Single | Blocks) -> str:
     """True if this buffer needs a route. A null pointer can be MPI_BOTTOM."""
     if isinstance(buffer, Blocks) and buffer.each_type:
-        return f"site.on_gpu({buffer.buffer}, true)"
+        owner, member = buffer.length.split(".")
+        found = {
+            "peers": "peers_of(site.process(), comm)",
+            "neighbours": "neighbours_of(site.process(), comm).value_or(Neighbours{})",
+        }[owner]
+        arrays = f"{buffer.counts}, {buffer.displacements}, {buffer.datatype}"
+        return f"site.on_gpu({buffer.buffer}, {arrays}, [&] {{ return {found}.{member}; }})"
     ranks = tuple(who for who in ("is_root", "contributes") if f"peers.{who}(root)" in buffer.direction)
     if ranks:  # count and type mean nothing elsewhere
         significant = {
