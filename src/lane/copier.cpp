@@ -2,6 +2,7 @@
 #include "lane/copier.h"
 
 #include "base/error.h"
+#include "gpu/copy.h"
 
 #include <algorithm>
 #include <utility>
@@ -169,18 +170,23 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                       [&](std::int64_t offset, std::size_t) { first = static_cast<std::ptrdiff_t>(offset); });
   // An operation may have been under way for long, and a real driver takes the address of memory that was freed meanwhile
   // for ordinary memory, which it then touches. The first byte tells.
-  if (const auto* const byte = byte_at(device, first);
-      copier_.gpu_.inspect(byte).kind == gpu::PointerInfo::Kind::host) {
+  std::byte* const byte = byte_at(device, first);
+  const auto kind = copier_.gpu_.inspect(byte).kind;
+  if (kind == gpu::PointerInfo::Kind::host) {
     throw base::Error(base::ErrorClass::buffer,
                       "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
                       static_cast<const void*>(byte), toward == Toward::host ? "from" : "to");
   }
 
+  const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
+  if (toward == Toward::gpu && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::most_stored &&
+      layout.contiguous(count) && gpu::store_async(byte, host_byte, end - begin, stream))
+    return;
+
   // Kernels reach what is pinned; a copy of one run asks for neither.
   auto memory = Memory::host;
   if (!layout.dense()) {
-    const auto* const byte = form == Form::packed ? host : byte_at(host, first);
-    if (copier_.gpu_.inspect(byte).kind == gpu::PointerInfo::Kind::pinned) memory = Memory::mapped;
+    if (copier_.gpu_.inspect(host_byte).kind == gpu::PointerInfo::Kind::pinned) memory = Memory::mapped;
   }
   const Side on_gpu = Side::of(device, layout, count);
   const Side on_host = form == Form::packed ? Side::packed(host) : Side::of(host, layout, count);

@@ -1,7 +1,10 @@
 // What is ordered after what: streams, events, words, host functions, on emulated and real GPUs alike.
 #include "machine.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <random>
 #include <thread>
 
 namespace crosslane::test {
@@ -51,6 +54,36 @@ TYPED_TEST(OrderTest, StreamsRunLaterAndInOrder) {
   EXPECT_TRUE(marker.idle());
   EXPECT_TRUE(stream.view().idle());
   EXPECT_EQ(target.data()[3], std::byte{99});
+}
+
+TYPED_TEST(OrderTest, ShortStoresComeInOrder) {
+  const gpu::Stream stream(this->driver());
+  const gpu::Buffer device(this->driver(), 64);
+  const gpu::PinnedBuffer host(this->driver(), 64);
+  std::array<std::byte, 64> source{}, expected{};
+  gpu::fill_async(device.data(), 0x77, 64, stream);
+  expected.fill(std::byte{0x77});
+  const std::uint64_t seed_value = seed();
+  std::mt19937_64 random(seed_value);
+  Gate gate(this->driver());
+  for (int round = 0; round < 200; ++round) {
+    if (round % 50 == 0) finish(stream);
+    const std::size_t bytes = random() % 21, at = random() % 40;
+    for (std::byte& byte : source) byte = static_cast<std::byte>(random());
+    const bool fits = bytes != 0 && bytes <= gpu::most_stored && bytes % 4 == 0 && at % 4 == 0;
+    EXPECT_EQ(gpu::store_async(device.data() + at, source.data(), bytes, stream), fits)
+        << bytes << " bytes at " << at << ", seed " << seed_value;
+    if (fits) std::copy_n(source.begin(), bytes, expected.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  gate.hold(stream);
+  source.fill(std::byte{0x12});
+  EXPECT_TRUE(gpu::store_async(device.data() + 8, source.data(), 12, stream));
+  source.fill(std::byte{0x13});  // it was read
+  std::fill_n(expected.begin() + 8, 12, std::byte{0x12});
+  gpu::copy_async(host.data(), device.data(), 64, stream);
+  gate.open();
+  finish(stream);
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), host.data())) << "seed " << seed_value;
 }
 
 TYPED_TEST(OrderTest, EventsOrderStreams) {
