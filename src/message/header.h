@@ -16,8 +16,8 @@
 
 namespace crosslane::message {
 
-/// Below every MPI's eager limit, and a length that hardly any application sends. What is no longer goes as it is.
-inline constexpr std::size_t header_bytes = 1021;
+/// Short, since a payload that is no longer goes as it is; and a length that hardly any application sends.
+inline constexpr std::size_t header_bytes = 233;
 
 /// A payload that its sender packs, piece by piece, into blocks of its message window (parcels.h). Piece i lies in block i % blocks,
 /// under that block's offer, whose round grows by one with each use.
@@ -75,6 +75,10 @@ struct Header {
 
 using HeaderMessage = std::array<std::byte, header_bytes>;
 
+/// False for a shape that a header has no room for: of more than 2^32 - 1 runs in a loop.
+[[nodiscard]] bool travels(const kernel::Strided& shape) noexcept;
+
+/// Of a header whose `shape` travels.
 [[nodiscard]] HeaderMessage encode(const Header& header) noexcept;
 
 /// The header that a message is, if it is one of this job.

@@ -14,8 +14,8 @@
 namespace crosslane::message {
 namespace {
 
-// So long a payload waits for its receiver that need not be matched: no longer than copying it to the host takes.
-constexpr auto short_patience = std::chrono::microseconds{200};
+// So long a payload waits for its receiver that need not be matched: a few times what copying it to the host takes, which comes instead.
+constexpr auto short_patience = std::chrono::microseconds{50};
 
 // Of pinned memory that a payload for the host may take; larger ones come in chunks.
 constexpr std::size_t most_to_host = std::size_t{64} << 20;
@@ -25,6 +25,9 @@ using State = share::Offers::State;
 }  // namespace
 
 std::optional<Header> Transfers::offer(const Buffer& buffer) {
+  const bool strided = !buffer.layout->contiguous(buffer.count);
+  const auto shape = strided ? buffer.layout->as_strided(buffer.count) : std::nullopt;
+  if (strided && (!shape || !travels(*shape))) return std::nullopt;
   const auto span = buffer.layout->span(buffer.count);
   const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
   const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin));
@@ -39,9 +42,9 @@ std::optional<Header> Transfers::offer(const Buffer& buffer) {
   header->offer = *ticket;
   header->exposed = shown->exposed;
   header->address = shown->address;
-  if (!buffer.layout->contiguous(buffer.count)) {
+  if (shape) {
     header->strided = 1;
-    header->shape = buffer.layout->as_strided(buffer.count).value();
+    header->shape = *shape;
     header->shape.offset -= span.begin;
   }
   return header;

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -32,6 +34,59 @@ TEST(Header, IsReadBack) {
   EXPECT_EQ(read->chunk_bytes, 65'536U);
   EXPECT_EQ(read->sender, 17);
   EXPECT_EQ(read->tag, 9000);
+}
+
+TEST(Header, WhereAPayloadLiesIsReadBack) {
+  std::random_device device;
+  const std::uint64_t seed = device();
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    Header header = some_header();
+    header.offer = {random() | 1, random() % share::Offers::most};
+    header.exposed.id = random();
+    header.exposed.offset = random();
+    for (std::byte& byte : header.exposed.handle) byte = static_cast<std::byte>(random());
+    header.address = random();
+    header.strided = random() % 2;
+    if (header.strided != 0) {
+      header.shape.offset = static_cast<std::int64_t>(random());
+      header.shape.width = random();
+      header.shape.dimensions = 1 + random() % kernel::Strided::limit;
+      for (std::size_t d = 0; d < header.shape.dimensions; ++d)
+        header.shape.dimension[d] = {random() >> 32U, static_cast<std::int64_t>(random())};
+      ASSERT_TRUE(travels(header.shape));
+    }
+    const auto read = decode(encode(header), cookie);
+    ASSERT_TRUE(read && protocol_of(*read) == Protocol::direct) << "seed " << seed;
+    EXPECT_TRUE(read->offer.round == header.offer.round && read->offer.line == header.offer.line);
+    EXPECT_TRUE(read->exposed.id == header.exposed.id && read->exposed.offset == header.exposed.offset &&
+                read->exposed.handle == header.exposed.handle && read->address == header.address);
+    ASSERT_TRUE(read->strided == header.strided && read->shape.dimensions == header.shape.dimensions);
+    EXPECT_TRUE(read->shape.offset == header.shape.offset && read->shape.width == header.shape.width);
+    for (std::size_t d = 0; d < header.shape.dimensions; ++d) {
+      EXPECT_EQ(read->shape.dimension[d].count, header.shape.dimension[d].count) << "seed " << seed;
+      EXPECT_EQ(read->shape.dimension[d].stride, header.shape.dimension[d].stride) << "seed " << seed;
+    }
+    EXPECT_EQ(read->pieces.blocks, 0U);
+  }
+  kernel::Strided long_loop{.dimensions = 2};
+  long_loop.dimension[1].count = std::uint64_t{1} << 32U;
+  EXPECT_FALSE(travels(long_loop));
+}
+
+TEST(Header, PiecesAreReadBack) {
+  Header header = some_header();
+  header.pieces = {.piece_bytes = 5000, .blocks = 4, .window = {3, 1 << 20}, .block = {}};
+  for (std::uint64_t block = 0; block < 4; ++block) header.pieces.block[block] = {{block + 7, block}, block * 8192};
+  const auto read = decode(encode(header), cookie);
+  ASSERT_TRUE(read && protocol_of(*read) == Protocol::packed);
+  EXPECT_TRUE(read->pieces.piece_bytes == 5000 && read->pieces.blocks == 4 && read->pieces.window.segment == 3 &&
+              read->pieces.window.offset == 1 << 20);
+  for (std::uint64_t piece = 0; piece < 9; ++piece) {
+    EXPECT_EQ(read->pieces.ticket(piece).round, header.pieces.ticket(piece).round);
+    EXPECT_EQ(read->pieces.ticket(piece).line, header.pieces.ticket(piece).line);
+    EXPECT_EQ(read->pieces.offset(piece), header.pieces.offset(piece));
+  }
 }
 
 TEST(Header, IsToldFromAnyOtherMessage) {
