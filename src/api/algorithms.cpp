@@ -158,7 +158,8 @@ Json choose(const Json& request) {
   facts.deterministic = choice.deterministic();
   for (const bool mapped : {false, true}) {
     if (mapped && !collective::worth_exposing(shape, ranks)) continue;
-    facts.exposed = facts.large_windows = mapped;
+    facts.exposed = mapped;
+    facts.large_windows = mapped && collective::combines(shape.collective);  // others have them on streams alone
     answer["calls"].push_back(went(choice, shape, facts));
     answer["algorithm"] = answer["calls"].back()["algorithm"];
   }

@@ -189,13 +189,13 @@ std::uint64_t catalogue_hash() {
   return base::hash_of(text);
 }
 
-bool Choice::left_to_mpi(const Shape& shape) const noexcept {
+bool Choice::left_to_mpi(const Shape& shape, int members) const noexcept {
   if (sizes_are_private(shape.collective)) {
     const auto& all = preferences(shape.collective);
     return !all.empty() && all.front().row == nullptr;
   }
   for (const Preference& preference : preferences(shape.collective))
-    if (within(preference, shape)) return preference.row == nullptr;
+    if (within(preference, shape) && members <= preference.most_members) return preference.row == nullptr;
   return false;
 }
 
@@ -217,7 +217,7 @@ const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) cons
 }
 
 const Algorithm* Choice::explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const {
-  const bool to_mpi = left_to_mpi(shape);
+  const bool to_mpi = left_to_mpi(shape, facts.members);
   const Algorithm* const chosen = to_mpi ? nullptr : choose(shape, facts);
   for (const Preference& preference : preferences(shape.collective)) {
     Fate fate = Fate::taken;

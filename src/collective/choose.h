@@ -44,8 +44,8 @@ class Choice {
   /// Throws Error (argument) naming the setting, what is wrong with it and what is allowed.
   explicit Choice(const base::Settings& settings);
 
-  /// True if the preferences leave such calls to MPI ("0-4k:mpi"), whatever the team.
-  [[nodiscard]] bool left_to_mpi(const Shape& shape) const noexcept;
+  /// True if the preferences leave such calls of a team of so many to MPI ("0-4k:mpi"), whatever else the team is.
+  [[nodiscard]] bool left_to_mpi(const Shape& shape, int members) const noexcept;
 
   /// Nothing (null) where no algorithm supports the call, or none that does is preferred to MPI.
   [[nodiscard]] const Algorithm* choose(const Shape& shape, const TeamFacts& facts) const;

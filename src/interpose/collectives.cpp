@@ -150,7 +150,7 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     if (wishes || team.connected()) role = find_role();
     // Who has nothing to send or to receive has no say where others have.
     if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
-    if (role && teams.choice().left_to_mpi(role->shape)) refused = std::exchange(role, std::nullopt);
+    if (role && teams.choice().left_to_mpi(role->shape, team.size())) refused = std::exchange(role, std::nullopt);
     if (wishes && role && !team.connected()) prepare(teams, team, watch);
     // Whether an algorithm takes the call is known, and the same on all members, once all are connected. Asked once: that may
     // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.

@@ -185,7 +185,7 @@ class Site {
   /// The same of an argument that means something only if `significant()` says so.
   template <class Significant>
   [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const noexcept {
-    return on_gpu(buffer, true) || (may_be_shifted(type) && significant() && begins_on_gpu(buffer, type));
+    return on_gpu(buffer, true) || (may_be_shifted(type) && driver() && significant() && begins_on_gpu(buffer, type));
   }
   /// The same of blocks with a type each, `length()` of them, and displacements in bytes.
   template <class Count, class Displacement, class Length>
@@ -212,7 +212,8 @@ class Site {
   }
   [[nodiscard]] bool ask(const void* pointer) const noexcept;
   [[nodiscard]] bool may_be_shifted(MPI_Datatype type) const noexcept {
-    return !absent_ && !process_.library().handles().surely_predefined(type);
+    const auto& handles = process_.library().handles();
+    return !absent_ && !handles.surely_predefined(type) && type != handles.datatype_null;
   }
   [[nodiscard]] bool begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept;
   // Is a driver library loaded; its absence is asked about once a call.

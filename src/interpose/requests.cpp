@@ -72,9 +72,14 @@ void Operation::fetch(lane::Copier& copier) {
 }
 
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
-  lane::Batch batch(copier, watch());
-  deliver(batch, status, below);
-  batch.wait();
+  try {
+    lane::Batch batch(copier, watch());
+    deliver(batch, status, below);
+    batch.wait();
+  } catch (...) {
+    delivered = false;  // whoever completes it is to try again
+    throw;
+  }
 }
 
 void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi::Functions& below) {

@@ -40,7 +40,7 @@ struct Operation {
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts
   bool persistent = false;
   bool active = false;     // between start and completion
-  bool delivered = false;  // results were copied out by a query that does not complete the request
+  bool delivered = false;  // results were copied out before the request is completed: by a query, or with others
 
   std::unique_ptr<Look> look;                // of a receive on a rank that looks at what it receives
   std::unique_ptr<Undertaking> undertaking;  // of what is under way without MPI

@@ -152,16 +152,22 @@ void Batch::across(const Place& place, const Side& to, const Side& from, std::si
 
 void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
                     MPI_Count count, std::size_t begin, std::size_t end, Form form) {
-  copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host);
+  copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host, Source::gpu);
 }
 
 void Batch::to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
                    MPI_Count count, std::size_t begin, std::size_t end, Form form) {
-  copy(place, const_cast<std::byte*>(host), device, layout, count, begin, end, form, Toward::gpu);
+  copy(place, const_cast<std::byte*>(host), device, layout, count, begin, end, form, Toward::gpu, Source::host);
+}
+
+void Batch::pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
+                 MPI_Count count, std::size_t begin, std::size_t end) {
+  copy(place, const_cast<std::byte*>(source), device, layout, count, begin, end, Form::packed, Toward::gpu,
+       Source::gpu);
 }
 
 void Batch::copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
-                 std::size_t begin, std::size_t end, Form form, Toward toward) {
+                 std::size_t begin, std::size_t end, Form form, Toward toward, Source source) {
   if (begin == end) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   const gpu::StreamView stream = stream_for(place, end - begin, toward);
@@ -179,7 +185,7 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   }
 
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
-  if (toward == Toward::gpu && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::most_stored &&
+  if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::most_stored &&
       layout.contiguous(count) && gpu::store_async(byte, host_byte, end - begin, stream))
     return;
 

@@ -109,9 +109,13 @@ class Batch {
   void to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
                MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
-  /// The same, from the host: only bytes that the layout touches are written.
+  /// The same, from the host, which can read them: only bytes that the layout touches are written.
   void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
               MPI_Count count, std::size_t begin, std::size_t end, Form form);
+
+  /// The same from memory that the place's context reaches, a peer's on a GPU; `source` is where stream byte `begin` is.
+  void pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
+            MPI_Count count, std::size_t begin, std::size_t end);
 
   /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
   /// either memory is not settled, the place must not be.
@@ -141,12 +145,13 @@ class Batch {
 
  private:
   enum class Toward { host, gpu, itself };
+  enum class Source { gpu, host };
   Copier::Channel& channel(const Place& place);
   /// The stream for a copy of so many bytes. The place's context is current.
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
   void order_after_default_streams(Copier::Channel& channel);
   void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
-            std::size_t begin, std::size_t end, Form form, Toward toward);
+            std::size_t begin, std::size_t end, Form form, Toward toward, Source source);
 
   Copier& copier_;
   const engine::Watch watch_;

@@ -164,6 +164,7 @@ struct Lists::Part {
   HostBlock block;
   std::uint64_t entries;
   std::size_t bytes, end;
+  std::vector<std::size_t> marks;  // to follow the list's
 };
 
 Lists::Part Lists::make_part(const Irregular& irregular, List& list) {
@@ -172,7 +173,7 @@ Lists::Part Lists::make_part(const Irregular& irregular, List& list) {
     const std::size_t entry = sizeof(Number) * (list.table_ ? 1 : 2), ends = list.table_ ? 0 : 1;
     const std::size_t room = std::min(list.part_bytes_, list.room_ - list.entries_ * entry) / entry;
     if (room <= ends) throw base::Error(base::ErrorClass::intern, "a datatype has more runs than its tree tells");
-    Part part{pinned_.lend(room * entry), 0, 0, list.filled_};
+    Part part{pinned_.lend(room * entry), 0, 0, list.filled_, {}};
     Maker<Number> maker(node, list.shift_, part.block.data(), room - ends);
     std::size_t& at = part.end;
     const auto add = [&](std::int64_t offset, std::size_t length) {
@@ -206,7 +207,7 @@ Lists::Part Lists::make_part(const Irregular& irregular, List& list) {
     }
     if (!list.table_) {
       for (std::uint64_t i = (mark_every - list.entries_ % mark_every) % mark_every; i < maker.made(); i += mark_every)
-        list.marks_.push_back(maker.before(i));
+        part.marks.push_back(maker.before(i));
       maker.end_units(at);
     }
     part.entries = maker.made();
@@ -225,6 +226,7 @@ void Lists::fill_part(const Irregular& irregular, List& list) {
   list.uploaded_ = std::make_shared<gpu::EventPool::Lent>(events_.lend());
   (*list.uploaded_)->record(upload_);
   uploading_.emplace_back(list.uploaded_, std::move(part.block));
+  list.marks_.insert(list.marks_.end(), part.marks.begin(), part.marks.end());
   list.entries_ += part.entries;
   list.filled_ = part.end;
   list.part_bytes_ = std::min(list.part_bytes_ * growth, largest_part);

@@ -155,8 +155,7 @@ engine::Completion Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buff
                                           const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
                                           share::Offers::Ticket offer) {
   if (contiguous != nullptr && buffer.layout->contiguous(buffer.count)) {
-    batch.to_gpu(buffer.place, buffer.address, contiguous, *buffer.layout, buffer.count, begin, end,
-                 lane::Form::packed);
+    batch.pull(buffer.place, buffer.address, contiguous, *buffer.layout, buffer.count, begin, end);
   } else {
     batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, begin, end);
   }

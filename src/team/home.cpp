@@ -95,9 +95,14 @@ std::optional<share::Window::Piece> Home::lend_large_window(std::size_t bytes) {
   constexpr std::size_t most_lent = 2 * large_window_bytes;
   const std::lock_guard lock(mutex_);
   if (large_lent_ + bytes > most_lent) return std::nullopt;
-  auto piece = window_.take(bytes);
-  if (piece) large_lent_ += bytes;
-  return piece;
+  try {
+    auto piece = window_.take(bytes);
+    if (piece) large_lent_ += bytes;
+    return piece;
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info, "no window for large calls: {}", error.what());
+    return std::nullopt;
+  }
 }
 
 void Home::take_back_large_window(const share::Window::Piece& piece) noexcept {

@@ -165,8 +165,10 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
     for (std::size_t index = 0; index < buffers.size(); ++index)
       buffers[index].mapped = buffers[index].mapped && member.items[index] != 0;
   if (made != nullptr) {
-    if (std::ranges::any_of(ended, [](const Told<std::uint8_t>& member) { return member.items.back() == 0; }))
+    if (std::ranges::any_of(ended, [](const Told<std::uint8_t>& member) { return member.items.back() == 0; })) {
       made->view = made->view->without_large_windows();
+      if (made->large) home.take_back_large_window(*std::exchange(made->large, std::nullopt));
+    }
     connection_ = std::move(made);
   }
   buffers_ = std::move(buffers);
@@ -263,11 +265,16 @@ bool Prepared::map_large(Connection& connection, const std::vector<Shown>& all) 
   if (std::ranges::any_of(all, [](const Shown& theirs) { return theirs.bytes == 0; })) return false;
   Home& home = *connection.home;
   TeamView::Regions large{};
-  for (int member = 0; member < size(); ++member) {
-    const auto m = static_cast<std::size_t>(member);
-    const int local_rank = local_ranks_[m];
-    large[m] = member == me_ ? connection.large->data
-                             : home.peers().reach(home.board().window(local_rank), local_rank, all[m].large);
+  try {
+    for (int member = 0; member < size(); ++member) {
+      const auto m = static_cast<std::size_t>(member);
+      const int local_rank = local_ranks_[m];
+      large[m] = member == me_ ? connection.large->data
+                               : home.peers().reach(home.board().window(local_rank), local_rank, all[m].large);
+    }
+  } catch (const base::Error& error) {
+    base::log(base::Topic::info, "crosslane_prepare: no windows for large calls: {}", error.what());
+    return false;
   }
   connection.view = connection.view->with_large_windows(large);
   return true;

@@ -97,6 +97,13 @@ TEST(Preferences, MayBeForFewMembersAlone) {
   std::vector<Step> steps;
   EXPECT_EQ(choice.explain(shape, {.members = 4}, steps)->name, "two_shot_window");
   EXPECT_EQ(steps.front().fate, Fate::other_team);
+  // What is for fewer is nothing to the others, who go on to MPI.
+  const Choice to_mpi(with("reduce", "0-64k:ll@4,0-:mpi"));
+  EXPECT_FALSE(to_mpi.left_to_mpi(shape, 4));
+  EXPECT_TRUE(to_mpi.left_to_mpi(shape, 5));
+  steps.clear();
+  EXPECT_EQ(to_mpi.explain(shape, {.members = 5}, steps), nullptr);
+  EXPECT_EQ(steps.back().fate, Fate::taken);
 }
 
 TEST(Choice, TakesTheFirstThatSupports) {
@@ -131,7 +138,7 @@ TEST(Choice, HasAnAlgorithmForEverything) {
         ASSERT_NE(row, nullptr) << name_of(shape.collective) << ' ' << bytes;
         EXPECT_EQ(row->collective, shape.collective);
         EXPECT_TRUE(row->supports(shape, {.members = 32, .exposed = exposed}));
-        EXPECT_FALSE(choice.left_to_mpi(shape));
+        EXPECT_FALSE(choice.left_to_mpi(shape, 4));
       }
     }
   }
@@ -175,11 +182,11 @@ TEST(Choice, KeepsTheOrderOfCombiningWhereAsked) {
 TEST(Choice, CanLeaveSizesToMpi) {
   const Choice choice(with("allreduce", "0-4k:mpi"));
   Shape shape{.collective = Collective::allreduce, .bytes = 4095};
-  EXPECT_TRUE(choice.left_to_mpi(shape));
+  EXPECT_TRUE(choice.left_to_mpi(shape, 4));
   shape.bytes = 4096;
-  EXPECT_FALSE(choice.left_to_mpi(shape));
+  EXPECT_FALSE(choice.left_to_mpi(shape, 4));
   shape = {.collective = Collective::reduce, .bytes = 10};
-  EXPECT_FALSE(choice.left_to_mpi(shape));
+  EXPECT_FALSE(choice.left_to_mpi(shape, 4));
 }
 
 // Of these collectives no rank knows the sizes before it goes one way or the other.
@@ -189,10 +196,10 @@ TEST(Choice, LeavesPrivateSizesToMpiAllOrNone) {
     const std::string name(name_of(collective));
     const Shape unknown{.collective = collective, .bytes = unknown_bytes};
     const Choice all(with(name, "0-:mpi"));
-    EXPECT_TRUE(all.left_to_mpi(unknown));
-    EXPECT_TRUE(all.left_to_mpi({.collective = collective, .bytes = 10}));
+    EXPECT_TRUE(all.left_to_mpi(unknown, 4));
+    EXPECT_TRUE(all.left_to_mpi({.collective = collective, .bytes = 10}, 4));
     const Choice shipped(base::Settings{});
-    EXPECT_FALSE(shipped.left_to_mpi(unknown));
+    EXPECT_FALSE(shipped.left_to_mpi(unknown, 4));
     EXPECT_EQ(shipped.choose(unknown, {.members = 4})->name, "pairwise");
     EXPECT_EQ(shipped.choose(unknown, {.members = 4, .spinning = false}), nullptr);
     const Choice forced(with(name, "0-:ll"));

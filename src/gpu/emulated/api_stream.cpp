@@ -32,7 +32,7 @@ bool holds(Word seen, Word wanted, unsigned comparison) {
 
 template <class Word>
 Action writing(CUdeviceptr address, Word value, unsigned flags) {
-  require((flags & ~static_cast<unsigned>(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)) == 0, CUDA_ERROR_INVALID_VALUE);
+  require(flags == CU_STREAM_WRITE_VALUE_DEFAULT, CUDA_ERROR_INVALID_VALUE);  // these entries know no other
   require(address % sizeof(Word) == 0, CUDA_ERROR_INVALID_VALUE);
   memory().check(address, sizeof(Word), true);
   // Release: who sees the word sees all that the stream did before.
