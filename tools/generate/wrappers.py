@@ -206,7 +206,10 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
         lines.append("*position = static_cast<std::remove_reference_t<decltype(*position)>>(wide_position);")
         return [*lines, "return result;"]
     if row.route.startswith("partitioned"):
-        lines = [absent, f"if (!(site.watching() && site.on_gpu(buf, count != 0, datatype))) [[likely]] return {forward};"]
+        lines = [
+            absent,
+            f"if (!(site.watching() && site.on_gpu(buf, count != 0, datatype))) [[likely]] return {forward};",
+        ]
         return [*lines, f"return manual::{row.route}(site, {arguments});"]
     return [absent, f"return manual::{row.route}(site{', ' + arguments if arguments else ''});"]
 
