@@ -84,8 +84,8 @@ bool within(const Preference& preference, const Shape& shape) noexcept {
   return shape.bytes >= preference.begin && shape.bytes < preference.end;
 }
 
-bool within(const Preference& preference, const Shape& shape, const TeamFacts& facts) noexcept {
-  return within(preference, shape) && facts.members <= preference.most_members;
+bool within(const Preference& preference, const Shape& shape, int members) noexcept {
+  return within(preference, shape) && members <= preference.most_members;
 }
 
 const Algorithm* find(Collective collective, std::string_view name) noexcept {
@@ -195,13 +195,13 @@ bool Choice::left_to_mpi(const Shape& shape, int members) const noexcept {
     return !all.empty() && all.front().row == nullptr;
   }
   for (const Preference& preference : preferences(shape.collective))
-    if (within(preference, shape) && members <= preference.most_members) return preference.row == nullptr;
+    if (within(preference, shape, members)) return preference.row == nullptr;
   return false;
 }
 
 const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) const {
   for (const Preference& preference : preferences(shape.collective)) {
-    if (within(preference, shape, facts) && preference.row != nullptr && preference.row->supports(shape, facts))
+    if (within(preference, shape, facts.members) && preference.row != nullptr && preference.row->supports(shape, facts))
       return preference.row;
   }
   if (!facts.spinning) {
@@ -223,7 +223,7 @@ const Algorithm* Choice::explain(const Shape& shape, const TeamFacts& facts, std
     Fate fate = Fate::taken;
     if (!within(preference, shape)) {
       fate = Fate::other_size;
-    } else if (!within(preference, shape, facts)) {
+    } else if (!within(preference, shape, facts.members)) {
       fate = Fate::other_team;
     } else if (preference.row == nullptr) {
       fate = to_mpi ? Fate::taken : Fate::too_late;

@@ -229,14 +229,6 @@ bool Site::begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept {
   return on_gpu(lane::byte_at(buffer, static_cast<std::ptrdiff_t>(low)));
 }
 
-bool Site::is_root(int root, MPI_Comm comm) const noexcept {
-  const auto& below = process_.library().below();
-  int inter = 0, rank = 0;
-  if (below.Comm_test_inter(comm, &inter) != mpi::success) return false;
-  if (inter != 0) return root == mpi::root;
-  return below.Comm_rank(comm, &rank) == mpi::success && rank == root;
-}
-
 int manual::init(const Site& site, int* argc, char*** argv) {
   const int result = site.next().Init(argc, argv);
   return result == mpi::success ? site.process().initialized() : result;

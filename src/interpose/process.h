@@ -201,8 +201,6 @@ class Site {
     }
     return false;
   }
-  /// True on the root: of an intra-communicator, or of the group that has it.
-  [[nodiscard]] bool is_root(int root, MPI_Comm comm) const noexcept;
 
  private:
   // MPI_IN_PLACE, MPI_BUFFER_AUTOMATIC and their like, and null, are in the first or the last page, where no memory is.

@@ -139,7 +139,7 @@ std::optional<message::Header> header_in(Process& process, const std::byte* land
 void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
   auto& process = route.process();
   const Argument* argument = nullptr;
-  if (on_gpu || !room.known || room.layout->true_lb() != 0) {  // of the buffer's first byte alone it is not known
+  if (on_gpu || !room.known) {
     argument = &route.single(receive.buffer_name, receive.buffer, receive.count_name, receive.count, 1, receive.type,
                              Direction::out, lane::Form::packed, true);
   }

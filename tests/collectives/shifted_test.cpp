@@ -84,6 +84,12 @@ class Rank {
     return pattern(mix(program_.seed, round_, from, to), block_);
   }
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(program_.size); }
+  // For every rank one.
+  [[nodiscard]] std::vector<int> multiples_of(std::size_t distance) const {
+    std::vector<int> places;
+    for (std::size_t rank = 0; rank < ranks(); ++rank) places.push_back(static_cast<int>(rank * distance));
+    return places;
+  }
   [[nodiscard]] std::unique_ptr<Buffer> blank(std::size_t blocks = 1) {
     return std::make_unique<Buffer>(program_.local().pick(anchors_), program_.kind(), block_, blocks);
   }
@@ -185,8 +191,7 @@ class Rank {
     CROSSLANE_MPI(MPI_Allgather(out->address(), 1, out->type(), all->address(), 1, all->type(), MPI_COMM_WORLD));
     check_all(*all, "MPI_Allgather");
     const std::vector<int> counts(ranks(), 1);
-    std::vector<int> places;
-    for (int from = 0; from < program_.size; ++from) places.push_back(from);
+    const auto places = multiples_of(1);
     CROSSLANE_MPI(MPI_Allgatherv(out->address(), 1, out->type(), each->address(), counts.data(), places.data(),
                                  each->type(), MPI_COMM_WORLD));
     check_all(*each, "MPI_Allgatherv");
@@ -207,8 +212,7 @@ class Rank {
                               in->address(), 1, in->type(), root_, MPI_COMM_WORLD));
     check(*in, root_, program_.rank, "MPI_Scatter");
     const std::vector<int> counts(ranks(), 1);
-    std::vector<int> places;
-    for (int to = 0; to < program_.size; ++to) places.push_back(to);
+    const auto places = multiples_of(1);
     CROSSLANE_MPI(MPI_Scatterv(root ? out->address() : in_data.data(), counts.data(), places.data(),
                                root ? out->type() : MPI_DATATYPE_NULL, again->address(), 1, again->type(), root_,
                                MPI_COMM_WORLD));
@@ -222,8 +226,7 @@ class Rank {
     for (int from = 0; from < program_.size; ++from) check(*in, from, program_.rank, "MPI_Alltoall", from);
     const auto again = blank(ranks());
     const std::vector<int> counts(ranks(), 1);
-    std::vector<int> places;
-    for (int peer = 0; peer < program_.size; ++peer) places.push_back(peer * static_cast<int>(block_));
+    const auto places = multiples_of(block_);
     const std::vector<MPI_Datatype> sent(ranks(), out->type()), received(ranks(), again->type());
     CROSSLANE_MPI(MPI_Alltoallw(out->address(), counts.data(), places.data(), sent.data(), again->address(),
                                 counts.data(), places.data(), received.data(), MPI_COMM_WORLD));

@@ -5,6 +5,21 @@
 
 namespace crosslane::test {
 
+// Where each member's share begins, and behind them the end: shares of equal whole vectors, or any, some of them nothing.
+template <class Kind>
+std::vector<std::size_t> TeamTest<Kind>::starts_of_shares(std::uint32_t n, std::size_t size, std::size_t count) {
+  std::vector<std::size_t> start{0};
+  if (this->between(0, 1) == 0) {
+    const std::size_t each = (count * size + 16 * n - 1) / (16 * n) * 16 / size;
+    for (std::uint32_t m = 1; m < n; ++m) start.push_back(std::min(count, m * each));
+  } else {
+    for (std::uint32_t m = 1; m < n; ++m) start.push_back(random_() % (count + 1));
+    std::sort(start.begin(), start.end());
+  }
+  start.push_back(count);
+  return start;
+}
+
 template <class Kind>
 void TeamTest<Kind>::low_latency_all_reduce(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
   const std::uint32_t n = team.count();
@@ -43,15 +58,7 @@ void TeamTest<Kind>::low_latency_shares(Members& team, Op op, Element element, s
   const std::uint32_t n = team.count();
   const std::size_t size = kernel::bytes_of(element);
   const bool in_place = this->between(0, 1) == 0;
-  std::vector<std::size_t> start{0};
-  if (this->between(0, 1) == 0) {
-    const std::size_t each = (count * size + 16 * n - 1) / (16 * n) * 16 / size;
-    for (std::uint32_t m = 1; m < n; ++m) start.push_back(std::min(count, m * each));
-  } else {
-    for (std::uint32_t m = 1; m < n; ++m) start.push_back(random_() % (count + 1));
-    std::sort(start.begin(), start.end());
-  }
-  start.push_back(count);
+  const auto start = starts_of_shares(n, size, count);
   std::uint32_t takers = (1U << n) - 1;
   if (this->between(0, 1) == 0) takers = random_() & takers;
   std::size_t largest = 0;
@@ -184,16 +191,7 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
   enum class What { all_reduce, reduce, collected_reduce, reduce_scatter };
   const auto what = static_cast<What>(this->between(0, 3));
   const auto root = static_cast<std::uint32_t>(this->between(0, n - 1));
-  // Shares of equal whole vectors, or any, some of them nothing.
-  std::vector<std::size_t> start{0};
-  if (this->between(0, 1) == 0) {
-    const std::size_t each = (count * size + 16 * n - 1) / (16 * n) * 16 / size;
-    for (std::uint32_t m = 1; m < n; ++m) start.push_back(std::min(count, m * each));
-  } else {
-    for (std::uint32_t m = 1; m < n; ++m) start.push_back(random_() % (count + 1));
-    std::sort(start.begin(), start.end());
-  }
-  start.push_back(count);
+  auto start = starts_of_shares(n, size, count);
   const bool to_root = what == What::reduce || what == What::collected_reduce;
   if (what == What::collected_reduce) {
     // Who collects has no share; what would be its own is its successor's, or its predecessor's.

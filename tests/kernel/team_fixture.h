@@ -103,6 +103,7 @@ class TeamTest : public KernelTest<Kind> {
     }
   }
 
+  std::vector<std::size_t> starts_of_shares(std::uint32_t n, std::size_t size, std::size_t count);
   void low_latency_all_reduce(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void exchange_one_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks);

@@ -53,22 +53,16 @@ def names(procedure: Procedure, large: bool) -> str:
 
 def on_gpu(buffer: Single | Blocks) -> str:
     """True if this buffer needs a route. A null pointer can be MPI_BOTTOM."""
+    peers = "const Peers peers = peers_of(site.process(), comm);"
     if isinstance(buffer, Blocks) and buffer.each_type:
-        owner, member = buffer.length.split(".")
-        found = {
-            "peers": "peers_of(site.process(), comm)",
-            "neighbours": "neighbours_of(site.process(), comm).value_or(Neighbours{})",
-        }[owner]
+        if buffer.length.startswith("neighbours."):
+            peers = "const Neighbours neighbours = neighbours_of(site.process(), comm).value_or(Neighbours{});"
         arrays = f"{buffer.counts}, {buffer.displacements}, {buffer.datatype}"
-        return f"site.on_gpu({buffer.buffer}, {arrays}, [&] {{ return {found}.{member}; }})"
-    ranks = tuple(who for who in ("is_root", "contributes") if f"peers.{who}(root)" in buffer.direction)
-    if ranks:  # count and type mean nothing elsewhere
-        significant = {
-            ("is_root", "contributes"): "root != mpi::proc_null",
-            ("contributes",): "root >= 0",
-            ("is_root",): "site.is_root(root, comm)",
-        }[ranks]
-        return f"site.on_gpu({buffer.buffer}, {buffer.datatype}, [&] {{ return {significant}; }})"
+        return f"site.on_gpu({buffer.buffer}, {arrays}, [&] {{ {peers} return {buffer.length}; }})"
+    # Of whom count and type mean nothing elsewhere.
+    ranks = [f"peers.{who}(root)" for who in ("is_root", "contributes") if f"peers.{who}(root)" in buffer.direction]
+    if ranks:
+        return f"site.on_gpu({buffer.buffer}, {buffer.datatype}, [&] {{ {peers} return {' || '.join(ranks)}; }})"
     counted = isinstance(buffer, Single) and buffer.count.isidentifier() and buffer.count != "total"
     return f"site.on_gpu({buffer.buffer}, {f'{buffer.count} != 0' if counted else 'true'}, {buffer.datatype})"
 
