@@ -100,8 +100,9 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     if (auto* const home = offers ? process_.teams()->home_at(buffer.place) : nullptr) {
       home->show_door();
       envelope.window = settings.message_window != 0 && buffer.place.context == home->context();
-      envelope.regular =
-          !manner.copies && (buffer.layout->contiguous(buffer.count) || buffer.layout->as_strided(buffer.count));
+      // What is irregular may have a list: the offer tells.
+      envelope.regular = !manner.copies && (!envelope.to_self || buffer.layout->contiguous(buffer.count) ||
+                                            buffer.layout->as_strided(buffer.count));
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);
     }

@@ -150,6 +150,12 @@ void Batch::across(const Place& place, const Side& to, const Side& from, std::si
   copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end);
 }
 
+void Batch::follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
+                   std::size_t end) {
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  copier_.mover_.follow(place.context, stream_for(place, end - begin, Toward::itself), to, from, list, begin, end);
+}
+
 void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
                     MPI_Count count, std::size_t begin, std::size_t end, Form form) {
   copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host, Source::gpu);
@@ -201,12 +207,22 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                       memory);
 }
 
+Memory Batch::memory_of(const std::byte* host) const {
+  return copier_.gpu_.inspect(host).kind == gpu::PointerInfo::Kind::pinned ? Memory::mapped : Memory::host;
+}
+
 void Batch::fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end) {
   if (begin == end) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  const bool pinned = copier_.gpu_.inspect(host).kind == gpu::PointerInfo::Kind::pinned;
   copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::host), Side::packed(host), from, begin, end,
-                      pinned ? Memory::mapped : Memory::host);
+                      memory_of(host));
+}
+
+void Batch::fetch(const Place& place, std::byte* host, const std::byte* from, const Listed& list, std::size_t begin,
+                  std::size_t end) {
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  copier_.mover_.follow(place.context, stream_for(place, end - begin, Toward::host), Side::packed(host), from, list,
+                        begin, end, memory_of(host));
 }
 
 void Batch::settle(const Place& place) {

@@ -121,8 +121,14 @@ class Batch {
   /// either memory is not settled, the place must not be.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end);
 
+  /// The same from elements of a peer whose list that context reaches, too (Mover::follow).
+  void follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
+              std::size_t end);
+
   /// Copies bytes [begin, end) of the packed stream from a side in memory that the place's context reaches to lent memory.
   void fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end);
+  void fetch(const Place& place, std::byte* host, const std::byte* from, const Listed& list, std::size_t begin,
+             std::size_t end);
 
   /// What the application has enqueued before on the place's memory comes before what wait() returns for, where it is not settled or
   /// CROSSLANE_ORDER=legacy asks for that: for who lets others read it.
@@ -147,6 +153,7 @@ class Batch {
   enum class Toward { host, gpu, itself };
   enum class Source { gpu, host };
   Copier::Channel& channel(const Place& place);
+  [[nodiscard]] Memory memory_of(const std::byte* host) const;
   /// The stream for a copy of so many bytes. The place's context is current.
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
   void order_after_default_streams(Copier::Channel& channel);

@@ -233,12 +233,7 @@ void Lists::fill_part(const Irregular& irregular, List& list) {
 }
 
 void Lists::before_launch(List& list, gpu::StreamView stream) {
-  if (list.settled_) return;
-  if (list.whole() && list.uploaded().done()) {
-    list.settled_ = true;
-    return;
-  }
-  list.uploaded().make_wait(stream);
+  if (!settled(list)) list.uploaded().make_wait(stream);
 }
 
 void Lists::after_launch(List& list, gpu::StreamView stream) {
@@ -249,15 +244,25 @@ void Lists::after_launch(List& list, gpu::StreamView stream) {
   list.uses_.push_back(std::move(use));
 }
 
+bool Lists::settled(List& list) {
+  list.settled_ = list.settled_ || (list.whole() && list.uploaded().done());
+  return list.settled_;
+}
+
 bool Lists::keep_forever(List& list) {
-  if (!list.whole() || (!list.settled_ && !list.uploaded().done())) return false;
-  list.settled_ = true;
+  if (!settled(list)) return false;
   list.kept_forever_ = true;
   return true;
 }
 
+std::shared_ptr<const void> Lists::hold(List& list) {
+  if (!settled(list)) return nullptr;
+  if (list.hold_ == nullptr) list.hold_ = std::make_shared<char>();
+  return list.hold_;
+}
+
 bool Lists::idle(List& list) {
-  if (!list.whole() || list.kept_forever_ || !list.uploaded().done()) return false;
+  if (list.kept_forever_ || list.hold_.use_count() > 1 || !settled(list)) return false;
   std::erase_if(list.uses_, [](gpu::EventPool::Lent& use) { return use->done(); });
   return list.uses_.empty();
 }

@@ -31,7 +31,7 @@ namespace crosslane::lane {
 ///   whole      the node's size   streams that wait for the upload; all streams once that is over (settled)
 ///
 /// Its memory is given to another list only when it is whole, every launch that reads it is past (their events are done),
-/// and no graph was captured with it.
+/// nobody holds it for others, and no graph was captured with it.
 class List {
  public:
   [[nodiscard]] bool table() const noexcept { return table_; }
@@ -44,6 +44,9 @@ class List {
   [[nodiscard]] kernel::Table as_table() const noexcept { return {data_, shift_, wide_}; }
   /// Without the loops.
   [[nodiscard]] kernel::UnitList as_units() const noexcept { return {data_, entries_, bytes_, shift_, wide_, {}}; }
+  [[nodiscard]] const std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::uint32_t shift() const noexcept { return shift_; }
+  [[nodiscard]] bool wide() const noexcept { return wide_; }
   /// The units among which all that lies in [begin, end) of the node's packed bytes is.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> units_of(std::size_t begin, std::size_t end) const;
 
@@ -57,6 +60,7 @@ class List {
   std::size_t room_ = 0;
   std::vector<std::size_t> marks_;  // packed bytes before units 0, 256, 512, ...
   std::vector<gpu::EventPool::Lent> uses_;
+  std::shared_ptr<const void> hold_;  // made at first need; whoever else has it holds the list
   [[nodiscard]] gpu::Event& uploaded() noexcept { return **uploaded_; }
   std::shared_ptr<gpu::EventPool::Lent> uploaded_;  // the last part; what it was made in waits for the same
 };
@@ -66,6 +70,7 @@ struct Irregular {
   layout::NodePointer node;
   layout::RunFacts facts;
   std::uint64_t hash = 0;
+  std::optional<std::uint64_t> fingerprint;  ///< Once it was asked for.
   std::unique_ptr<List> table, units;
   std::vector<layout::NodePointer> aliases;  ///< equal nodes that were asked for; kept, so that an address stays theirs
 };
@@ -92,6 +97,9 @@ class Lists {
   void after_launch(List& list, gpu::StreamView stream);
   /// True if a captured launch may read it, at any time from now on.
   bool keep_forever(List& list);
+  /// For readers that are no launches of this process: keeps a list in its place as long as the result stands; null while it is
+  /// not all there.
+  std::shared_ptr<const void> hold(List& list);
 
   /// A window of a list that is not kept, for launches on one stream: entries that it holds, in GPU memory that is written
   /// in the stream's order. give_back() after the last launch.
@@ -110,6 +118,7 @@ class Lists {
   Part make_part(const Irregular& irregular, List& list);
   bool reserve(List& list, std::size_t bytes, const List* keep);
   bool evict_one(const List* keep);
+  static bool settled(List& list);
   bool idle(List& list);
   void release(List& list);
   void reap();

@@ -49,6 +49,22 @@ layout::NodePointer node_of(const kernel::Strided& shape) {
   return node;
 }
 
+// Loops around what a table lists.
+kernel::Laid with_table_inside(kernel::Laid laid, const kernel::Table& table, std::uint64_t entries, std::size_t run) {
+  auto& shape = laid.shape;
+  std::copy_backward(shape.dimension, shape.dimension + shape.dimensions, shape.dimension + shape.dimensions + 1);
+  shape.dimension[0] = {entries, 0};
+  ++shape.dimensions;
+  shape.width = run;
+  laid.table = table;
+  return laid;
+}
+
+std::uint64_t fingerprint_of(Irregular& known) {
+  if (!known.fingerprint) known.fingerprint = layout::fingerprint(*known.node);
+  return *known.fingerprint;
+}
+
 }  // namespace
 
 /// A side as kernels take it. Without `irregular` it is `laid` alone; with it, laid.shape has the loops around that node
@@ -62,14 +78,7 @@ struct Mover::Resolved {
     return at(static_cast<std::byte*>(laid.base), laid.shape.offset + static_cast<std::int64_t>(begin));
   }
   [[nodiscard]] kernel::Laid with_table(const List& list) const {
-    kernel::Laid result = laid;
-    auto& shape = result.shape;
-    std::copy_backward(shape.dimension, shape.dimension + shape.dimensions, shape.dimension + shape.dimensions + 1);
-    shape.dimension[0] = {irregular->size / list.run_bytes(), 0};
-    ++shape.dimensions;
-    shape.width = list.run_bytes();
-    result.table = list.as_table();
-    return result;
+    return with_table_inside(laid, list.as_table(), irregular->size / list.run_bytes(), list.run_bytes());
   }
   /// The same runs in the same places, seen from the base.
   [[nodiscard]] bool mirrors(const Resolved& other) const {
@@ -248,6 +257,108 @@ void Mover::copy_runs(gpu::StreamView stream, const Side& to, const Side& from, 
   }
 }
 
+// Whether its list is a table. `single`: no other list takes part in the copy.
+bool Mover::tabled(const Irregular& known, bool single) {
+  const layout::Node& node = *known.node;
+  return !single || node.size / std::max<std::uint64_t>(std::min(node.run_count, node.size), 1) <=
+                        table_ratio * known.facts.divisor;
+}
+
+std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {
+  const Resolved resolved = resolve(Side::of(nullptr, layout, count), 0);
+  if (!resolved.irregular || resolved.laid.shape.dimensions > 1) return std::nullopt;
+  const gpu::ContextScope scope(driver_(), context);
+  Site* const here = site(context);
+  if (here == nullptr) return std::nullopt;
+  const std::lock_guard lock(here->mutex);
+  Irregular& known = here->lists.find(resolved.irregular);
+  const bool table = tabled(known, true);
+  List* const list = (table ? known.table : known.units).get();
+  if (list == nullptr) return std::nullopt;
+  auto held = here->lists.hold(*list);
+  if (held == nullptr) return std::nullopt;
+  return Listed{.data = list->data(),
+                .loops = resolved.laid.shape,
+                .bytes = known.node->size,
+                .entries = list->entries(),
+                .runs = known.node->run_count,
+                .run_bytes = table ? list->run_bytes() : 0,
+                .fingerprint = fingerprint_of(known),
+                .shift = list->shift(),
+                .wide = list->wide(),
+                .held = std::move(held)};
+}
+
+void Mover::follow(CUcontext context, gpu::StreamView stream, const Side& to, const void* from, const Listed& list,
+                   std::size_t begin, std::size_t end, Memory memory) {
+  if (begin >= end) return;
+  const gpu::ContextScope scope(driver_(), context);
+  Site* const here = site(context);
+  if (here == nullptr)
+    throw base::Error(base::ErrorClass::unsupported, "no kernel here follows another rank's irregular datatype");
+  const gpu::OutsideCaptures outside(stream.driver());
+  Resolved there;
+  there.laid.base = const_cast<void*>(from);
+  there.laid.shape = list.loops;
+  if (memory != Memory::host && follow_at_once(*here, stream, resolve(to, begin), there, list, begin, end)) return;
+  auto window = [&] {
+    const std::lock_guard lock(here->mutex);
+    return here->lists.lend_window();
+  }();
+  const std::size_t most = window.buffer.size();
+  for (std::size_t low = begin; low < end; low += std::min(most, end - low)) {
+    const std::size_t high = low + std::min(most, end - low);
+    const Side packed = Side::packed(window.buffer.data());
+    follow_at_once(*here, stream, resolve(packed, low), there, list, low, high);
+    Side part = to;
+    if (to.form_ == Side::Form::packed) part.address_ = at(to.address_, static_cast<std::int64_t>(low - begin));
+    copy(context, stream, part, packed, low, high, memory);
+  }
+  const std::lock_guard lock(here->mutex);
+  here->lists.give_back(std::move(window), stream);
+}
+
+// False, with nothing enqueued, where no kernel can take both sides.
+bool Mover::follow_at_once(Site& site, gpu::StreamView stream, const Resolved& to, Resolved from, const Listed& list,
+                           std::size_t begin, std::size_t end) {
+  if (to.irregular) {
+    const bool same = [&] {
+      const std::lock_guard lock(site.mutex);
+      return fingerprint_of(site.lists.find(to.irregular)) == list.fingerprint;
+    }();
+    Resolved mirror = from;
+    if (same) {
+      // What is listed there is what is listed here: both may count from where this one does.
+      mirror.irregular = to.irregular;
+      mirror.laid.shape.offset = to.laid.shape.offset;
+      mirror.laid.base = at(static_cast<std::byte*>(from.laid.base), from.laid.shape.offset - to.laid.shape.offset);
+    }
+    if (to.mirrors(mirror) && copy_listed(site, stream, to, mirror, begin, end)) return true;
+  }
+  if (list.run_bytes == 0) {
+    if (!to.contiguous()) return false;
+    const kernel::UnitList units{list.data, list.entries, list.bytes, list.shift, list.wide, list.loops};
+    site.copies.along(stream, units, {to.first(begin), true}, {from.laid.base, false}, begin, end,
+                      begin / list.bytes * list.entries, ((end - 1) / list.bytes + 1) * list.entries);
+    return true;
+  }
+  from.laid =
+      with_table_inside(from.laid, {list.data, list.shift, list.wide}, list.bytes / list.run_bytes, list.run_bytes);
+  if (!to.irregular) {
+    site.copies.laid(stream, to.laid, from.laid, begin, end);
+    return true;
+  }
+  const std::lock_guard lock(site.mutex);
+  Irregular& known = site.lists.find(to.irregular);
+  List* const own = site.lists.list(known, true);
+  if (own == nullptr) return false;
+  while (!own->whole()) site.lists.fill_part(known, *own);
+  site.lists.before_launch(*own, stream);
+  site.copies.laid(stream, to.with_table(*own), from.laid, begin, end);
+  site.lists.after_launch(*own, stream);
+  return true;
+}
+
 // With lists that are kept. False where one cannot be had.
 bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, const Resolved& from, std::size_t begin,
                         std::size_t end) {
@@ -262,8 +373,7 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
   const bool mirrored = to.mirrors(from);
   const bool single = to.contiguous() || from.contiguous() || mirrored;
   const layout::Node& node = *known.node;
-  const bool table = !single || node.size / std::max<std::uint64_t>(std::min(node.run_count, node.size), 1) <=
-                                    table_ratio * known.facts.divisor;
+  const bool table = tabled(known, single);
 
   List* const first = lists.list(known, table);
   List* second = nullptr;
@@ -337,16 +447,16 @@ void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, con
   const gpu::OutsideCaptures outside(stream.driver());
   const std::lock_guard lock(site.mutex);
   Lists& lists = site.lists;
-  struct Listed {
+  struct Windowed {
     const Side& side;
     const Resolved& resolved;
     std::size_t run = 0;
     std::vector<std::uint64_t> table;
     std::optional<Lists::Window> window;
   };
-  Listed sides[] = {{to, resolved_to, 0, {}, {}}, {from, resolved_from, 0, {}, {}}};
+  Windowed sides[] = {{to, resolved_to, 0, {}, {}}, {from, resolved_from, 0, {}, {}}};
   std::size_t step = end - begin;  // of the window
-  for (Listed& one : sides) {
+  for (Windowed& one : sides) {
     if (!one.resolved.irregular) continue;
     const layout::RunFacts facts = layout::run_facts(*one.side.layout_->node());
     one.run = facts.divisor;
@@ -357,7 +467,7 @@ void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, con
     const std::size_t high = low + std::min(step, end - low);
     kernel::Laid laid[2];
     for (std::size_t i = 0; i < 2; ++i) {
-      Listed& one = sides[i];
+      Windowed& one = sides[i];
       laid[i] = one.resolved.laid;
       if (!one.resolved.irregular) continue;
       // The runs that the window touches, whole.
@@ -384,7 +494,7 @@ void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, con
     site.copies.laid(stream, laid[0], laid[1], low, high);
     low = high;
   }
-  for (Listed& one : sides)
+  for (Windowed& one : sides)
     if (one.window) lists.give_back(std::move(*one.window), stream);
 }
 

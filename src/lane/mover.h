@@ -52,6 +52,19 @@ class Side {
   const kernel::Strided* shape_ = nullptr;
 };
 
+/// The list of an irregular layout as its owner's GPU has it, for others that can read it there: what they must know of it.
+struct Listed {
+  const std::byte* data = nullptr;      ///< Where the entries are.
+  kernel::Strided loops;                ///< Around it, one at most; its offset is where displacements count from.
+  std::uint64_t bytes = 0;              ///< Packed, of one repetition.
+  std::uint64_t entries = 0, runs = 0;  ///< Of one repetition. Neighbouring runs may share an entry.
+  std::uint64_t run_bytes = 0;          ///< Of each run of a table; 0: units.
+  std::uint64_t fingerprint = 0;        ///< Of what is listed.
+  std::uint32_t shift = 0;
+  bool wide = false;
+  std::shared_ptr<const void> held;  ///< The owner's: keeps it there.
+};
+
 /// Which memory the sides are in: of this GPU or of a peer that it reaches; one of them pinned host memory that is mapped for it;
 /// or one of them any memory of the host.
 enum class Memory : std::uint8_t { gpu, mapped, host };
@@ -71,6 +84,16 @@ class Mover {
   void copy(CUcontext context, gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin,
             std::size_t end, Memory memory = Memory::gpu);
 
+  /// The list that copies of `count` elements of an irregular layout to or from the packed stream use; nothing unless such a copy
+  /// has made it, whole.
+  [[nodiscard]] std::optional<Listed> listed(CUcontext context, const layout::Layout& layout, std::int64_t count);
+
+  /// copy() from elements at `from` in GPU memory of a peer, whose layout is known by its list in that peer's memory alone. Both are
+  /// addresses as the context reaches them. By one kernel; a list of unequal runs to another layout, and anything to host memory that
+  /// is not mapped, by way of a window of packed bytes. Throws Error where there are no kernels (prepare()) or no memory.
+  void follow(CUcontext context, gpu::StreamView stream, const Side& to, const void* from, const Listed& list,
+              std::size_t begin, std::size_t end, Memory memory = Memory::gpu);
+
   /// Loads the kernels of a context, which may wait for what runs there: ahead of kernels that wait for a peer. False
   /// where this build or GPU has none, and copies are all there is.
   bool prepare(CUcontext context);
@@ -86,6 +109,9 @@ class Mover {
   static void copy_runs(gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin, std::size_t end);
   static bool copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, const Resolved& from,
                           std::size_t begin, std::size_t end);
+  static bool tabled(const Irregular& known, bool single);
+  static bool follow_at_once(Site& site, gpu::StreamView stream, const Resolved& to, Resolved from, const Listed& list,
+                             std::size_t begin, std::size_t end);
   static void copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from,
                            const Resolved& resolved_to, const Resolved& resolved_from, std::size_t begin,
                            std::size_t end);

@@ -244,19 +244,36 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ hash >> 32;
 }
 
-// f with some entries of a list, spread over it; the first and the last two are among them, since a list of runs ends with
+enum class Entries { some, all };
+
+// f with entries of a list. Some are spread over it; the first and the last two are among them, since a list of runs ends with
 // an entry that is none.
-template <class List, class F>
-void for_some(const List& list, F f) {
+template <Entries which, class List, class F>
+void for_each_of(const List& list, F f) {
   constexpr std::size_t most = 256;
   const std::size_t entries = list.size();
-  if (entries <= most) {
+  if (which == Entries::all || entries <= most) {
     for (const auto& entry : list) f(entry);
     return;
   }
   for (std::size_t i = 0; i < most; ++i) f(list[i * ((entries - 1) / (most - 1))]);
   f(list[entries - 2]);
   f(list[entries - 1]);
+}
+
+template <Entries which>
+std::uint64_t digest(const Node& node) noexcept {
+  std::uint64_t all = mix(static_cast<std::uint64_t>(node.kind), node.size);
+  all = mix(all, static_cast<std::uint64_t>(node.low));
+  all = mix(mix(all, node.count), static_cast<std::uint64_t>(node.stride));
+  if (node.child != nullptr) all = mix(all, digest<which>(*node.child));
+  all = mix(mix(mix(all, static_cast<std::uint64_t>(node.high)), node.list.size()), node.parts.size());
+  for_each_of<which>(node.list,
+                     [&](const Run& run) { all = mix(mix(all, static_cast<std::uint64_t>(run.offset)), run.packed); });
+  for_each_of<which>(node.parts, [&](const Part& part) {
+    all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), digest<which>(*part.node));
+  });
+  return all;
 }
 
 }  // namespace
@@ -279,17 +296,9 @@ bool equal(const Node& a, const Node& b) noexcept {
          std::equal(a.parts.begin(), a.parts.end(), b.parts.begin(), same_part);
 }
 
-std::uint64_t hash(const Node& node) noexcept {
-  std::uint64_t all = mix(static_cast<std::uint64_t>(node.kind), node.size);
-  all = mix(all, static_cast<std::uint64_t>(node.low));
-  all = mix(mix(all, node.count), static_cast<std::uint64_t>(node.stride));
-  if (node.child != nullptr) all = mix(all, hash(*node.child));
-  all = mix(mix(mix(all, static_cast<std::uint64_t>(node.high)), node.list.size()), node.parts.size());
-  for_some(node.list, [&](const Run& run) { all = mix(mix(all, static_cast<std::uint64_t>(run.offset)), run.packed); });
-  for_some(node.parts,
-           [&](const Part& part) { all = mix(mix(all, static_cast<std::uint64_t>(part.offset)), hash(*part.node)); });
-  return all;
-}
+std::uint64_t hash(const Node& node) noexcept { return digest<Entries::some>(node); }
+
+std::uint64_t fingerprint(const Node& node) noexcept { return digest<Entries::all>(node); }
 
 NodePointer empty() { return std::make_shared<const Node>(); }
 

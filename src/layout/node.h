@@ -60,6 +60,8 @@ struct Node {
 [[nodiscard]] bool equal(const Node& a, const Node& b) noexcept;
 /// The same for equal trees. Of long lists only some entries count, so that it takes no longer for a million runs.
 [[nodiscard]] std::uint64_t hash(const Node& node) noexcept;
+/// The same of every entry of every list: nodes that differ have different ones, as far as 64 bits go.
+[[nodiscard]] std::uint64_t fingerprint(const Node& node) noexcept;
 
 [[nodiscard]] RunFacts run_facts(const Node& node) noexcept;
 

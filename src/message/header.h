@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/strided.h"
+#include "lane/mover.h"
 #include "message/protocols.h"
 #include "share/board.h"
 #include "share/offers.h"
@@ -17,7 +18,7 @@
 namespace crosslane::message {
 
 /// Short, since a payload that is no longer goes as it is; and a length that hardly any application sends.
-inline constexpr std::size_t header_bytes = 233;
+inline constexpr std::size_t header_bytes = 255;
 
 /// A payload that its sender packs, piece by piece, into blocks of its message window (parcels.h). Piece i lies in block i % blocks,
 /// under that block's offer, whose round grows by one with each use.
@@ -55,8 +56,10 @@ struct Header {
   share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: see protocol_of().
   share::Exposed exposed{};       ///< Where its lowest byte is;
   std::uint64_t address = 0;      ///< in the sender itself.
-  std::uint64_t strided = 0;      ///< 1: it is `shape` from there on; else contiguous.
-  kernel::Strided shape{};
+  std::uint64_t strided = 0;      ///< 1: it is `shape` from there on; else contiguous,
+  kernel::Strided shape{};        ///<
+  lane::Listed listed;            ///< or, where that has entries, what is listed, from there on:
+  share::Exposed list{};          ///< its entries are there.
   Pieces pieces;
   std::uint64_t skipped = 0;  ///< Bytes at the beginning that do not come in chunks: what is left of pieces. Not sent.
 
@@ -77,6 +80,8 @@ using HeaderMessage = std::array<std::byte, header_bytes>;
 
 /// False for a shape that a header has no room for: of more than 2^32 - 1 runs in a loop.
 [[nodiscard]] bool travels(const kernel::Strided& shape) noexcept;
+/// The same of a list, of more than 2^32 - 1 rounds, entries, or bytes in a run; or for this rank itself.
+[[nodiscard]] bool travels(const lane::Listed& list) noexcept;
 
 /// Of a header whose `shape` travels.
 [[nodiscard]] HeaderMessage encode(const Header& header) noexcept;

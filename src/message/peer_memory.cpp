@@ -111,11 +111,15 @@ lane::Place PeerMemory::place() const noexcept {
 
 PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
   if (header.sender == world_.rank()) return {reinterpret_cast<std::byte*>(header.address), nullptr};
+  return reach(header, header.exposed);
+}
+
+PeerMemory::Reached PeerMemory::reach(const Header& header, const share::Exposed& exposed) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return {};
-  auto mapping = home->exposure().hold(owner(header), header.exposed);
+  auto mapping = home->exposure().hold(owner(header), exposed);
   if (mapping == nullptr) return {};
-  std::byte* const data = mapping->data() + header.exposed.offset;
+  std::byte* const data = mapping->data() + exposed.offset;
   return {data, std::move(mapping)};
 }
 

@@ -63,6 +63,8 @@ class PeerMemory {
     std::shared_ptr<const gpu::Mapping> mapping;  ///< Keeps it open.
   };
   [[nodiscard]] Reached reach(const Header& header) noexcept;
+  /// Where the entries of its list are.
+  [[nodiscard]] Reached reach_list(const Header& header) noexcept { return reach(header, header.list); }
   /// The sender's message window. Throws Error where the driver refuses to open it.
   [[nodiscard]] const std::byte* reach_window(const Header& header);
   /// It turned out that this rank cannot open that one's memory: it is to send otherwise.
@@ -75,6 +77,7 @@ class PeerMemory {
  private:
   enum Met : std::uint64_t { unknown, opens, refuses };  // what the first line of a pair says, from reader to owner
   void meet_local(team::Home& home, int local_rank) noexcept;
+  Reached reach(const Header& header, const share::Exposed& exposed) noexcept;
 
   team::World& world_;
   lane::Copier& copier_;

@@ -33,8 +33,9 @@ struct Envelope {
   std::size_t bytes = 0;  ///< Of the packed payload.
   bool waits = false;    ///< The call returns when the buffer is free, and may wait for the receiver: no buffered send.
   bool to_self = false;  ///< The receiver is this rank.
-  bool peer_looks = false;           ///< The receiver takes part in the world and looks at what it receives.
-  bool regular = false;              ///< The payload lies in one piece, or in a nest of loops: a header can say where.
+  bool peer_looks = false;  ///< The receiver takes part in the world and looks at what it receives.
+  bool regular =
+      false;  ///< A header may be able to say where the payload lies: in one piece, a nest of loops, along a list.
   bool peer_reads = false;           ///< The receiver can open GPU memory of this rank.
   bool turns = false;                ///< ... and takes turns with it on one GPU.
   bool window = false;               ///< The payload can be copied to this rank's message window.

@@ -24,10 +24,24 @@ using State = share::Offers::State;
 
 }  // namespace
 
+// Of runs that are shorter than what the links move at once, others read little more than gaps: where that lasts, they are packed.
+bool Transfers::reads_well(const lane::Listed& list, std::size_t bytes) noexcept {
+  constexpr std::size_t short_run = 128;
+  return bytes <= short_bytes || list.bytes / std::max<std::uint64_t>(list.runs, 1) >= short_run;
+}
+
 std::optional<Header> Transfers::offer(const Buffer& buffer) {
   const bool strided = !buffer.layout->contiguous(buffer.count);
   const auto shape = strided ? buffer.layout->as_strided(buffer.count) : std::nullopt;
-  if (strided && (!shape || !travels(*shape))) return std::nullopt;
+  if (shape && !travels(*shape)) return std::nullopt;
+  std::optional<lane::Listed> list;
+  std::optional<PeerMemory::Shown> list_shown;
+  if (strided && !shape) {
+    list = copier_.mover().listed(buffer.place.context, *buffer.layout, buffer.count);
+    if (!list || !travels(*list) || !reads_well(*list, buffer.bytes)) return std::nullopt;
+    list_shown = peers_->show(list->data, 1);
+    if (!list_shown) return std::nullopt;
+  }
   const auto span = buffer.layout->span(buffer.count);
   const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
   const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin));
@@ -46,6 +60,10 @@ std::optional<Header> Transfers::offer(const Buffer& buffer) {
     header->strided = 1;
     header->shape = *shape;
     header->shape.offset -= span.begin;
+  } else if (list) {
+    header->listed = std::move(*list);
+    header->listed.loops.offset -= span.begin;
+    header->list = list_shown->exposed;
   }
   return header;
 }
@@ -116,12 +134,17 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   auto& offers = peers_->offers();
   const int owner = peers_->owner(header);
   if (!offers.take(owner, header.offer)) co_return false;
+  const bool listed = header.listed.entries != 0;
   const auto source = peers_->reach(header);
+  const auto list = listed ? peers_->reach_list(header) : PeerMemory::Reached{};
+  const lane::Place place = buffer.on_gpu ? buffer.place : peers_->place();
+  const bool follows = !listed || (list.data != nullptr && copier_.mover().prepare(place.context));
   // What goes to the host is copied there whole, so that the sender need not wait until this rank comes by again.
-  if (source.data == nullptr || (!buffer.on_gpu && header.bytes > most_to_host)) {
+  if (source.data == nullptr || !follows || (!buffer.on_gpu && header.bytes > most_to_host)) {
     offers.end(owner, header.offer, State::declined);
     co_return false;
   }
+  header.listed.data = list.data;
   const lane::Side from =
       header.strided != 0 ? lane::Side::of(source.data, header.shape) : lane::Side::packed(source.data);
   const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
@@ -130,6 +153,12 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   try {
     if (bytes == 0) {
       offers.end(owner, header.offer, State::done);
+    } else if (buffer.on_gpu && listed) {
+      lane::Batch batch(copier_, watch);
+      batch.follow(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), source.data, header.listed, 0,
+                   bytes);
+      const auto done = end_behind(batch, place, owner, header.offer);
+      co_await written(done, batch);
     } else if (buffer.on_gpu) {
       lane::Batch batch(copier_, watch);
       const auto done =
@@ -159,8 +188,14 @@ engine::Completion Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buff
   } else {
     batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, begin, end);
   }
+  return end_behind(batch, buffer.place, owner, offer);
+}
+
+// Enqueues the end of the offer behind what reads it.
+engine::Completion Transfers::end_behind(lane::Batch& batch, const lane::Place& place, int owner,
+                                         const share::Offers::Ticket& offer) {
   auto& word = peers_->offers().theirs(owner, offer);
-  return batch.mark(buffer.place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
+  return batch.mark(place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
 }
 
 // The same through pinned memory. All is enqueued before anything is waited for: the application may leave this task alone at any time.
@@ -180,16 +215,19 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
     chunk.begin = next;
     chunk.end = next = std::min<std::size_t>(next + header.chunk_bytes, end);
     chunk.block = batch.lend(place, chunk.end - chunk.begin);
-    // Of a packed stream a side is where the range begins.
-    const lane::Side side = header.strided != 0
-                                ? lane::Side::of(from, header.shape)
-                                : lane::Side::packed(lane::byte_at(from, static_cast<std::ptrdiff_t>(chunk.begin)));
-    batch.fetch(place, chunk.block.data(), side, chunk.begin, chunk.end);
+    if (header.listed.entries != 0) {
+      batch.fetch(place, chunk.block.data(), from, header.listed, chunk.begin, chunk.end);
+    } else {
+      // Of a packed stream a side is where the range begins.
+      const lane::Side side = header.strided != 0
+                                  ? lane::Side::of(from, header.shape)
+                                  : lane::Side::packed(lane::byte_at(from, static_cast<std::ptrdiff_t>(chunk.begin)));
+      batch.fetch(place, chunk.block.data(), side, chunk.begin, chunk.end);
+    }
     chunk.copied = batch.completion();
     chunks.push_back(std::move(chunk));
   }
-  auto& word = peers_->offers().theirs(peers_->owner(header), offer);
-  const auto done = batch.mark(place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
+  const auto done = end_behind(batch, place, peers_->owner(header), offer);
   for (const Chunk& chunk : chunks) {
     co_await written(chunk.copied, batch);
     unpack(buffer, chunk.block.data(), chunk.begin, chunk.end);

@@ -157,6 +157,9 @@ class Transfers {
   engine::Completion read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
                                  const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
                                  share::Offers::Ticket offer);
+  engine::Completion end_behind(lane::Batch& batch, const lane::Place& place, int owner,
+                                const share::Offers::Ticket& offer);
+  static bool reads_well(const lane::Listed& list, std::size_t bytes) noexcept;
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   /// The same where the batch is gone.

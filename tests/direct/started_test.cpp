@@ -170,7 +170,7 @@ class Mix {
   // Messages between neighbours of the world, whatever else is under way.
   void exchange(std::int64_t number) {
     Random random(mix(program_.seed, number, 31));
-    const std::size_t bytes = random.pick(std::array<std::size_t, 4>{8, 233, 5000, 200000});
+    const std::size_t bytes = random.pick(std::array<std::size_t, 4>{8, 255, 5000, 200000});
     const int next = (program_.rank + 1) % program_.size, before = (program_.rank + program_.size - 1) % program_.size;
     const int tag = static_cast<int>(number % 1000);
     Messages messages{std::make_unique<Memory>(manners_.kind(local_), bytes),

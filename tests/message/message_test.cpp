@@ -74,6 +74,64 @@ TEST(Header, WhereAPayloadLiesIsReadBack) {
   EXPECT_FALSE(travels(long_loop));
 }
 
+TEST(Header, WhatIsListedIsReadBack) {
+  std::random_device device;
+  const std::uint64_t seed = device();
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    Header header = some_header();
+    header.offer = {random() | 1, random() % share::Offers::most};
+    header.exposed = {random(), random(), {}};
+    header.list = {random(), random(), {}};
+    for (std::byte& byte : header.exposed.handle) byte = static_cast<std::byte>(random());
+    for (std::byte& byte : header.list.handle) byte = static_cast<std::byte>(random());
+    lane::Listed& list = header.listed;
+    list.loops.offset = static_cast<std::int64_t>(random());
+    const std::uint64_t rounds = 1 + (random() >> 40U);
+    if (random() % 2 != 0) {
+      list.loops.dimensions = 1;
+      list.loops.dimension[0] = {rounds, static_cast<std::int64_t>(random())};
+    }
+    list.bytes = 1 + (random() >> 30U);
+    header.bytes = list.bytes * (list.loops.dimensions != 0 ? rounds : 1);
+    list.entries = 1 + random() % 0xffff'fffe;
+    list.run_bytes = random() >> 32U;
+    list.fingerprint = random();
+    list.shift = static_cast<std::uint32_t>(random() % 5);
+    list.wide = random() % 2 != 0;
+    ASSERT_TRUE(travels(list));
+    const auto read = decode(encode(header), cookie);
+    ASSERT_TRUE(read && protocol_of(*read) == Protocol::direct) << "seed " << seed;
+    EXPECT_TRUE(read->exposed.id == header.exposed.id && read->exposed.offset == header.exposed.offset &&
+                read->exposed.handle == header.exposed.handle);
+    EXPECT_TRUE(read->list.id == header.list.id && read->list.offset == header.list.offset &&
+                read->list.handle == header.list.handle);
+    const auto& got = read->listed;
+    EXPECT_TRUE(read->bytes == header.bytes && got.bytes == list.bytes && got.entries == list.entries &&
+                got.run_bytes == list.run_bytes && got.fingerprint == list.fingerprint && got.shift == list.shift &&
+                got.wide == list.wide && read->strided == 0)
+        << "seed " << seed;
+    ASSERT_TRUE(got.loops.offset == list.loops.offset && got.loops.dimensions == list.loops.dimensions);
+    if (got.loops.dimensions == 0) continue;
+    EXPECT_TRUE(got.loops.dimension[0].count == rounds &&
+                got.loops.dimension[0].stride == list.loops.dimension[0].stride);
+  }
+  lane::Listed list;
+  EXPECT_TRUE(travels(list));
+  list.loops.dimensions = 2;
+  EXPECT_FALSE(travels(list));
+  list.loops.dimensions = 1;
+  list.loops.dimension[0].count = std::uint64_t{1} << 32U;
+  EXPECT_FALSE(travels(list));
+  list.loops.dimensions = 0;
+  EXPECT_TRUE(travels(list));
+  for (auto* const number : {&list.entries, &list.run_bytes}) {
+    *number = std::uint64_t{1} << 32U;
+    EXPECT_FALSE(travels(list));
+    *number = 1;
+  }
+}
+
 TEST(Header, PiecesAreReadBack) {
   Header header = some_header();
   header.pieces = {.piece_bytes = 5000, .blocks = 4, .window = {3, 1 << 20}, .block = {}};

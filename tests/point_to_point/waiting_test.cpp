@@ -1,5 +1,5 @@
 // Sends that wait (MPI_Send, MPI_Ssend, MPI_Rsend, MPI_Sendrecv) of messages from a few bytes to megabytes, met by every
-// kind of receive, probe and completion, with GPU memory on either side, holes in either buffer, and messages of 233
+// kind of receive, probe and completion, with GPU memory on either side, holes in either buffer, and messages of 255
 // bytes among them. Even ranks send, odd ones receive. It must not know Crosslane.
 #include "support/program.h"
 
@@ -280,12 +280,12 @@ class Rank {
   void order_of_tags() {
     CROSSLANE_STEP("case {}: order of tags, {} bytes", round_, bytes_);
     if (sends_) {
-      Memory first(program_.kind(), 233), second(program_.kind(), bytes_);
-      first.write(pattern(mix(program_.seed, round_), 233));
+      Memory first(program_.kind(), 255), second(program_.kind(), bytes_);
+      first.write(pattern(mix(program_.seed, round_), 255));
       second.write(data(program_.rank, 3));
       std::array<MPI_Request, 2> requests{};
       CROSSLANE_MPI(MPI_Isend(first.data(), 7, MPI_BYTE, peer_, 5, comm_, &requests[0]));
-      CROSSLANE_MPI(MPI_Isend(first.data(), 233, MPI_BYTE, peer_, 6, comm_, &requests[1]));
+      CROSSLANE_MPI(MPI_Isend(first.data(), 255, MPI_BYTE, peer_, 6, comm_, &requests[1]));
       CROSSLANE_MPI(MPI_Send(second.data(), ints(), MPI_INT, peer_, 1, comm_));
       CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
       return;
@@ -293,20 +293,20 @@ class Rank {
     MPI_Status status;
     CROSSLANE_MPI(MPI_Probe(peer_, 1, comm_, &status));
     check_status(status, "MPI_Probe past other messages");
-    Memory memory(program_.kind(), std::max<std::size_t>(bytes_, 233));
+    Memory memory(program_.kind(), std::max<std::size_t>(bytes_, 255));
     int count = 0;
-    CROSSLANE_MPI(MPI_Recv(memory.data(), 233, MPI_BYTE, peer_, MPI_ANY_TAG, comm_, &status));
+    CROSSLANE_MPI(MPI_Recv(memory.data(), 255, MPI_BYTE, peer_, MPI_ANY_TAG, comm_, &status));
     MPI_Get_count(&status, MPI_BYTE, &count);
     CROSSLANE_CHECK(status.MPI_TAG == 5 && count == 7, "the first of three: tag {}, {} bytes", status.MPI_TAG, count);
     CROSSLANE_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &count, &status));
     CROSSLANE_CHECK(count != 0 && status.MPI_TAG == 6, "the next of three has tag {}", status.MPI_TAG);
     MPI_Request request = MPI_REQUEST_NULL;
-    CROSSLANE_MPI(MPI_Irecv(memory.data(), 233, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &request));
+    CROSSLANE_MPI(MPI_Irecv(memory.data(), 255, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &request));
     CROSSLANE_MPI(MPI_Wait(&request, &status));
     MPI_Get_count(&status, MPI_BYTE, &count);
-    CROSSLANE_CHECK(status.MPI_TAG == 6 && count == 233, "the second of three: tag {}, {} bytes", status.MPI_TAG,
+    CROSSLANE_CHECK(status.MPI_TAG == 6 && count == 255, "the second of three: tag {}, {} bytes", status.MPI_TAG,
                     count);
-    CROSSLANE_CHECK(memory.read(0, 233) == pattern(mix(program_.seed, round_), 233), "233 bytes that were probed");
+    CROSSLANE_CHECK(memory.read(0, 255) == pattern(mix(program_.seed, round_), 255), "255 bytes that were probed");
     CROSSLANE_MPI(MPI_Recv(memory.data(), ints(), MPI_INT, peer_, MPI_ANY_TAG, comm_, &status));
     check_status(status, "the third of three");
     CROSSLANE_CHECK(memory.read(0, bytes_) == data(peer_, 3), "the third of three");
@@ -314,8 +314,8 @@ class Rank {
 
   // Ordinary messages of an unusual length, with and without probes before.
   void header_length() {
-    CROSSLANE_STEP("case {}: messages of 233 bytes", round_);
-    constexpr int length = 233;
+    CROSSLANE_STEP("case {}: messages of 255 bytes", round_);
+    constexpr int length = 255;
     for (int i = 0; i < 6; ++i) {
       const auto contents = pattern(mix(program_.seed, round_, i), length);
       Memory memory(program_.kind(), length);
@@ -359,7 +359,7 @@ class Rank {
       }
       MPI_Get_count(&status, MPI_BYTE, &count);
       CROSSLANE_CHECK(count == length && status.MPI_TAG == i, "message {}: {} bytes, tag {}", i, count, status.MPI_TAG);
-      CROSSLANE_CHECK(memory.read() == contents, "message {} of 233 bytes", i);
+      CROSSLANE_CHECK(memory.read() == contents, "message {} of 255 bytes", i);
     }
   }
 
