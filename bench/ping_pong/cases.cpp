@@ -45,11 +45,19 @@ Type by_rows(int n) {
   return Type(matrix);
 }
 
+// Runs of `run` doubles, each with a gap of three times its length behind it.
+Type runs_of(int n, int run) {
+  MPI_Datatype runs = MPI_DATATYPE_NULL;
+  MPI_Type_vector(n * n / run, run, 4 * run, MPI_DOUBLE, &runs);
+  return Type(runs);
+}
+
 Type layout_of(const std::string& name, int n, int rank) {
   if (name == "C") return contiguous(n);
   if (name == "V") return sub_matrix(n);
   if (name == "T") return triangle(n, [](int j) { return j; });
   if (name == "stair") return triangle(n, [](int j) { return j / 128 * 128; });
+  if (name.starts_with("run")) return runs_of(n, std::stoi(name.substr(3)));
   if (name == "V-C") return rank == 0 ? sub_matrix(n) : contiguous(n);
   if (name == "transpose") return rank == 0 ? contiguous(n) : by_rows(n);
   throw std::runtime_error(fmt::format("no case is called {}; there are {}", name, case_names));

@@ -37,7 +37,8 @@ struct Case {
 };
 
 /// The cases' names: C contiguous, V sub-matrix of a matrix twice as high (a vector), T lower triangle (indexed), stair (a
-/// triangle by steps of 128), V-C a vector here and contiguous there, transpose contiguous here and by rows there.
+/// triangle by steps of 128), V-C a vector here and contiguous there, transpose contiguous here and by rows there. And, where asked
+/// for, run1, run2, ...: a vector of so many doubles a run, every fourth of which is taken.
 inline constexpr const char* case_names = "C,V,T,stair,V-C,transpose";
 
 /// Throws std::runtime_error for an unknown name. `rank`: 0 or 1.

@@ -154,6 +154,7 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const auto byte = process_.library().handles().byte;
   const bool shown = next_.Send != below.Send && seen != nullptr;
   const bool returns = !synchronous && message::Transfers::returns_unmatched(header);
+  const auto patience = seen != nullptr ? message::Transfers::waiting_patience : message::Transfers::started_patience;
   // Synchronous in each mode, unless the buffer is free without a receiver, or the payload so short that nobody waits for one: until
   // it is matched, waiting is the application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to
   // be the application's call, and counts as matched.
@@ -173,7 +174,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
       packing_ != nullptr
           ? transfers.send_packed(std::exchange(packing_, nullptr), peer, matched, status, watch, posted_)
       : protocol == message::Protocol::direct
-          ? transfers.send_offered(buffer, header, peer, matched, status, returns, watch, posted_)
+          ? transfers.send_offered(buffer, header, peer, matched, status,
+                                   returns ? std::optional(patience) : std::nullopt, watch, posted_)
           : transfers.send(buffer, header, peer, matched, watch, posted_));
   return mpi::success;
 }

@@ -14,9 +14,6 @@
 namespace crosslane::message {
 namespace {
 
-// So long a payload waits for its receiver that need not be matched: a few times what copying it to the host takes, which comes instead.
-constexpr auto short_patience = std::chrono::microseconds{50};
-
 // Of pinned memory that a payload for the host may take; larger ones come in chunks.
 constexpr std::size_t most_to_host = std::size_t{64} << 20;
 
@@ -48,6 +45,7 @@ std::optional<Header> Transfers::offer(const Buffer& buffer) {
   if (!shown) return std::nullopt;
   auto header = open(buffer.bytes);
   if (!header) return std::nullopt;
+  ++events_;
   const auto ticket = peers_->offers().open();
   if (!ticket) {
     tags_.give_back(header->tag);
@@ -69,16 +67,20 @@ std::optional<Header> Transfers::offer(const Buffer& buffer) {
 }
 
 engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
-                                       const MPI_Status* status, bool returns, engine::Watch watch,
-                                       std::shared_ptr<void> kept) {
+                                       const MPI_Status* status, std::optional<base::Duration> returns,
+                                       engine::Watch watch, std::shared_ptr<void> kept) {
   auto& offers = peers_->offers();
   const auto ticket = header.offer;
   const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
   if (!returns && !over.done()) co_await either(over, matched);
   const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
-  if (!over.done() && !withdrawn)
-    co_await either(
-        over, engine::Completion::after(returns ? std::min<base::Duration>(patience_, short_patience) : patience_));
+  // While other messages of this rank come and go, its peers are likely at work on this one's like.
+  const base::Duration patience = std::min(patience_, returns.value_or(patience_));
+  const base::Time end = base::now() + patience_;
+  for (std::uint64_t seen = ~std::uint64_t{0}; !over.done() && !withdrawn && seen != events_ && base::now() < end;) {
+    seen = events_;
+    co_await either(over, engine::Completion::after(patience));
+  }
   const Manner at_once{.patient = false, .matched = !returns};
   if (offers.state(ticket) == State::offered && !withdrawn) {
     // The offer stands until all is ready to be handed to MPI, which is then one step: the application may leave this task alone
@@ -98,6 +100,7 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   }
   if (!over.done() && !withdrawn) co_await over;  // the receiver reads
   const State state = offers.state(ticket);
+  ++events_;
   offers.close(ticket);
   if (state == State::declined) {
     auto sending = send_chunks(buffer, header, to, matched, at_once, watch, kept);
@@ -134,6 +137,7 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   auto& offers = peers_->offers();
   const int owner = peers_->owner(header);
   if (!offers.take(owner, header.offer)) co_return false;
+  ++events_;
   const bool listed = header.listed.entries != 0;
   const auto source = peers_->reach(header);
   const auto list = listed ? peers_->reach_list(header) : PeerMemory::Reached{};

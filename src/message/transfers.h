@@ -89,9 +89,15 @@ class Transfers {
                       std::shared_ptr<void> kept);
 
   /// The same for a header that offers its payload. MPI may cancel its message, as `status` (may be null) then tells: nothing is sent.
-  /// `returns`: the buffer is free after a moment even if the message is not matched (returns_unmatched()).
+  /// `returns`: after how long at most, unless much else is going on here, the buffer is free even if the message is not matched
+  /// (returns_unmatched()); else it waits for that.
   engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
-                              const MPI_Status* status, bool returns, engine::Watch watch, std::shared_ptr<void> kept);
+                              const MPI_Status* status, std::optional<base::Duration> returns, engine::Watch watch,
+                              std::shared_ptr<void> kept);
+  /// What to pass for a send that waits: a few times what copying the payload to the host takes, which comes instead; and for one that
+  /// was started, which a program mostly completes together with its receives.
+  static constexpr base::Duration waiting_patience = std::chrono::microseconds{50};
+  static constexpr base::Duration started_patience = std::chrono::microseconds{500};
 
   /// A payload on its way into blocks.
   struct Packing;
@@ -180,7 +186,8 @@ class Transfers {
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
   const std::function<engine::HelperThread&()> helper_;
-  std::atomic<int> kept_{0};  // transfers that their calls have left to keep()
+  std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
+  std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
 };
 
 }  // namespace crosslane::message
