@@ -164,7 +164,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 37> entries{{
+constexpr std::array<Entry, 38> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -222,6 +222,9 @@ constexpr std::array<Entry, 37> entries{{
      "GPU memory, a rank, through which messages go that others cannot read from where they lie",
      [](Settings& s, const std::string& text) { return read_bytes(s.message_window, text); },
      [](const Settings& s) { return print_bytes(s.message_window); }},
+    {"CROSSLANE_PACKED_BYTES", byte_values, "from this size, messages go through that window",
+     [](Settings& s, const std::string& text) { return read_positive_bytes(s.packed_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.packed_bytes); }},
     {"CROSSLANE_PIECE_BYTES", byte_values, "size of one piece of such a message",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.piece_bytes, text); },
      [](const Settings& s) { return print_bytes(s.piece_bytes); }},

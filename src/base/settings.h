@@ -36,6 +36,8 @@ struct Settings {
   std::size_t message_window = std::size_t{32}
                                << 20;  ///< CROSSLANE_MESSAGE_WINDOW: GPU memory of ours for messages that others
                                        ///< cannot read from where they lie; 0 is none.
+  std::size_t packed_bytes = std::size_t{16}
+                             << 10;  ///< CROSSLANE_PACKED_BYTES: least of a message that goes through the window.
   std::size_t piece_bytes = std::size_t{4} << 20;  ///< CROSSLANE_PIECE_BYTES: size of a piece of such a message.
   double patience_ms = 3;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::size_t pinned_limit = std::size_t{4}

@@ -1,9 +1,6 @@
 // See copy.h.
 #include "gpu/copy.h"
 
-#include <array>
-#include <cstdint>
-#include <cstring>
 #include <limits>
 
 namespace crosslane::gpu {
@@ -16,29 +13,6 @@ void copy_async(void* destination, const void* source, std::size_t bytes, Stream
   if (result != CUDA_SUCCESS) [[unlikely]] {
     check(driver, result, fmt::format("cuMemcpyAsync of {} bytes from {} to {}", bytes, source, destination));
   }
-}
-
-bool store_async(void* destination, const std::byte* source, std::size_t bytes, StreamView stream) {
-  constexpr std::size_t word = sizeof(std::uint32_t), pair = sizeof(std::uint64_t);
-  const auto to = reinterpret_cast<CUdeviceptr>(destination);
-  if (bytes == 0 || bytes > most_stored || bytes % word != 0 || to % word != 0) return false;
-  std::array<CUstreamBatchMemOpParams, most_stored / word> stores{};
-  unsigned count = 0;
-  for (std::size_t at = 0; at < bytes;) {
-    auto& store = stores[count++].writeValue;
-    store.address = to + at;
-    store.flags = CU_STREAM_WRITE_VALUE_DEFAULT;  // no other is allowed here
-    if (store.address % pair == 0 && bytes - at >= pair) {
-      store.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-      std::memcpy(&store.value64, source + at, pair);
-      at += pair;
-    } else {
-      store.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-      std::memcpy(&store.value, source + at, word);
-      at += word;
-    }
-  }
-  return stream.driver().stream_batch_mem_op(stream.handle(), count, stores.data(), 0) == CUDA_SUCCESS;
 }
 
 void copy_2d_async(void* destination, const void* source, const Rows& rows, StreamView stream) {

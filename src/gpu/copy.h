@@ -11,14 +11,6 @@ namespace crosslane::gpu {
 /// Enqueues a copy of `bytes`. With ordinary (not pinned) host memory CUDA may do the copy before it returns.
 void copy_async(void* destination, const void* source, std::size_t bytes, StreamView stream);
 
-/// What store_async takes at most.
-inline constexpr std::size_t most_stored = 16;
-
-/// Enqueues a copy from host memory to device memory as commands of the stream itself (CUDA driver API, cuStreamBatchMemOp): no copy engine
-/// has to start. The source was read when it returns. Only whole words of 4 bytes at such an address, up to `most_stored` bytes, and no
-/// managed memory; false where that does not hold or the GPU refuses: then nothing was enqueued.
-[[nodiscard]] bool store_async(void* destination, const std::byte* source, std::size_t bytes, StreamView stream);
-
 /// Rows of a strided copy. A pitch is the bytes from one row's start to the next one's, at least `row_bytes`.
 struct Rows {
   std::size_t row_bytes = 0;

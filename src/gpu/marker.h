@@ -5,6 +5,7 @@
 
 #include "gpu/driver.h"
 #include "gpu/pinned_buffer.h"
+#include "gpu/stores.h"
 #include "gpu/stream.h"
 
 #include <atomic>
@@ -35,6 +36,8 @@ class Marker {
 
   /// Enqueues "the word becomes the next value" and returns that value. The Marker must live until it is reached.
   std::uint64_t post(StreamView stream);
+  /// The same behind stores, which it enqueues.
+  std::uint64_t post(StreamView stream, Stores& stores);
 
   [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return *word_; }
   [[nodiscard]] bool reached(std::uint64_t value) const noexcept {

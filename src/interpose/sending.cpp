@@ -88,7 +88,8 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
                              .bytes = buffer.bytes,
                              .waits = manner.waits,
                              .threshold = settings.pipeline_bytes,
-                             .direct_threshold = settings.direct_bytes};
+                             .direct_threshold = settings.direct_bytes,
+                             .packed_threshold = settings.packed_bytes};
   const auto* const world = process_.world();
   // The length first: it costs nothing.
   if (buffer.on_gpu && buffer.bytes > message::header_bytes && dest >= 0 && world != nullptr && world->agreed()) {

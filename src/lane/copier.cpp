@@ -61,7 +61,7 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   const auto& driver = gpu_.driver();
   const gpu::ContextScope scope(driver, place.context);
   return std::make_unique<Channel>(
-      Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver), false});
+      Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver), false, {}});
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
@@ -132,6 +132,12 @@ void Batch::order_after_default_streams(Copier::Channel& channel) {
 }
 
 gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward toward) {
+  auto& lent = channel_for(place, bytes, toward);
+  lent.stores.enqueue(lent.stream);
+  return lent.stream;
+}
+
+Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Toward toward) {
   auto& lent = channel(place);
   // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
   if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
@@ -141,7 +147,7 @@ gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward 
   }
   bytes_ += bytes;
   toward_ = toward;
-  return lent.stream;
+  return lent;
 }
 
 void Batch::across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end) {
@@ -176,7 +182,6 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                  std::size_t begin, std::size_t end, Form form, Toward toward, Source source) {
   if (begin == end) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  const gpu::StreamView stream = stream_for(place, end - begin, toward);
   std::ptrdiff_t first = 0;
   layout.for_each_run(count, begin, begin + 1,
                       [&](std::int64_t offset, std::size_t) { first = static_cast<std::ptrdiff_t>(offset); });
@@ -191,8 +196,8 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   }
 
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
-  if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::most_stored &&
-      layout.contiguous(count) && gpu::store_async(byte, host_byte, end - begin, stream))
+  if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&
+      layout.contiguous(count) && channel_for(place, end - begin, toward).stores.add(byte, host_byte, end - begin))
     return;
 
   // Kernels reach what is pinned; a copy of one run asks for neither.
@@ -203,8 +208,8 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   const Side on_gpu = Side::of(device, layout, count);
   const Side on_host = form == Form::packed ? Side::packed(host) : Side::of(host, layout, count);
   const bool to_host = toward == Toward::host;
-  copier_.mover_.copy(place.context, stream, to_host ? on_host : on_gpu, to_host ? on_gpu : on_host, begin, end,
-                      memory);
+  copier_.mover_.copy(place.context, stream_for(place, end - begin, toward), to_host ? on_host : on_gpu,
+                      to_host ? on_gpu : on_host, begin, end, memory);
 }
 
 Memory Batch::memory_of(const std::byte* host) const {
@@ -235,6 +240,7 @@ engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& w
                                std::uint64_t value) {
   auto& lent = channel(place);
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  lent.stores.enqueue(lent.stream);
   gpu::write_word(lent.stream.view(), word, address, value);
   pending_ = false;
   return engine::Completion::of(word, value);
@@ -244,7 +250,7 @@ engine::Completion Batch::completion() {
   std::vector<engine::Completion> all;
   for (auto& channel : channels_) {
     const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-    const auto reached = channel->marker.post(channel->stream.view());
+    const auto reached = channel->marker.post(channel->stream.view(), channel->stores);
     all.push_back(engine::Completion::of(channel->marker.word(), reached));
   }
   pending_ = false;
@@ -261,7 +267,7 @@ void Batch::wait(Mpi mpi) {
     std::uint64_t reached = 0;
     {
       const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-      reached = channel->marker.post(channel->stream.view());
+      reached = channel->marker.post(channel->stream.view(), channel->stores);
     }
     engine::Watch watch = watch_;
     watch.check = [](const void* waited) { Copier::throw_if_failed(*static_cast<const Copier::Channel*>(waited)); };

@@ -9,6 +9,7 @@
 #include "gpu/driver.h"
 #include "gpu/event.h"
 #include "gpu/marker.h"
+#include "gpu/stores.h"
 #include "gpu/stream.h"
 #include "lane/mover.h"
 #include "lane/pinned_pool.h"
@@ -70,6 +71,7 @@ class Copier {
     gpu::Marker marker;
     gpu::Event before;  // orders the stream after the default streams
     bool ordered = false;
+    gpu::Stores stores;  // to be enqueued with the marker, or before anything else
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
@@ -154,7 +156,8 @@ class Batch {
   enum class Source { gpu, host };
   Copier::Channel& channel(const Place& place);
   [[nodiscard]] Memory memory_of(const std::byte* host) const;
-  /// The stream for a copy of so many bytes. The place's context is current.
+  /// What a copy of so many bytes goes through, and its stream with all that was to be enqueued before. The place's context is current.
+  Copier::Channel& channel_for(const Place& place, std::size_t bytes, Toward toward);
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
   void order_after_default_streams(Copier::Channel& channel);
   void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,

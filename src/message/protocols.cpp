@@ -37,7 +37,9 @@ Protocol choose(const Envelope& envelope) noexcept {
       envelope.turns ? std::max(envelope.direct_threshold, worth_turns) : envelope.direct_threshold;
   const bool reads = envelope.peer_reads && envelope.peer_looks && envelope.direct_threshold != 0;
   if (reads && envelope.regular && reaches(least)) return Protocol::direct;
-  if (reads && envelope.window && !envelope.turns && reaches(least)) return Protocol::packed;
+  // Short ones are staged as fast: packing is a copy, and reading another.
+  if (reads && envelope.window && !envelope.turns && reaches(std::max(least, envelope.packed_threshold)))
+    return Protocol::packed;
   const bool chunked = envelope.waits && envelope.peer_looks && !envelope.to_self;
   return chunked && reaches(envelope.threshold) ? Protocol::chunked : Protocol::staged;
 }

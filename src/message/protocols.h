@@ -41,6 +41,7 @@ struct Envelope {
   bool window = false;               ///< The payload can be copied to this rank's message window.
   std::size_t threshold = 0;         ///< CROSSLANE_PIPELINE_BYTES; 0: never chunked.
   std::size_t direct_threshold = 0;  ///< CROSSLANE_DIRECT_BYTES; 0: never direct, nor packed.
+  std::size_t packed_threshold = 0;  ///< CROSSLANE_PACKED_BYTES.
 };
 [[nodiscard]] Protocol choose(const Envelope& envelope) noexcept;
 

@@ -60,30 +60,56 @@ TYPED_TEST(OrderTest, ShortStoresComeInOrder) {
   const gpu::Stream stream(this->driver());
   const gpu::Buffer device(this->driver(), 64);
   const gpu::PinnedBuffer host(this->driver(), 64);
-  std::array<std::byte, 64> source{}, expected{};
+  gpu::Marker marker(this->driver());
+  std::vector<std::array<std::byte, 24>> sources(300);  // each stays until its stores are past
+  std::array<std::byte, 64> expected{};
   gpu::fill_async(device.data(), 0x77, 64, stream);
   expected.fill(std::byte{0x77});
   const std::uint64_t seed_value = seed();
   std::mt19937_64 random(seed_value);
   Gate gate(this->driver());
-  for (int round = 0; round < 200; ++round) {
-    if (round % 50 == 0) finish(stream);
-    const std::size_t bytes = random() % 21, at = random() % 40;
+  gpu::Stores stores;
+  int added = 0;
+  for (int round = 0; round < 300; ++round) {
+    auto& source = sources[static_cast<std::size_t>(round)];
     for (std::byte& byte : source) byte = static_cast<std::byte>(random());
-    const bool fits = bytes != 0 && bytes <= gpu::most_stored && bytes % 4 == 0 && at % 4 == 0;
-    EXPECT_EQ(gpu::store_async(device.data() + at, source.data(), bytes, stream), fits)
+    const std::size_t bytes = random() % 21, at = random() % 40;
+    const bool whole = bytes != 0 && bytes % 4 == 0 && at % 4 == 0;
+    const bool few_words = bytes <= 8 || (bytes == 12) || (bytes == 16 && at % 8 == 0);
+    const bool fits = stores.add(device.data() + at, source.data(), bytes);
+    EXPECT_EQ(fits, whole && few_words && bytes <= gpu::Stores::most_bytes)
         << bytes << " bytes at " << at << ", seed " << seed_value;
     if (fits) std::copy_n(source.begin(), bytes, expected.begin() + static_cast<std::ptrdiff_t>(at));
+    if (fits && ++added % 9 == 0) {
+      if (added % 2 == 0) {
+        stores.enqueue(stream);
+      } else {
+        const std::uint64_t value = marker.post(stream, stores);
+        while (!marker.reached(value)) std::this_thread::yield();
+      }
+      EXPECT_TRUE(stores.empty());
+    }
   }
   gate.hold(stream);
-  source.fill(std::byte{0x12});
-  EXPECT_TRUE(gpu::store_async(device.data() + 8, source.data(), 12, stream));
-  source.fill(std::byte{0x13});  // it was read
-  std::fill_n(expected.begin() + 8, 12, std::byte{0x12});
+  std::array<std::byte, 8> last{};
+  last.fill(std::byte{0x12});
+  ASSERT_TRUE(stores.add(device.data() + 8, last.data(), 8));
+  std::fill_n(expected.begin() + 8, 8, std::byte{0x12});
+  const std::uint64_t value = marker.post(stream, stores);
   gpu::copy_async(host.data(), device.data(), 64, stream);
+  EXPECT_FALSE(marker.reached(value));
   gate.open();
   finish(stream);
+  EXPECT_TRUE(marker.reached(value));
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), host.data())) << "seed " << seed_value;
+  // As many as go together, and no more.
+  int together = 0;
+  while (stores.add(device.data(), last.data(), 8)) ASSERT_LT(++together, 1000);
+  EXPECT_GT(together, 8);
+  stores.enqueue(stream);
+  EXPECT_TRUE(stores.add(device.data(), last.data(), 8));
+  stores.enqueue(stream);
+  finish(stream);
 }
 
 TYPED_TEST(OrderTest, EventsOrderStreams) {

@@ -259,6 +259,10 @@ TEST(Protocols, PackWhatCannotBeReadWhereItLies) {
   EXPECT_EQ(changed([](Envelope& e) { e.peer_looks = false; }), Protocol::staged);
   EXPECT_EQ(changed([](Envelope& e) { e.turns = true; }), Protocol::chunked);
   EXPECT_EQ(changed([](Envelope& e) { e.turns = true, e.bytes = std::size_t{64} << 20; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.packed_threshold = 5000; }), Protocol::packed);
+  EXPECT_EQ(changed([](Envelope& e) { e.packed_threshold = 5001; }), Protocol::chunked);
+  EXPECT_EQ(changed([](Envelope& e) { e.packed_threshold = 5001, e.threshold = 0; }), Protocol::staged);
+  EXPECT_EQ(changed([](Envelope& e) { e.packed_threshold = 5001, e.regular = true; }), Protocol::direct);
   EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 0; }), Protocol::chunked);
   EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 5001; }), Protocol::chunked);
   EXPECT_EQ(changed([](Envelope& e) { e.direct_threshold = 1, e.bytes = header_bytes; }), Protocol::staged);
