@@ -109,8 +109,10 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     }
   }
   message::Protocol protocol = message::choose(envelope);
-  if (protocol == message::Protocol::direct) {
-    header_ = process_.transfers().offer(buffer);
+  using Taste = message::Transfers::Taste;
+  const bool lies_ready = protocol == message::Protocol::direct;
+  if (lies_ready) {
+    header_ = process_.transfers().offer(buffer, envelope.window ? Taste::choosy : Taste::any);
     if (header_) return protocol;
     envelope.regular = false;  // it cannot be offered
     protocol = message::choose(envelope);
@@ -119,6 +121,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     header_ = process_.transfers().reserve(buffer.bytes);
     if (header_ && (!manner.copies || message::Transfers::returns_unmatched(*header_))) return protocol;
     if (header_) drop(*std::exchange(header_, std::nullopt));
+    if (lies_ready && (header_ = process_.transfers().offer(buffer, Taste::any))) return message::Protocol::direct;
     envelope.window = false;  // it is full, or too small for a copy
     protocol = message::choose(envelope);
   }

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,23 +21,33 @@ constexpr std::size_t most_to_host = std::size_t{64} << 20;
 
 using State = share::Offers::State;
 
-}  // namespace
+// The links move sectors: of shorter runs that lie apart a reader gets mostly gaps, so that of long messages packing them first is faster
+// (8 of 32 bytes, 32 MiB between two H200: 394 us, packed 175; runs of 32 bytes 145, packed 207; 0.5 MiB alike).
+constexpr std::size_t sector = 32, short_enough = std::size_t{1} << 20, far_apart = 4;
 
-// Of runs that are shorter than what the links move at once, others read little more than gaps: where that lasts, they are packed.
-bool Transfers::reads_well(const lane::Listed& list, std::size_t bytes) noexcept {
-  constexpr std::size_t short_run = 128;
-  return bytes <= short_bytes || list.bytes / std::max<std::uint64_t>(list.runs, 1) >= short_run;
+bool reads_well(const lane::Listed& list, std::size_t bytes) noexcept {
+  return bytes <= short_enough || list.bytes / std::max<std::uint64_t>(list.runs, 1) >= sector;
 }
 
-std::optional<Header> Transfers::offer(const Buffer& buffer) {
+bool reads_well(const kernel::Strided& shape, std::size_t bytes) noexcept {
+  const std::span loops(shape.dimension, shape.dimensions);
+  return bytes <= short_enough || shape.width >= sector || std::ranges::any_of(loops, [&](const auto& loop) {
+           return static_cast<std::size_t>(std::abs(loop.stride)) < far_apart * shape.width;
+         });
+}
+
+}  // namespace
+
+std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
   const bool strided = !buffer.layout->contiguous(buffer.count);
   const auto shape = strided ? buffer.layout->as_strided(buffer.count) : std::nullopt;
-  if (shape && !travels(*shape)) return std::nullopt;
+  const bool choosy = taste == Taste::choosy;
+  if (shape && (!travels(*shape) || (choosy && !reads_well(*shape, buffer.bytes)))) return std::nullopt;
   std::optional<lane::Listed> list;
   std::optional<PeerMemory::Shown> list_shown;
   if (strided && !shape) {
     list = copier_.mover().listed(buffer.place.context, *buffer.layout, buffer.count);
-    if (!list || !travels(*list) || !reads_well(*list, buffer.bytes)) return std::nullopt;
+    if (!list || !travels(*list) || (choosy && !reads_well(*list, buffer.bytes))) return std::nullopt;
     list_shown = peers_->show(list->data, 1);
     if (!list_shown) return std::nullopt;
   }

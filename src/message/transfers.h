@@ -77,8 +77,9 @@ class Transfers {
   /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all. Nothing while
   /// so many payloads wait for their receivers that no tag is left.
   [[nodiscard]] std::optional<Header> open(std::size_t bytes);
-  /// The same for a payload that is offered where it lies; nothing where that cannot be.
-  [[nodiscard]] std::optional<Header> offer(const Buffer& buffer);
+  /// The same for a payload that is offered where it lies; nothing where that cannot be, or, to the choosy, where packing it is faster.
+  enum class Taste : std::uint8_t { choosy, any };
+  [[nodiscard]] std::optional<Header> offer(const Buffer& buffer, Taste taste);
   /// The same for a payload that is to be packed, in blocks that wait for pack(); nothing while there is no room.
   [[nodiscard]] std::optional<Header> reserve(std::size_t bytes);
   void close(const Header& header);
@@ -165,7 +166,6 @@ class Transfers {
                                  share::Offers::Ticket offer);
   engine::Completion end_behind(lane::Batch& batch, const lane::Place& place, int owner,
                                 const share::Offers::Ticket& offer);
-  static bool reads_well(const lane::Listed& list, std::size_t bytes) noexcept;
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   /// The same where the batch is gone.
