@@ -20,6 +20,11 @@ class Stores {
   /// nothing was added. `source` must stay until the stream is past the copy.
   [[nodiscard]] bool add(void* destination, const std::byte* source, std::size_t bytes);
   [[nodiscard]] bool empty() const noexcept { return copies_.empty(); }
+  /// Forgets them.
+  void clear() noexcept {
+    copies_.clear();
+    words_.clear();
+  }
 
   /// Enqueues all of them, in order, and forgets them; and behind them, where there is a `word`, that it becomes `value`, as write_word()
   /// does. Copies are made where the GPU refuses.

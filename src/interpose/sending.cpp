@@ -91,6 +91,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
                              .direct_threshold = settings.direct_bytes,
                              .packed_threshold = settings.packed_bytes};
   const auto* const world = process_.world();
+  bool shares_gpu = false;
   // The length first: it costs nothing.
   if (buffer.on_gpu && buffer.bytes > message::header_bytes && dest >= 0 && world != nullptr && world->agreed()) {
     const int peer = process_.communicators()->of(comm).world_rank(dest);
@@ -106,16 +107,19 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
                                             buffer.layout->as_strided(buffer.count));
       envelope.peer_reads = peers->is_met(peer);
       envelope.turns = peers->takes_turns_with(peer);
+      shares_gpu = peers->shares_gpu_with(peer);
     }
   }
   message::Protocol protocol = message::choose(envelope);
   using Taste = message::Transfers::Taste;
   const bool lies_ready = protocol == message::Protocol::direct;
   if (lies_ready) {
-    header_ = process_.transfers().offer(buffer, envelope.window ? Taste::choosy : Taste::any);
-    if (header_) return protocol;
-    envelope.regular = false;  // it cannot be offered
+    // Where it could be packed, and what is read comes over the links.
+    envelope.regular = false;
     protocol = message::choose(envelope);
+    const bool choosy = protocol == message::Protocol::packed && !envelope.to_self && !shares_gpu;
+    header_ = process_.transfers().offer(buffer, choosy ? Taste::choosy : Taste::any);
+    if (header_) return message::Protocol::direct;
   }
   if (protocol == message::Protocol::packed) {
     header_ = process_.transfers().reserve(buffer.bytes);

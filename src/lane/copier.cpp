@@ -65,6 +65,7 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
+  channel->stores.clear();  // of a batch that failed
   const std::lock_guard lock(mutex_);
   auto& idle = idle_[channel->context];
   idle.push_back(std::move(channel));
@@ -150,16 +151,18 @@ Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Towar
   return lent;
 }
 
-void Batch::across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end) {
+void Batch::across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
+                   Memory memory) {
   if (begin == end) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end);
+  copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end, memory);
 }
 
 void Batch::follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
-                   std::size_t end) {
+                   std::size_t end, Memory memory) {
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  copier_.mover_.follow(place.context, stream_for(place, end - begin, Toward::itself), to, from, list, begin, end);
+  copier_.mover_.follow(place.context, stream_for(place, end - begin, Toward::itself), to, from, list, begin, end,
+                        memory);
 }
 
 void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
@@ -197,8 +200,10 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
 
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
   if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&
-      layout.contiguous(count) && channel_for(place, end - begin, toward).stores.add(byte, host_byte, end - begin))
+      layout.contiguous(count) && channel(place).stores.add(byte, host_byte, end - begin)) {
+    channel_for(place, end - begin, toward);
     return;
+  }
 
   // Kernels reach what is pinned; a copy of one run asks for neither.
   auto memory = Memory::host;
@@ -263,20 +268,21 @@ void Batch::throw_if_failed() const {
 
 void Batch::wait(Mpi mpi) {
   if (!std::exchange(pending_, false)) return;
+  // All of them before any wait, which may throw.
+  std::vector<engine::Completion> copied;
   for (auto& channel : channels_) {
-    std::uint64_t reached = 0;
-    {
-      const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-      reached = channel->marker.post(channel->stream.view(), channel->stores);
-    }
+    const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
+    const auto reached = channel->marker.post(channel->stream.view(), channel->stores);
+    copied.push_back(engine::Completion::of(channel->marker.word(), reached));
+  }
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
     engine::Watch watch = watch_;
     watch.check = [](const void* waited) { Copier::throw_if_failed(*static_cast<const Copier::Channel*>(waited)); };
-    watch.checked = channel.get();
-    const auto copied = engine::Completion::of(channel->marker.word(), reached);
+    watch.checked = channels_[i].get();
     if (mpi == Mpi::progresses)
-      copier_.engine_.wait(copied, watch);
+      copier_.engine_.wait(copied[i], watch);
     else
-      copier_.engine_.wait_apart(copied, watch);
+      copier_.engine_.wait_apart(copied[i], watch);
   }
   if (trace::Tracer* const tracer = copier_.engine_.tracer(); tracer != nullptr) [[unlikely]]
     tracer->record(trace::Kind::copy,

@@ -120,12 +120,13 @@ class Batch {
             MPI_Count count, std::size_t begin, std::size_t end);
 
   /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
-  /// either memory is not settled, the place must not be.
-  void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end);
+  /// either memory is not settled, the place must not be. Memory::host: one of them is memory that kernels there may not reach.
+  void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
+              Memory memory = Memory::gpu);
 
   /// The same from elements of a peer whose list that context reaches, too (Mover::follow).
   void follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
-              std::size_t end);
+              std::size_t end, Memory memory = Memory::gpu);
 
   /// Copies bytes [begin, end) of the packed stream from a side in memory that the place's context reaches to lent memory.
   void fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end);

@@ -328,8 +328,10 @@ bool Mover::follow_at_once(Site& site, gpu::StreamView stream, const Resolved& t
     }();
     Resolved mirror = from;
     if (same) {
-      // What is listed there is what is listed here: both may count from where this one does.
+      // What is listed there is what is listed here: both may count from where this one does. Where either side has but one of it,
+      // the other's loops do not matter.
       mirror.irregular = to.irregular;
+      if (from.laid.shape.dimensions == 0 || to.laid.shape.dimensions == 0) mirror.laid.shape = to.laid.shape;
       mirror.laid.shape.offset = to.laid.shape.offset;
       mirror.laid.base = at(static_cast<std::byte*>(from.laid.base), from.laid.shape.offset - to.laid.shape.offset);
     }

@@ -80,7 +80,7 @@ using HeaderMessage = std::array<std::byte, header_bytes>;
 
 /// False for a shape that a header has no room for: of more than 2^32 - 1 runs in a loop.
 [[nodiscard]] bool travels(const kernel::Strided& shape) noexcept;
-/// The same of a list, of more than 2^32 - 1 rounds, entries, or bytes in a run; or for this rank itself.
+/// The same of a list, of more than 2^32 - 1 rounds, entries, or bytes in a run. It tells no address: a rank sends itself none.
 [[nodiscard]] bool travels(const lane::Listed& list) noexcept;
 
 /// Of a header whose `shape` travels.

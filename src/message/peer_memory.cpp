@@ -86,11 +86,17 @@ bool PeerMemory::is_met(int world_rank) const noexcept {
   return directory.lines(local, directory.local_rank())[0].word.load(std::memory_order_acquire) == opens;
 }
 
-bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
+bool PeerMemory::shares_gpu_with(int world_rank) const noexcept {
   const team::Home* const home = home_.load(std::memory_order_acquire);
-  if (home == nullptr || world_rank == world_.rank() || home->runs_side_by_side()) return false;
+  if (home == nullptr || !world_.on_my_node(world_rank)) return false;
+  if (world_rank == world_.rank()) return true;
   const auto& record = world_.directory().record(world_.nodes().local_rank(world_rank));
   return record.device_seen.load(std::memory_order_acquire) != 0 && record.gpu_uuid == home->gpu();
+}
+
+bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
+  const team::Home* const home = home_.load(std::memory_order_acquire);
+  return home != nullptr && world_rank != world_.rank() && !home->runs_side_by_side() && shares_gpu_with(world_rank);
 }
 
 std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes) noexcept {

@@ -41,6 +41,7 @@ class PeerMemory {
 
   /// That rank has found that it can open memory of this one, or is this one.
   [[nodiscard]] bool is_met(int world_rank) const noexcept;
+  [[nodiscard]] bool shares_gpu_with(int world_rank) const noexcept;
   /// The two take turns on one GPU: what one of them starts may wait for milliseconds.
   [[nodiscard]] bool takes_turns_with(int world_rank) const noexcept;
 

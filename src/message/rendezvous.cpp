@@ -153,8 +153,14 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   const bool listed = header.listed.entries != 0;
   const auto source = peers_->reach(header);
   const auto list = listed ? peers_->reach_list(header) : PeerMemory::Reached{};
-  const lane::Place place = buffer.on_gpu ? buffer.place : peers_->place();
-  const bool follows = !listed || (list.data != nullptr && copier_.mover().prepare(place.context));
+  const auto kernels_here = [&] {
+    try {
+      return copier_.mover().prepare(peers_->place().context);
+    } catch (const base::Error&) {
+      return false;
+    }
+  };
+  const bool follows = !listed || (list.data != nullptr && kernels_here());
   // What goes to the host is copied there whole, so that the sender need not wait until this rank comes by again.
   if (source.data == nullptr || !follows || (!buffer.on_gpu && header.bytes > most_to_host)) {
     offers.end(owner, header.offer, State::declined);
@@ -171,8 +177,9 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
       offers.end(owner, header.offer, State::done);
     } else if (buffer.on_gpu && listed) {
       lane::Batch batch(copier_, watch);
+      const auto [place, memory] = reader_of(buffer);
       batch.follow(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), source.data, header.listed, 0,
-                   bytes);
+                   bytes, memory);
       const auto done = end_behind(batch, place, owner, header.offer);
       co_await written(done, batch);
     } else if (buffer.on_gpu) {
@@ -201,10 +208,18 @@ engine::Completion Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buff
                                           share::Offers::Ticket offer) {
   if (contiguous != nullptr && buffer.layout->contiguous(buffer.count)) {
     batch.pull(buffer.place, buffer.address, contiguous, *buffer.layout, buffer.count, begin, end);
-  } else {
-    batch.across(buffer.place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, begin, end);
+    return end_behind(batch, buffer.place, owner, offer);
   }
-  return end_behind(batch, buffer.place, owner, offer);
+  const auto [place, memory] = reader_of(buffer);
+  batch.across(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, begin, end, memory);
+  return end_behind(batch, place, owner, offer);
+}
+
+// Peers' memory is mapped where this rank lives. Kernels of another of its GPUs do not reach it; copies do.
+Transfers::Reader Transfers::reader_of(const Buffer& buffer) const noexcept {
+  const lane::Place home = peers_->place();
+  if (buffer.place.context == home.context) return {buffer.place, lane::Memory::gpu};
+  return {{home.context, home.device, buffer.place.settled}, lane::Memory::host};
 }
 
 // Enqueues the end of the offer behind what reads it.
@@ -224,8 +239,8 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
     std::size_t begin = 0, end = 0;
   };
   const lane::Place place = peers_->place();
+  std::vector<Chunk> chunks;  // until the batch has waited, whatever happens
   lane::Batch batch(copier_, watch);
-  std::vector<Chunk> chunks;
   for (std::size_t next = begin; next < end;) {
     Chunk chunk;
     chunk.begin = next;

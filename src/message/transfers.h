@@ -164,6 +164,12 @@ class Transfers {
   engine::Completion read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
                                  const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
                                  share::Offers::Ticket offer);
+  /// In which place peers' memory is read into a buffer on a GPU, and by what.
+  struct Reader {
+    lane::Place place;
+    lane::Memory memory;
+  };
+  [[nodiscard]] Reader reader_of(const Buffer& buffer) const noexcept;
   engine::Completion end_behind(lane::Batch& batch, const lane::Place& place, int owner,
                                 const share::Offers::Ticket& offer);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.

@@ -72,7 +72,9 @@ TYPED_TEST(FollowTest, RandomLayouts) {
 
     // The same layout, which the other rank made anew; more or fewer of it do not matter; or another one.
     const bool same = i % 2 == 0;
-    const Element to = same ? Element{Layout(from.layout.node(), 0, from.layout.extent()), from.count, from.room}
+    const std::int64_t count = from.count + (i % 4 == 0 ? maker.between(0, 2) : 0);
+    const Element to = same ? Element{Layout(from.layout.node(), 0, from.layout.extent()), count,
+                                      static_cast<std::size_t>(from.layout.extent() * count)}
                             : element_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
     const auto to_at = offsets_of(to.layout, to.count);
     Bytes expected(to.room);
