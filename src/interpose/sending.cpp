@@ -125,7 +125,8 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
     header_ = process_.transfers().reserve(buffer.bytes);
     if (header_ && (!manner.copies || message::Transfers::returns_unmatched(*header_))) return protocol;
     if (header_) drop(*std::exchange(header_, std::nullopt));
-    if (lies_ready && (header_ = process_.transfers().offer(buffer, Taste::any))) return message::Protocol::direct;
+    if (lies_ready) header_ = process_.transfers().offer(buffer, Taste::any);
+    if (header_) return message::Protocol::direct;
     envelope.window = false;  // it is full, or too small for a copy
     protocol = message::choose(envelope);
   }
