@@ -24,9 +24,8 @@ constexpr std::string_view shipped(Collective collective) noexcept {
       return "0-96k:ll@4,256k-16m:two_shot,0-640k:two_shot_ll@4,0-384k:ll@4,0-32k:ll,32k-128k:one_shot,16m-:pipelined,"
              "16m-:two_shot,128k-:two_shot_window";
     case Collective::reduce:
-      return "0-96k:ll@4,256k-:two_shot,0-640k:two_shot_ll@4,0-384k:ll@4,0-32k:ll,32k-128k:one_shot,4m-:pipelined,128k-"
-             ":"
-             "two_shot_window";
+      return "0-96k:ll@4,256k-:two_shot,0-640k:two_shot_ll@4,0-384k:ll@4,0-32k:ll,32k-128k:one_shot,4m-:pipelined,"
+             "128k-:two_shot_window";
     case Collective::broadcast:
       return "0-384k:ll@4,0-32k:ll,256k-:zero_copy,0-:window";
     case Collective::gather:

@@ -1,5 +1,6 @@
 // Both sides of a payload that the receiver reads from the sender's GPU memory (TYPES, section 4.1). See transfers.h.
 #include "base/error.h"
+#include "base/log.h"
 #include "message/chunks.h"
 #include "message/transfers.h"
 #include "mpi/status.h"
@@ -156,7 +157,8 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
   const auto kernels_here = [&] {
     try {
       return copier_.mover().prepare(peers_->place().context);
-    } catch (const base::Error&) {
+    } catch (const base::Error& error) {
+      base::log(base::Topic::info, "irregular messages come through the host: {}", error.what());
       return false;
     }
   };

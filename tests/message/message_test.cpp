@@ -27,6 +27,16 @@ Header some_header() {
   return header;
 }
 
+share::Exposed some_memory(std::mt19937_64& random) {
+  share::Exposed exposed{random(), random(), {}};
+  for (std::byte& byte : exposed.handle) byte = static_cast<std::byte>(random());
+  return exposed;
+}
+
+bool same(const share::Exposed& a, const share::Exposed& b) {
+  return a.id == b.id && a.offset == b.offset && a.handle == b.handle;
+}
+
 TEST(Header, IsReadBack) {
   const auto read = decode(encode(some_header()), cookie);
   ASSERT_TRUE(read);
@@ -43,9 +53,7 @@ TEST(Header, WhereAPayloadLiesIsReadBack) {
   for (int round = 0; round < 200; ++round) {
     Header header = some_header();
     header.offer = {random() | 1, random() % share::Offers::most};
-    header.exposed.id = random();
-    header.exposed.offset = random();
-    for (std::byte& byte : header.exposed.handle) byte = static_cast<std::byte>(random());
+    header.exposed = some_memory(random);
     header.address = random();
     header.strided = random() % 2;
     if (header.strided != 0) {
@@ -59,8 +67,7 @@ TEST(Header, WhereAPayloadLiesIsReadBack) {
     const auto read = decode(encode(header), cookie);
     ASSERT_TRUE(read && protocol_of(*read) == Protocol::direct) << "seed " << seed;
     EXPECT_TRUE(read->offer.round == header.offer.round && read->offer.line == header.offer.line);
-    EXPECT_TRUE(read->exposed.id == header.exposed.id && read->exposed.offset == header.exposed.offset &&
-                read->exposed.handle == header.exposed.handle && read->address == header.address);
+    EXPECT_TRUE(same(read->exposed, header.exposed) && read->address == header.address);
     ASSERT_TRUE(read->strided == header.strided && read->shape.dimensions == header.shape.dimensions);
     EXPECT_TRUE(read->shape.offset == header.shape.offset && read->shape.width == header.shape.width);
     for (std::size_t d = 0; d < header.shape.dimensions; ++d) {
@@ -81,10 +88,8 @@ TEST(Header, WhatIsListedIsReadBack) {
   for (int round = 0; round < 200; ++round) {
     Header header = some_header();
     header.offer = {random() | 1, random() % share::Offers::most};
-    header.exposed = {random(), random(), {}};
-    header.list = {random(), random(), {}};
-    for (std::byte& byte : header.exposed.handle) byte = static_cast<std::byte>(random());
-    for (std::byte& byte : header.list.handle) byte = static_cast<std::byte>(random());
+    header.exposed = some_memory(random);
+    header.list = some_memory(random);
     lane::Listed& list = header.listed;
     list.loops.offset = static_cast<std::int64_t>(random());
     const std::uint64_t rounds = 1 + (random() >> 40U);
@@ -102,10 +107,7 @@ TEST(Header, WhatIsListedIsReadBack) {
     ASSERT_TRUE(travels(list));
     const auto read = decode(encode(header), cookie);
     ASSERT_TRUE(read && protocol_of(*read) == Protocol::direct) << "seed " << seed;
-    EXPECT_TRUE(read->exposed.id == header.exposed.id && read->exposed.offset == header.exposed.offset &&
-                read->exposed.handle == header.exposed.handle);
-    EXPECT_TRUE(read->list.id == header.list.id && read->list.offset == header.list.offset &&
-                read->list.handle == header.list.handle);
+    EXPECT_TRUE(same(read->exposed, header.exposed) && same(read->list, header.list));
     const auto& got = read->listed;
     EXPECT_TRUE(read->bytes == header.bytes && got.bytes == list.bytes && got.entries == list.entries &&
                 got.run_bytes == list.run_bytes && got.fingerprint == list.fingerprint && got.shift == list.shift &&
