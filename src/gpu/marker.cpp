@@ -53,21 +53,16 @@ Marker::Marker(const Driver& driver) {
 }
 
 std::uint64_t Marker::post(StreamView stream, Stores& stores) {
-  if (!stream_writes_ || stores.empty()) {
-    stores.enqueue(stream);
-    return post(stream);
-  }
   const std::uint64_t value = posted_ + 1;
-  stores.enqueue(stream, pinned_.device_address(), value);
+  const CUdeviceptr address = stream_writes_ ? pinned_.device_address() : 0;
+  if (!stores.enqueue(stream, address, value)) write_word(stream, *word_, address, value);
   posted_ = value;
   return value;
 }
 
 std::uint64_t Marker::post(StreamView stream) {
-  const std::uint64_t value = posted_ + 1;
-  write_word(stream, *word_, stream_writes_ ? pinned_.device_address() : 0, value);
-  posted_ = value;
-  return value;
+  Stores none;
+  return post(stream, none);
 }
 
 }  // namespace crosslane::gpu

@@ -57,21 +57,18 @@ bool Stores::add(void* destination, const std::byte* source, std::size_t bytes) 
   return true;
 }
 
-void Stores::enqueue(StreamView stream, CUdeviceptr last, std::uint64_t value) {
-  const Driver& driver = stream.driver();
-  const auto write_last = [&] {
-    if (last == 0) return;
-    check(driver, driver.stream_write_value_64(stream.handle(), last, value, CU_STREAM_WRITE_VALUE_DEFAULT),
-          "cuStreamWriteValue64");
-  };
-  if (copies_.empty()) return write_last();
+bool Stores::enqueue(StreamView stream, CUdeviceptr last, std::uint64_t value) {
+  if (copies_.empty()) return false;
   if (last != 0) words_.push_back(write_64(last, value));
   const CUresult result =
-      driver.stream_batch_mem_op(stream.handle(), static_cast<unsigned>(words_.size()), words_.data(), 0);
+      stream.driver().stream_batch_mem_op(stream.handle(), static_cast<unsigned>(words_.size()), words_.data(), 0);
   words_.clear();
-  if (result == CUDA_SUCCESS) return copies_.clear();  // room is kept
+  if (result == CUDA_SUCCESS) {
+    copies_.clear();  // room is kept
+    return last != 0;
+  }
   for (const Copy& copy : std::exchange(copies_, {})) copy_async(copy.destination, copy.source, copy.bytes, stream);
-  write_last();
+  return false;
 }
 
 }  // namespace crosslane::gpu

@@ -26,9 +26,9 @@ class Stores {
     words_.clear();
   }
 
-  /// Enqueues all of them, in order, and forgets them; and behind them, where there is a `word`, that it becomes `value`, as write_word()
-  /// does. Copies are made where the GPU refuses.
-  void enqueue(StreamView stream, CUdeviceptr word = 0, std::uint64_t value = 0);
+  /// Enqueues all of them, in order, and forgets them; and in the same call, where there is a `word`, that it becomes `value`. False
+  /// where that was not enqueued: there are none, or the GPU refuses; then copies were made.
+  bool enqueue(StreamView stream, CUdeviceptr word = 0, std::uint64_t value = 0);
 
  private:
   struct Copy {
