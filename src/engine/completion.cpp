@@ -45,14 +45,14 @@ Completion Completion::when_any(std::vector<Completion> members) {
   return {Kind::any, std::make_shared<Group>(std::move(members))};
 }
 
-bool Completion::done_by_state() const noexcept {
-  const auto is_done = [](const Completion& member) { return member.done(); };
+bool Completion::done_by_state(Moment& moment) const noexcept {
+  const auto is_done = [&moment](const Completion& member) { return member.done(moment); };
   switch (kind_) {
     case Kind::none:
     case Kind::word:
       return done();
     case Kind::time: {
-      const auto now = std::chrono::duration_cast<base::Duration>(base::now().time_since_epoch()).count();
+      const auto now = std::chrono::duration_cast<base::Duration>(moment.now().time_since_epoch()).count();
       return static_cast<std::uint64_t>(now) >= value_;
     }
     case Kind::request:

@@ -9,11 +9,24 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace crosslane::engine {
 
 class Awaiter;
+
+/// The time at one moment, asked for at most once: of many completions that are looked at together several may have a time.
+class Moment {
+ public:
+  [[nodiscard]] base::Time now() noexcept {
+    if (!now_) now_ = base::now();
+    return *now_;
+  }
+
+ private:
+  std::optional<base::Time> now_;
+};
 
 /// What a completion of this kind shares between its copies. `finished` is stored with release by the thread in the
 /// engine after `code`, `error`, the request and the status are written, and loaded with acquire by whoever waits.
@@ -58,7 +71,13 @@ class Completion {
   /// True once it is over; then what happened before is visible to the caller.
   [[nodiscard]] bool done() const noexcept {
     if (kind_ == Kind::word) return word_->load(std::memory_order_acquire) >= value_;
-    return kind_ == Kind::none || done_by_state();
+    Moment moment;
+    return kind_ == Kind::none || done_by_state(moment);
+  }
+  /// The same as of that moment.
+  [[nodiscard]] bool done(Moment& moment) const noexcept {
+    if (kind_ == Kind::word) return word_->load(std::memory_order_acquire) >= value_;
+    return kind_ == Kind::none || done_by_state(moment);
   }
 
   /// What MPI returned for a done request (of several: the first that is not success); success for other kinds.
@@ -78,7 +97,7 @@ class Completion {
   struct Group;
 
   Completion(Kind kind, std::shared_ptr<CompletionState> state) noexcept : kind_(kind), state_(std::move(state)) {}
-  [[nodiscard]] bool done_by_state() const noexcept;
+  [[nodiscard]] bool done_by_state(Moment& moment) const noexcept;
   /// True if a word, a request or a task moved, rather than only time: what the watchdog counts as progress.
   [[nodiscard]] bool advanced() const noexcept;
   [[nodiscard]] bool is_word() const noexcept { return kind_ == Kind::word; }

@@ -66,7 +66,7 @@ void Engine::adopt(const Completion& completion) {
 
 Completion Engine::spawn(Task<> task) {
   Completion completion = post(std::move(task));
-  if (const Inside inside{inside_}; inside) turn();
+  if (const Inside inside{inside_}; inside) start_posted();
   return completion;
 }
 

@@ -18,11 +18,11 @@ struct Runner::Root::promise_type : task_detail::PromiseBase {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<promise_type> root) const noexcept {
       promise_type& promise = root.promise();
-      const auto state = promise.state;
-      state->error = std::move(promise.error);
+      const auto ended = promise.state;
+      ended->error = std::move(promise.error);
       promise.runner->unlink(promise);
       root.destroy();
-      state->finished.store(true, std::memory_order_release);
+      ended->finished.store(true, std::memory_order_release);
     }
     void await_resume() const noexcept {}
   };
@@ -83,29 +83,42 @@ void Runner::unlink(Root::promise_type& root) noexcept {
   live_.fetch_sub(1, std::memory_order_release);
 }
 
-bool Runner::turn() {
-  bool moved = false;
-  std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
-  if (posted_count_.load(std::memory_order_acquire) != 0) {
-    const std::lock_guard lock{mutex_};
-    ready.insert(ready.end(), posted_.begin(), posted_.end());
-    posted_.clear();
-    posted_count_.store(0, std::memory_order_relaxed);
-    moved = true;
-  }
-  const auto still = std::remove_if(suspended_.begin(), suspended_.end(), [&](const Suspended& one) {
-    if (!one.completion.done()) return false;
-    moved = moved || one.completion.advanced();
-    ready.push_back(one.task);
-    return true;
-  });
-  suspended_.erase(still, suspended_.end());
+bool Runner::take_posted(std::vector<std::coroutine_handle<>>& ready) {
+  if (posted_count_.load(std::memory_order_acquire) == 0) return false;
+  const std::lock_guard lock{mutex_};
+  ready.insert(ready.end(), posted_.begin(), posted_.end());
+  posted_.clear();
+  posted_count_.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void Runner::resume(std::vector<std::coroutine_handle<>> ready) {
   for (const std::coroutine_handle<> task : ready) {
     next_ = task;
     while (next_) std::exchange(next_, nullptr).resume();
   }
   ready.clear();
   ready_ = std::move(ready);  // keeps its capacity
+}
+
+void Runner::start_posted() {
+  std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
+  take_posted(ready);
+  resume(std::move(ready));
+}
+
+bool Runner::turn() {
+  std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
+  bool moved = take_posted(ready);
+  Moment moment;
+  const auto still = std::remove_if(suspended_.begin(), suspended_.end(), [&](const Suspended& one) {
+    if (!one.completion.done(moment)) return false;
+    moved = moved || one.completion.advanced();
+    ready.push_back(one.task);
+    return true;
+  });
+  suspended_.erase(still, suspended_.end());
+  resume(std::move(ready));
   return moved;
 }
 

@@ -36,6 +36,9 @@ class Runner {
   /// True if a task moved for another reason than that time passed.
   bool turn();
 
+  /// One thread at a time: starts those posted, and no more: what is suspended is not looked at.
+  void start_posted();
+
   /// True if no task is left, neither suspended nor posted.
   [[nodiscard]] bool idle() const noexcept { return live_.load(std::memory_order_acquire) == 0; }
 
@@ -61,6 +64,8 @@ class Runner {
     std::coroutine_handle<promise_type> handle;
   };
   static Root run(Task<> task);
+  bool take_posted(std::vector<std::coroutine_handle<>>& ready);
+  void resume(std::vector<std::coroutine_handle<>> ready);
   void unlink(Root::promise_type& root) noexcept;
 
   struct Suspended {
