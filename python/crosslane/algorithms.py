@@ -49,13 +49,14 @@ def catalogue() -> list[dict[str, Any]]:
     return _ask("crosslane_algorithms_json")["algorithms"]
 
 
-def choose(collective: str, count: int, *, ranks: int, gpus: int, element: str, op: str) -> dict[str, Any]:
+def choose(collective: str, count: int, *, ranks: int, gpus: int, nodes: int, element: str, op: str) -> dict[str, Any]:
     """Where a call would go."""
     request = {
         "collective": collective,
         "bytes": count,
         "ranks": ranks,
         "gpus": gpus or ranks,
+        "nodes": nodes,
         "element": element,
         "op": op,
     }

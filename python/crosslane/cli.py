@@ -161,15 +161,16 @@ def choose_command(  # noqa: PLR0917 - options of a command line
             metavar="BYTES",
         ),
     ],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks of the communicator, on one node.", min=1)] = 2,
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks of the communicator.", min=1)] = 2,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that they share; 0: each has its own.", min=0)] = 0,
+    nodes: Annotated[int, typer.Option("--nodes", help="Nodes that they are on.", min=1)] = 1,
     element: Annotated[str, typer.Option("--element", help="What is combined: f32, i64, c128, f64_i32 ...")] = "f32",
     op: Annotated[str, typer.Option("--op", help="How: sum, max, band, minloc ...")] = "sum",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Tell which algorithm a call would take under the settings of this environment, and why."""
     size = algorithms.parse_bytes(count)
-    answer = algorithms.choose(collective, size, ranks=ranks, gpus=gpus, element=element, op=op)
+    answer = algorithms.choose(collective, size, ranks=ranks, gpus=gpus, nodes=nodes, element=element, op=op)
     if as_json:
         algorithms.print_json(answer)
     else:

@@ -81,11 +81,11 @@ collective::Shape shape_of(const Json& request) {
 }
 
 /// Why such calls are staged whatever is preferred; empty if they are not.
-std::string staged_anyway(const collective::Shape& shape, int ranks) {
+std::string staged_anyway(const collective::Shape& shape, int on_a_node, int ranks) {
   if (shape.bytes == 0 && shape.collective != collective::Collective::barrier) return "there is nothing to send";
   if (ranks < 2) return "a rank alone has nobody to exchange with";
-  if (ranks > share::Board::most_members)
-    return fmt::format("at most {} ranks run collectives between their GPUs", share::Board::most_members);
+  if (on_a_node > share::Board::most_members)
+    return fmt::format("at most {} ranks of a node run collectives between their GPUs", share::Board::most_members);
   if (combines(shape.collective) && !kernel::Kernels::combines(shape.op, shape.element))
     return fmt::format("MPI does not define {} for {}", collective::name_of(shape.op),
                        collective::name_of(shape.element));
@@ -129,6 +129,34 @@ Json went(const collective::Choice& choice, const collective::Shape& shape, cons
           {"preferences", std::move(preferences)}};
 }
 
+Json went_to_mpi(std::string_view why) {
+  return {{"mapped", false},
+          {"algorithm", staged},
+          {"summary", staged_summary},
+          {"why", why},
+          {"preferences", Json::array()}};
+}
+
+// Where members are on several nodes.
+Json went_across_nodes(const base::Settings& settings, const collective::Choice& choice, const collective::Shape& shape,
+                       const collective::TeamFacts& facts) {
+  const collective::Algorithm* const row = choice.choose_across_nodes(shape, facts);
+  if (row != nullptr) {
+    Json went = went_to_mpi(choice.one_kind() ? "the ranks pass the same kind of memory (CROSSLANE_MIXED=0)"
+                                              : "it was preferred, and spans nodes");
+    went["algorithm"] = row->name;
+    went["summary"] = row->summary;
+    return went;
+  }
+  if (settings.mixed == base::Mixed::yes) return went_to_mpi("CROSSLANE_MIXED=1 stages all");
+  if (!choice.spans_nodes(shape.collective))
+    return went_to_mpi(
+        "ranks of other nodes may pass host memory: see CROSSLANE_MIXED, or prefer an algorithm that the host drives");
+  if (choice.deterministic() && combines(shape.collective) && !collective::exact(shape.element))
+    return went_to_mpi("among nodes its bits would depend on the nodes (CROSSLANE_DETERMINISTIC=1)");
+  return went_to_mpi("no preference for such a call spans nodes");
+}
+
 Json choose(const Json& request) {
   const base::Settings settings = base::Settings::from_environment();
   const collective::Choice choice(settings);
@@ -136,17 +164,15 @@ Json choose(const Json& request) {
   const int ranks = positive(request, "ranks");
   const int gpus = positive(request, "gpus");
   const int sharing = (ranks + gpus - 1) / gpus;
+  const int nodes = request.contains("nodes") ? positive(request, "nodes") : 1;
   Json answer = {{"collective", collective::name_of(shape.collective)},
                  {"bytes", shape.bytes},
                  {"ranks", ranks},
                  {"ranks_a_gpu", sharing},
+                 {"nodes", nodes},
                  {"calls", Json::array()}};
-  if (const std::string why = staged_anyway(shape, ranks); !why.empty()) {
-    answer["calls"].push_back({{"mapped", false},
-                               {"algorithm", staged},
-                               {"summary", staged_summary},
-                               {"why", why},
-                               {"preferences", Json::array()}});
+  if (const std::string why = staged_anyway(shape, (ranks + nodes - 1) / nodes, ranks); !why.empty()) {
+    answer["calls"].push_back(went_to_mpi(why));
     answer["algorithm"] = staged;
     return answer;
   }
@@ -156,6 +182,12 @@ Json choose(const Json& request) {
   facts.emulated = settings.gpu.starts_with("emulated");
   facts.driven = choice.drives();
   facts.deterministic = choice.deterministic();
+  if (nodes > 1) {
+    facts.driven = true;
+    answer["calls"].push_back(went_across_nodes(settings, choice, shape, facts));
+    answer["algorithm"] = answer["calls"].back()["algorithm"];
+    return answer;
+  }
   for (const bool mapped : {false, true}) {
     if (mapped && !collective::worth_exposing(shape, ranks)) continue;
     facts.exposed = mapped;

@@ -121,6 +121,7 @@ struct Word {
 constexpr std::array<Word<Order>, 2> orders{{{"none", Order::none}, {"legacy", Order::legacy}}};
 constexpr std::array<Word<Mode>, 3> modes{
     {{"auto", Mode::automatic}, {"replace", Mode::replace}, {"passthrough", Mode::passthrough}}};
+constexpr std::array<Word<Mixed>, 3> mixtures{{{"auto", Mixed::automatic}, {"0", Mixed::no}, {"1", Mixed::yes}}};
 constexpr std::array<Word<World>, 2> worlds{{{"all", World::all}, {"partial", World::partial}}};
 
 template <class Value, std::size_t count>
@@ -164,7 +165,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 38> entries{{
+constexpr std::array<Entry, 39> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -248,6 +249,11 @@ constexpr std::array<Entry, 38> entries{{
      "most bytes of GPU memory for the lists of irregular datatypes, a GPU and rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.list_limit, text); },
      [](const Settings& s) { return print_bytes(s.list_limit); }},
+    {"CROSSLANE_MIXED", "auto, 0 or 1",
+     "whether ranks of several nodes may pass GPU memory and host memory to one collective: 0 is a promise that "
+     "they do not, 1 stages all; auto stages those for which no algorithm among nodes is preferred",
+     [](Settings& s, const std::string& text) { return read_word(mixtures, s.mixed, text); },
+     [](const Settings& s) { return print_word(mixtures, s.mixed); }, true},
     {"CROSSLANE_CHECK", flag_values, "compare the arguments of collectives between GPUs over their ranks",
      [](Settings& s, const std::string& text) { return read_flag(s.check, text); },
      [](const Settings& s) { return std::string{s.check ? "1" : "0"}; }, true},

@@ -11,6 +11,7 @@ namespace crosslane::base {
 
 enum class Order { none, legacy };
 enum class World { all, partial };
+enum class Mixed { automatic, no, yes };
 enum class Mode { automatic, replace, passthrough };
 
 /// All settings, each with its CROSSLANE_* name. Sizes take a suffix k, m or g (powers of 1,024).
@@ -48,9 +49,11 @@ struct Settings {
   /// CROSSLANE_ALLREDUCE, CROSSLANE_BROADCAST, ... by the collective's name: preferred algorithms by bytes, such as
   /// 0-4k:ll,4k-:two_shot. `collective/choose.h` parses them.
   std::map<std::string, std::string> algorithms;
-  bool deterministic = false;  ///< CROSSLANE_DETERMINISTIC: reductions give the same bits whatever the algorithm.
-                               ///< The same on all ranks.
-  std::string trace;           ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
+  bool deterministic = false;      ///< CROSSLANE_DETERMINISTIC: reductions give the same bits whatever the algorithm.
+                                   ///< The same on all ranks.
+  Mixed mixed = Mixed::automatic;  ///< CROSSLANE_MIXED: whether ranks of several nodes may pass GPU memory and host
+                                   ///< memory to one collective (auto, 0 or 1). The same on all ranks.
+  std::string trace;   ///< CROSSLANE_TRACE: file to write a Perfetto trace to, a file a rank (name.rank.json).
   bool check = false;  ///< CROSSLANE_CHECK: compare the arguments of collectives on GPU memory over their ranks.
   bool stats = false;  ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
 

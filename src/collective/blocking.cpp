@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "collective/frame.h"
+#include "collective/relay.h"
 #include "gpu/context.h"
 
 #include <algorithm>
@@ -50,6 +51,8 @@ Needs needs_of(const team::Team& team, const Shape& shape, int member) {
       return {true, false};
   }
 }
+
+constexpr double for_ever = 1e9;  // seconds
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
   hash ^= value + 0x9e3779b97f4a7c15U + (hash << 6) + (hash >> 2);
@@ -258,10 +261,6 @@ class Blocking::Passage {
         missing - 1, blocking_.limit_seconds());
   }
 
-  [[nodiscard]] DrivenCall driven(std::atomic<int>& waits_for) const {
-    return {*call_, team_, waits_for, blocking_.limit_seconds(), blocking_.choice_.deterministic()};
-  }
-
   /// After it: maps what the next call with these buffers can use.
   void remember() const {
     if (worth_ && !facts_.exposed && exposable(team_, shape_) && reach_all(team_, shape_, mine_.buffers)) {
@@ -300,7 +299,7 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
   const Finish finish{team};
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
-    drive(passage, watch);
+    drive(algorithm, passage.call(), team, nullptr, watch);
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
@@ -335,37 +334,66 @@ TeamFacts Blocking::facts_in(const team::TeamView& team) const {
 // All have arrived, so peers do their part soon, unless the application's own work fills their GPU.
 double Blocking::limit_seconds() const noexcept {
   constexpr double patience = 10;
-  return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : 1e9;
+  return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : for_ever;
 }
 
 namespace {
 
+std::string whom(const team::Team& team, int member) {
+  if (member == other_nodes)
+    return "ranks of other nodes; if some pass host memory to this call, others GPU memory, set CROSSLANE_MIXED=1";
+  return member < 0 ? "the GPU" : fmt::format("missing rank {}", team.rank(member));
+}
+
 // What the watchdog says of a task: whom it waits for.
 struct Waiting {
   const engine::Watch& watch;
-  std::atomic<int> member{-1};
+  const team::Team& team;
+  std::atomic<int> member{the_gpu};
 
   static std::string name(const void* context) {
-    const auto& [watch, member] = *static_cast<const Waiting*>(context);
+    const engine::Watch& watch = static_cast<const Waiting*>(context)->watch;
     return watch.name(watch.context);
   }
   static std::string details(const void* context) {
-    const int member = static_cast<const Waiting*>(context)->member.load(std::memory_order_relaxed);
-    return member < 0 ? "the GPU" : fmt::format("missing rank {}", member);
+    const auto& waiting = *static_cast<const Waiting*>(context);
+    return whom(waiting.team, waiting.member.load(std::memory_order_relaxed));
   }
 };
 
 }  // namespace
 
-void Blocking::drive(const Passage& passage, const engine::Watch& watch) const {
-  const Algorithm& algorithm = passage.algorithm();
-  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
-  Waiting waiting{watch};
+DrivenCall Blocking::driven(const Call& call, team::Team& team, std::atomic<int>& waits_for) const {
+  return {call, team, waits_for, limit_seconds(), choice_.deterministic()};
+}
+
+void Blocking::drive(const Algorithm& algorithm, const Call& call, team::Team& team, const Beyond* beyond,
+                     const engine::Watch& watch) const {
+  const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
+  Waiting waiting{watch, team};
   engine::Watch mine = watch;
   mine.context = &waiting;
   if (mine.name != nullptr) mine.name = Waiting::name;
   mine.details = Waiting::details;
-  engine_.wait(engine_.spawn(algorithm.run(passage.driven(waiting.member))), mine);
+  DrivenCall task = driven(call, team, waiting.member);
+  task.beyond = beyond;
+  // Ranks of other nodes may come late, however late, and so may what members have to wait for.
+  if (beyond != nullptr) task.limit_s = for_ever;
+  engine_.wait(engine_.spawn(algorithm.run(task)), mine);
+}
+
+void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape& shape, const Side& mine,
+                   const engine::Watch& watch) const {
+  team::Team& team = beyond.span.team();
+  share::Arrival& own = team.own_arrival();
+  own.send = own.receive = {};
+  team.arrive(watch);
+  const Finish finish{team};
+  const team::TeamView view = team.view();
+  Shape within = shape;
+  within.root = beyond.span.member_of(beyond.leader_of(beyond.span.node()));
+  const Call call{within, mine.buffers, view, {}, nullptr};
+  drive(algorithm, call, team, &beyond, watch);
 }
 
 std::string Started::details() const {
@@ -375,8 +403,7 @@ std::string Started::details() const {
   for (int member = 0; member < team->size(); ++member)
     if (!team->has_arrived(member, direct)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", member);
   if (!missing.empty()) return "missing ranks " + missing;
-  const int member = waits_for.load(std::memory_order_relaxed);
-  return member < 0 ? "the GPU" : fmt::format("missing rank {}", member);
+  return whom(*team, waits_for.load(std::memory_order_relaxed));
 }
 
 void Blocking::start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const {
@@ -416,7 +443,8 @@ engine::Task<> Blocking::pass(Started& call) const {
 
 engine::Task<> Blocking::run(const Passage& passage, Started& call) const {
   if (passage.algorithm().drive() == Drive::host) {
-    co_await passage.algorithm().run(passage.driven(call.waits_for));
+    const DrivenCall task = driven(passage.call(), *call.team, call.waits_for);
+    co_await passage.algorithm().run(task);
   } else {
     constexpr std::chrono::microseconds soon{2};
     while (!passage.may_start()) co_await engine::Completion::after(soon);

@@ -67,6 +67,11 @@ class Blocking {
   /// Returns the algorithm that ran, a row of the catalogue.
   const Algorithm& run(team::Team& team, const Shape& shape, const Side& mine, const engine::Watch& watch) const;
 
+  /// The same of a call on a communicator that is on several nodes, by an algorithm that spans them. `shape` names ranks of the
+  /// communicator.
+  void run(const Beyond& beyond, const Algorithm& algorithm, const Shape& shape, const Side& mine,
+           const engine::Watch& watch) const;
+
   /// The same without waiting, and carried out by the helper after those of the team that were started before. With checks(), an
   /// error that names what differs is told when it is over.
   void start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const;
@@ -80,7 +85,9 @@ class Blocking {
   /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
   [[nodiscard]] bool wants_large_windows(const team::TeamView& team, const Shape& shape) const;
   [[nodiscard]] double limit_seconds() const noexcept;
-  void drive(const Passage& passage, const engine::Watch& watch) const;
+  void drive(const Algorithm& algorithm, const Call& call, team::Team& team, const Beyond* beyond,
+             const engine::Watch& watch) const;
+  [[nodiscard]] DrivenCall driven(const Call& call, team::Team& team, std::atomic<int>& waits_for) const;
   engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;
   engine::Task<> pass(Started& call) const;
   engine::Task<> run(const Passage& passage, Started& call) const;

@@ -24,6 +24,8 @@ struct Algorithm {
   engine::Task<> (*run)(const DrivenCall& call) = nullptr;  ///< Of those that the host drives: a task of every member.
 
   [[nodiscard]] Drive drive() const noexcept { return run == nullptr ? Drive::gpu : Drive::host; }
+  /// True if its members may be on several nodes: hosts can send messages.
+  [[nodiscard]] bool spans_nodes() const noexcept { return drive() == Drive::host; }
 };
 
 [[nodiscard]] std::span<const Algorithm> catalogue() noexcept;

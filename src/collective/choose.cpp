@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "share/board.h"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <span>
 
 namespace crosslane::collective {
 namespace {
@@ -15,6 +15,7 @@ namespace {
 // Stands in preferences for the application's own MPI on host copies.
 constexpr std::string_view mpi_itself = "mpi";
 constexpr std::size_t without_end = std::numeric_limits<std::size_t>::max();
+constexpr int any_number = std::numeric_limits<int>::max();
 
 // Measured on one node of eight H200 with NVSwitch, for few members on four and two of them; bytes as in Shape. Not measured on eight: what
 // broadcasts take below 2 MiB, all-reduces and reduces from 256 KiB to 1 MiB, and streams of large reduces, gathers and scatters.
@@ -63,6 +64,24 @@ constexpr std::string_view shipped_in_turns(Collective collective) noexcept {
   }
 }
 
+// On one GPU nothing has to go over links, so that windows are only detours. Measured with 4, 8 and 16 ranks on one H200.
+constexpr std::string_view shipped_on_one_gpu(Collective collective) noexcept {
+  return collective == Collective::allreduce ? "16m-:two_shot" : "";
+}
+
+// Among nodes, where it may be assumed that all ranks pass GPU memory or none does. Below, what the MPI does on host copies is as fast
+// (four pretended nodes of two GPUs; with one rank a GPU up to 2 MiB).
+constexpr std::string_view shipped_across_nodes(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::allreduce:
+    case Collective::reduce:
+    case Collective::broadcast:
+      return "512k-:hierarchy(gsb,btb)";
+    default:
+      return "";
+  }
+}
+
 // The next of a list's items, which commas part, but not those inside parentheses: hierarchy(gsb,btb) is one. Takes it off.
 std::string_view take_item(std::string_view& list) noexcept {
   int depth = 0;
@@ -88,7 +107,7 @@ bool within(const Preference& preference, const Shape& shape, int members) noexc
   return within(preference, shape) && members <= preference.most_members;
 }
 
-const Algorithm* find(Collective collective, std::string_view name) noexcept {
+const Algorithm* row_of(Collective collective, std::string_view name) noexcept {
   for (const Algorithm& row : catalogue())
     if (row.collective == collective && row.name == name) return &row;
   return nullptr;
@@ -111,7 +130,7 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::string_view item = take_item(rest);
-    Preference preference{0, without_end, share::Board::most_members, {}, nullptr, std::string(item), setting};
+    Preference preference{0, without_end, any_number, {}, nullptr, std::string(item), setting};
     std::string_view name = item;
     if (const auto colon = item.find(':'); colon != std::string_view::npos) {
       const std::string_view range = item.substr(0, colon);
@@ -141,12 +160,12 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
                           setting, item);
       }
     }
-    if (name != mpi_itself && find(collective, name) == nullptr) {
+    if (name != mpi_itself && row_of(collective, name) == nullptr) {
       throw base::Error(base::ErrorClass::argument, "{}: \"{}\" is no algorithm for {}; there are {}", setting, name,
                         name_of(collective), names_for(collective));
     }
     preference.algorithm = name;
-    preference.row = find(collective, name);
+    preference.row = row_of(collective, name);
     // Whether a call goes to MPI is decided before anybody has seen the sizes.
     const bool staged = preference.row == nullptr;
     if (staged && sizes_are_private(collective) && !(preferences.empty() && for_all_sizes(preference))) {
@@ -160,11 +179,14 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
   return preferences;
 }
 
-Choice::Choice(const base::Settings& settings) : deterministic_(settings.deterministic) {
+Choice::Choice(const base::Settings& settings) : mixed_(settings.mixed), deterministic_(settings.deterministic) {
   for (std::size_t index = 0; index < collective_count; ++index) {
     const auto collective = static_cast<Collective>(index);
     preferences_[index] = parse_preferences("shipped", collective, shipped(collective));
+    on_one_gpu_[index] = parse_preferences("shipped for one GPU", collective, shipped_on_one_gpu(collective));
     in_turns_[index] = parse_preferences("shipped for turns", collective, shipped_in_turns(collective));
+    if (one_kind())
+      across_nodes_[index] = parse_preferences("shipped for nodes", collective, shipped_across_nodes(collective));
     const auto given = settings.algorithms.find(std::string(name_of(collective)));
     if (given == settings.algorithms.end() || given->second.empty()) continue;
     std::string setting = "CROSSLANE_" + std::string(name_of(collective));
@@ -172,6 +194,8 @@ Choice::Choice(const base::Settings& settings) : deterministic_(settings.determi
                            [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
     auto wanted = parse_preferences(setting, collective, given->second);
     preferences_[index].insert(preferences_[index].begin(), wanted.begin(), wanted.end());
+    if (mixed_ != base::Mixed::yes)
+      across_nodes_[index].insert(across_nodes_[index].begin(), wanted.begin(), wanted.end());
     users_[index] = wanted.size();
     drives_ = drives_ || std::ranges::any_of(wanted, [](const Preference& preference) {
                 return preference.row != nullptr && preference.row->drive() == Drive::host;
@@ -184,7 +208,8 @@ std::uint64_t catalogue_hash() {
   for (const Algorithm& row : catalogue()) text += fmt::format("{} {};", name_of(row.collective), row.name);
   for (std::size_t index = 0; index < collective_count; ++index) {
     const auto collective = static_cast<Collective>(index);
-    text += fmt::format("{};{};", shipped(collective), shipped_in_turns(collective));
+    text += fmt::format("{};{};{};{};", shipped(collective), shipped_on_one_gpu(collective),
+                        shipped_in_turns(collective), shipped_across_nodes(collective));
   }
   return base::hash_of(text);
 }
@@ -199,11 +224,25 @@ bool Choice::left_to_mpi(const Shape& shape, int members) const noexcept {
   return false;
 }
 
+const Preference* Choice::find(const Shape& shape, const TeamFacts& facts,
+                               base::FunctionRef<bool(const Preference&)> sought) const {
+  const auto index = static_cast<std::size_t>(shape.collective);
+  const std::span all(preferences_[index]);
+  const std::span users = all.first(users_[index]), others = all.subspan(users_[index]);
+  std::span<const Preference> here;
+  if (facts.most_on_one_gpu == facts.members) here = on_one_gpu_[index];
+  for (const auto& list : {users, here, others})
+    for (const Preference& preference : list)
+      if (sought(preference)) return &preference;
+  return nullptr;
+}
+
 const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) const {
-  for (const Preference& preference : preferences(shape.collective)) {
-    if (within(preference, shape, facts.members) && preference.row != nullptr && preference.row->supports(shape, facts))
-      return preference.row;
-  }
+  const Preference* const preferred = find(shape, facts, [&](const Preference& preference) {
+    return within(preference, shape, facts.members) && preference.row != nullptr &&
+           preference.row->supports(shape, facts);
+  });
+  if (preferred != nullptr) return preferred->row;
   if (!facts.spinning) {
     for (const Preference& preference : in_turns_[static_cast<std::size_t>(shape.collective)]) {
       if (!within(preference, shape)) continue;
@@ -216,10 +255,33 @@ const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) cons
   return nullptr;
 }
 
+const Algorithm* Choice::choose_across_nodes(const Shape& shape, const TeamFacts& facts) const {
+  // Each node combines by itself first: the bits are no other algorithm's.
+  if (deterministic_ && combines(shape.collective) && !exact(shape.element)) return nullptr;
+  for (const Preference& preference : across_nodes_[static_cast<std::size_t>(shape.collective)]) {
+    if (!within(preference, shape, facts.members)) continue;
+    if (preference.row == nullptr) return nullptr;
+    if (preference.row->spans_nodes() && preference.row->supports(shape, facts)) return preference.row;
+  }
+  return nullptr;
+}
+
+bool Choice::spans_nodes(Collective collective) const noexcept {
+  return std::ranges::any_of(across_nodes_[static_cast<std::size_t>(collective)], [](const Preference& preference) {
+    return preference.row != nullptr && preference.row->spans_nodes();
+  });
+}
+
+bool Choice::spans_nodes() const noexcept {
+  for (std::size_t index = 0; index < collective_count; ++index)
+    if (spans_nodes(static_cast<Collective>(index))) return true;
+  return false;
+}
+
 const Algorithm* Choice::explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const {
   const bool to_mpi = left_to_mpi(shape, facts.members);
   const Algorithm* const chosen = to_mpi ? nullptr : choose(shape, facts);
-  for (const Preference& preference : preferences(shape.collective)) {
+  static_cast<void>(find(shape, facts, [&](const Preference& preference) {
     Fate fate = Fate::taken;
     if (!within(preference, shape)) {
       fate = Fate::other_size;
@@ -231,8 +293,8 @@ const Algorithm* Choice::explain(const Shape& shape, const TeamFacts& facts, std
       fate = Fate::unsupported;
     }
     steps.push_back({&preference, fate});
-    if (fate == Fate::taken) break;
-  }
+    return fate == Fate::taken;
+  }));
   return chosen;
 }
 

@@ -1,9 +1,10 @@
 // The one decision: which algorithm a call takes. It sees only what is equal on all ranks, so that all decide alike. Preferences
 // by size: the shipped ones, or the user's ("0-4k:ll,4k-1m:one_shot,1m-:two_shot"); what does not support a call falls through
-// to the next preference, and at last to the first row of the catalogue that does. Where members take turns on a GPU, the shipped
-// ones are others, and they are the last.
+// to the next preference, and at last to the first row of the catalogue that does. Where all members are on one GPU, some shipped ones
+// come before the others; where members take turns on a GPU, the shipped ones are others, and they are the last.
 #pragma once
 
+#include "base/function_ref.h"
 #include "base/settings.h"
 #include "collective/catalogue.h"
 
@@ -53,6 +54,17 @@ class Choice {
   /// is left to the first algorithm that supports it; the last one is where that is "mpi", and the result is null.
   [[nodiscard]] const Algorithm* explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const;
 
+  /// The same where members are on several nodes, whose ranks can agree on nothing about a single call: null where no algorithm that spans
+  /// nodes is preferred for it by the user before MPI, nor (CROSSLANE_MIXED=0) by what is shipped.
+  [[nodiscard]] const Algorithm* choose_across_nodes(const Shape& shape, const TeamFacts& facts) const;
+  /// False if it never chooses any for this collective.
+  [[nodiscard]] bool spans_nodes(Collective collective) const noexcept;
+  /// The same for all.
+  [[nodiscard]] bool spans_nodes() const noexcept;
+  /// CROSSLANE_MIXED=0: ranks of several nodes never pass GPU memory and host memory to one call.
+  [[nodiscard]] bool one_kind() const noexcept { return mixed_ == base::Mixed::no; }
+
+  /// The user's, and then the shipped ones of teams on several GPUs.
   [[nodiscard]] const std::vector<Preference>& preferences(Collective collective) const noexcept {
     return preferences_[static_cast<std::size_t>(collective)];
   }
@@ -66,9 +78,16 @@ class Choice {
   }
 
  private:
+  /// Asks about each preference of a collective in order, until one is what was sought.
+  [[nodiscard]] const Preference* find(const Shape& shape, const TeamFacts& facts,
+                                       base::FunctionRef<bool(const Preference&)> sought) const;
+
   std::array<std::vector<Preference>, collective_count> preferences_;
-  std::array<std::size_t, collective_count> users_{};               // of the preferences, the first so many
-  std::array<std::vector<Preference>, collective_count> in_turns_;  // shipped ones where members take turns on a GPU
+  std::array<std::size_t, collective_count> users_{};                 // of the preferences, the first so many
+  std::array<std::vector<Preference>, collective_count> on_one_gpu_;  // shipped ones that come before the others
+  std::array<std::vector<Preference>, collective_count> in_turns_;    // shipped ones where members take turns on a GPU
+  std::array<std::vector<Preference>, collective_count> across_nodes_;  // the user's, and shipped ones
+  base::Mixed mixed_ = base::Mixed::automatic;
   bool deterministic_ = false;
   bool drives_ = false;
 };

@@ -12,6 +12,7 @@
 namespace crosslane::collective {
 namespace {
 
+using Words = std::array<std::uint64_t, 4>;
 constexpr std::uint64_t none = 0xff;
 // Of the last word of a claim.
 constexpr std::uint64_t runs = 1, shows = 2;
@@ -77,24 +78,25 @@ std::array<std::uint64_t, 4> encode(const Claim& claim, bool shows_passages) noe
 }
 
 void compare_claims(const team::Team& team) {
-  const auto& mine = team.arrival(team.me()).claim;
+  std::vector<Words> claims;
+  claims.reserve(static_cast<std::size_t>(team.size()));
+  for (int member = 0; member < team.size(); ++member) claims.push_back(team.arrival(member).claim);
+  compare_claims(claims);
+  if (std::ranges::all_of(claims, [](const Words& claim) { return (claim[3] & shows) != 0; }))
+    compare_passages(team, static_cast<Collective>(claims.front()[0] & none));
+}
+
+void compare_claims(std::span<const Words> claims) {
+  const Words& first = claims.front();
   bool alike = true;
-  bool all_show = true;
   bool same_collective = true;
-  for (int member = 0; member < team.size(); ++member) {
-    const auto& theirs = team.arrival(member).claim;
-    alike = alike && std::equal(theirs.begin(), theirs.end() - 1, mine.begin()) && ((theirs[3] ^ mine[3]) & runs) == 0;
-    all_show = all_show && (theirs[3] & shows) != 0;
-    same_collective = same_collective && ((theirs[0] ^ mine[0]) & none) == 0;
+  for (const Words& each : claims) {
+    alike = alike && std::equal(each.begin(), each.end() - 1, first.begin()) && ((each[3] ^ first[3]) & runs) == 0;
+    same_collective = same_collective && ((each[0] ^ first[0]) & none) == 0;
   }
-  if (alike) {
-    const auto collective = static_cast<Collective>(mine[0] & none);
-    if (all_show) compare_passages(team, collective);
-    return;
-  }
+  if (alike) return;
   std::vector<std::string> lines;
-  for (int member = 0; member < team.size(); ++member) {
-    const auto& claim = team.arrival(member).claim;
+  for (const Words& claim : claims) {
     // Arguments of different procedures say nothing beside one another.
     lines.push_back(same_collective
                         ? lines_of(claim)

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 namespace crosslane::collective {
 
@@ -24,6 +25,9 @@ struct Claim {
 
 /// As an arrival record holds it. `shows_passages`: the rank shows what it sends to each and expects from each (share::Passage), too.
 [[nodiscard]] std::array<std::uint64_t, 4> encode(const Claim& claim, bool shows_passages) noexcept;
+
+/// Of all ranks of a communicator, by rank, as encoded: throws Error (argument) that names what differs between which of them.
+void compare_claims(std::span<const std::array<std::uint64_t, 4>> claims);
 
 /// After all have arrived at a direct call with claims: throws Error (argument), the same on all members, that names what differs
 /// between which ranks of the communicator.

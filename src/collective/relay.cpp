@@ -40,7 +40,7 @@ class Relay {
         co_await broadcast();
         break;
     }
-    co_await site_.complete();
+    co_await site_.reach(site_.mark());
   }
 
  private:
@@ -51,40 +51,65 @@ class Relay {
 
   engine::Task<> allreduce() {
     // Who ends the way up turns a part round at once; the others send the next part up before they wait for one.
-    const std::size_t lag = at_top() ? 0 : 1;
+    const std::size_t lag = at_top() && call_.above == nullptr ? 0 : 1;
     std::array<Data, 2> top{};
     for (std::size_t part = 0; part < parts_ + lag; ++part) {
-      if (part < parts_) top[part % 2] = co_await up(part);
+      if (part < parts_) {
+        top[part % 2] = co_await up(part);
+        if (call_.above != nullptr) call_.above->begin(part, top[part % 2]);
+      }
       if (part < lag) continue;
       const std::size_t back = part - lag;
+      if (call_.above != nullptr) top[back % 2] = co_await call_.above->end(back);
       const Data result = co_await down(back, top[back % 2]);
       copy(call_.receive + offset(back), result, bytes(back));
     }
   }
 
   engine::Task<> reduce() {
+    Above* const above = call_.above;
     for (std::size_t part = 0; part < parts_; ++part) {
       const Data result = co_await up(part);
-      if (result != nullptr) copy(call_.receive + offset(part), result, bytes(part));
+      if (above != nullptr)
+        above->begin(part, result);
+      else if (result != nullptr)
+        copy(call_.receive + offset(part), result, bytes(part));
       // The slots of this part are read.
       const auto takes = [](const RelayLevel& level) { return !level.tree.children.empty(); };
       if (std::ranges::any_of(levels_, takes)) record(part);
       for (std::size_t level = 0; level < levels_.size(); ++level)
         if (takes(levels_[level])) tell_complete(level, part);
+      if (above != nullptr && part > 0) co_await reduced(*above, part - 1);
     }
+    if (above != nullptr) co_await reduced(*above, parts_ - 1);
+  }
+
+  engine::Task<> reduced(Above& above, std::size_t part) {
+    const Data result = co_await above.end(part);
+    if (result != nullptr) copy(call_.receive + offset(part), result, bytes(part));
   }
 
   engine::Task<> broadcast() {
-    const bool root = call_.root;
+    Above* const above = call_.above;
     for (std::size_t part = 0; part < parts_; ++part) {
-      const Data result = co_await down(part, root ? call_.send + offset(part) : nullptr);
-      if (root) continue;
+      Data data = own(part);
+      if (above != nullptr) {
+        if (part == 0) above->begin(part, data);
+        if (part + 1 < parts_) above->begin(part + 1, own(part + 1));
+        const Data from_above = co_await above->end(part);
+        if (!call_.root) data = from_above;
+      }
+      const Data result = co_await down(part, data);
+      if (call_.root) continue;
       copy(call_.receive + offset(part), result, bytes(part));
       record(part);
       for (std::size_t level = 0; level < levels_.size(); ++level)
         if (levels_[level].tree.parent >= 0) tell_given(level, part);
     }
   }
+
+  // What the root of a broadcast gives.
+  [[nodiscard]] Data own(std::size_t part) const noexcept { return call_.root ? call_.send + offset(part) : nullptr; }
 
   // This rank's part, combined with what its children have, on all levels up to where it is given away.
   engine::Task<Data> up(std::size_t part) {

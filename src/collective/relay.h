@@ -48,14 +48,18 @@ class Site {
   virtual void record(std::size_t parity) = 0;
   /// What follows here comes after what `member` had enqueued when it last recorded that event.
   virtual void follow(int member, std::size_t parity) = 0;
-  /// All that was enqueued is done.
-  virtual engine::Task<> complete() = 0;
+  /// Marks what was enqueued so far, and waits for such a mark: then that is done.
+  virtual std::uint64_t mark() = 0;
+  virtual engine::Task<> reach(std::uint64_t mark) = 0;
 
-  /// The task is about to wait for that member.
+  /// The task is about to wait for that member, or what else there is.
   virtual void waits_for(int member) noexcept = 0;
   /// Asked now and then while it waits, since `begin`: throws where that is in vain.
   virtual void look(int member, base::Time begin) = 0;
 };
+
+/// What a task waits for if it is no member.
+inline constexpr int the_gpu = -1, other_nodes = -2;
 
 /// How long a task waits until it looks whether that is in vain.
 inline constexpr std::chrono::seconds look_every{1};
@@ -68,6 +72,21 @@ struct RelayLevel {
   std::size_t slots;
 };
 
+/// The level above the team's, for who is at the top of all of its trees: other nodes, whose parts are begun in their order, each once
+/// the one before the last has ended.
+class Above {
+ public:
+  Above() = default;
+  Above(const Above&) = delete;
+  Above& operator=(const Above&) = delete;
+  virtual ~Above() = default;
+
+  /// `data`: what this node has of the part, where it gives something, to be read in the stream's order.
+  virtual void begin(std::size_t part, const std::byte* data) = 0;
+  /// The part's result in memory of the host, for what is enqueued until the next but one begins; null where this node gets none.
+  virtual engine::Task<const std::byte*> end(std::size_t part) = 0;
+};
+
 /// One rank's side of a call.
 struct Relayed {
   Shape shape;
@@ -77,6 +96,7 @@ struct Relayed {
   std::byte* receive;
   std::size_t slot_bytes;  ///< Of each slot, and so of a part: whole elements.
   bool in_order;           ///< Reductions combine in rank order (one level of stars alone does that).
+  Above* above = nullptr;  ///< Only where there is one, and this member is at the top.
 };
 
 /// An all-reduce, reduce or broadcast along the levels' trees; where a member is the root of one, it is in the next. At most

@@ -3,12 +3,14 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "collective/among_nodes.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace crosslane::collective {
@@ -51,11 +53,14 @@ class TeamSite final : public Site {
     connection_.peer_events[static_cast<std::size_t>(member)][parity].make_wait(*connection_.stream);
   }
 
-  engine::Task<> complete() override {
-    const std::uint64_t mark = post_marker();
+  std::uint64_t mark() override {
+    const gpu::ContextScope scope(home_.driver(), home_.context());
+    return connection_.marker->post(*connection_.stream);
+  }
+  engine::Task<> reach(std::uint64_t mark) override {
     const auto& word = connection_.marker->word();
-    waits_for(-1);
-    for (const base::Time begin = base::now(); word.load(std::memory_order_acquire) < mark; look(-1, begin)) {
+    waits_for(the_gpu);
+    for (const base::Time begin = base::now(); word.load(std::memory_order_acquire) < mark; look(the_gpu, begin)) {
       co_await reached_or_look(word, mark);
     }
   }
@@ -67,14 +72,16 @@ class TeamSite final : public Site {
       if (each == team_.me() || team_.entry(each).failed.load(std::memory_order_acquire) != team_.direct_call())
         continue;
       culprit_ = team_.entry(each).culprit.load(std::memory_order_relaxed);
-      throw base::Error(base::ErrorClass::other, "rank {} of the communicator failed in this call", culprit_);
+      throw base::Error(base::ErrorClass::other, "rank {} of the communicator failed in this call",
+                        team_.rank(culprit_));
     }
     const base::Duration waited = base::now() - begin;
     if (waited < look_every) return;
     for (int each = 0; each < team_.size(); ++each) {
       if (team_.alive(each)) continue;
       culprit_ = each;
-      throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call", each);
+      throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call",
+                        team_.rank(each));
     }
     {
       const gpu::ContextScope scope(home_.driver(), home_.context());
@@ -86,7 +93,7 @@ class TeamSite final : public Site {
       throw base::Error(base::ErrorClass::other,
                         "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its "
                         "process or GPU is gone or busy",
-                        member, driven_.limit_s);
+                        team_.rank(member), driven_.limit_s);
     }
     throw base::Error(base::ErrorClass::other, "the GPU did not finish its part of a collective within {:.0f} s",
                       driven_.limit_s);
@@ -98,7 +105,7 @@ class TeamSite final : public Site {
     team_.own_entry().failed.store(team_.direct_call(), std::memory_order_release);
     std::uint64_t mark = 0;
     try {
-      mark = post_marker();
+      mark = this->mark();
     } catch (const base::Error& error) {
       base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
       co_return;
@@ -107,11 +114,6 @@ class TeamSite final : public Site {
   }
 
  private:
-  std::uint64_t post_marker() {
-    const gpu::ContextScope scope(home_.driver(), home_.context());
-    return connection_.marker->post(*connection_.stream);
-  }
-
   const DrivenCall& driven_;
   const Shape shape_;
   team::Team& team_;
@@ -120,13 +122,10 @@ class TeamSite final : public Site {
   int culprit_;  // who is to be named if this call fails
 };
 
-// Of a slot: larger ones gain nothing but fewer flags, smaller ones keep the levels of a hierarchy busy at once. Whole elements.
-std::size_t slot_bytes(const team::RegionLayout& layout, const std::vector<RelayLevel>& levels) noexcept {
-  constexpr std::size_t most = std::size_t{1} << 20;
-  constexpr std::size_t granule = 256;
+std::size_t slots_of(const std::vector<RelayLevel>& levels) noexcept {
   std::size_t slots = 0;
   for (const RelayLevel& level : levels) slots += level.slots;
-  return std::min(layout.parity_bytes() / std::max<std::size_t>(slots, 1) / granule * granule, most);
+  return slots;
 }
 
 }  // namespace
@@ -134,21 +133,37 @@ std::size_t slot_bytes(const team::RegionLayout& layout, const std::vector<Relay
 engine::Task<> relay_in_team(DrivenCall driven, std::vector<RelayLevel> levels) {
   const Call& call = driven.call;
   TeamSite site(driven);
-  const Relayed relayed{.shape = call.shape,
-                        .me = call.team.me(),
-                        .root = call.team.me() == call.shape.root,
-                        .send = call.mine.send,
-                        .receive = call.mine.receive,
-                        .slot_bytes = slot_bytes(call.team.layout(), levels),
-                        .in_order = driven.deterministic};
+  Relayed relayed{.shape = call.shape,
+                  .me = call.team.me(),
+                  .root = call.team.me() == call.shape.root,
+                  .send = call.mine.send,
+                  .receive = call.mine.receive,
+                  .slot_bytes = call.team.layout().relay_bytes(slots_of(levels)),
+                  .in_order = driven.deterministic};
+  std::optional<AmongNodes> above;
+  if (const Beyond* const beyond = driven.beyond; beyond != nullptr) {
+    const team::Span& span = beyond->span;
+    const int me = span.ranks_of(span.node())[static_cast<std::size_t>(call.team.me())];
+    relayed.root = me == beyond->root;
+    relayed.slot_bytes = span.part_bytes();  // the same on all nodes
+    if (me == beyond->leader_of(span.node())) {
+      Shape among = call.shape;
+      among.root = beyond->root >= 0 ? span.node_of(beyond->root) : 0;
+      relayed.above = &above.emplace(site, *beyond, among);
+    }
+  }
   std::exception_ptr error;
   try {
+    if (driven.beyond != nullptr && driven.beyond->failed)
+      throw base::Error(base::ErrorClass::other, "this rank cannot take part");
     co_await relay(site, relayed, std::move(levels));
+    if (above) co_await above->finish();
   } catch (...) {
     error = std::current_exception();
   }
   if (!error) co_return;
   co_await site.give_up();
+  if (above) co_await above->give_up();
   std::rethrow_exception(error);
 }
 

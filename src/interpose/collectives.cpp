@@ -3,8 +3,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "interpose/across_nodes.h"
+#include "interpose/call_facts.h"
 #include "interpose/direct_buffers.h"
-#include "interpose/elements.h"
 #include "interpose/role.h"
 #include "interpose/route.h"
 #include "interpose/teams.h"
@@ -21,70 +22,15 @@
 namespace crosslane::interpose {
 namespace {
 
-using collective::Collective;
-
-// Nothing where the call goes to MPI whatever the team: it has no direct form, or its arguments are wrong, which MPI's route explains.
-std::optional<Role> role_in(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call) {
-  try {
-    return role_of(process, call, {team.size(), team.me()}, teams.byte());
-  } catch (const base::Error&) {
-    return std::nullopt;
-  }
-}
-
-// What this rank was called with, for the others to compare.
-collective::Claim claim_of(Process& process, const team::Team& team, const CollectiveCall& call,
-                           const std::optional<Role>& role) {
-  const auto& handles = process.library().handles();
-  const bool sends = (call.collective == Collective::gather && team.me() != call.root) ||
-                     (call.collective == Collective::scatter && team.me() == call.root);
-  const MPI_Count count = sends ? call.send_count : call.receive_count;
-  const MPI_Datatype type = sends ? call.send_type : call.receive_type;
-  collective::Claim claim{.collective = call.collective, .root = call.root, .direct = role.has_value()};
-  try {
-    if (count > 0 && !uneven(call.collective)) claim.bytes = process.layouts().of(type)->packed_size(count);
-  } catch (const base::Error&) {
-    claim.bytes = 0;  // not a datatype: the call's own route tells
-  }
-  if (combines(call.collective)) {
-    claim.element = element_of(handles, type);
-    claim.op = op_of(handles, call.op);
-  }
-  return claim;
-}
-
-struct Context {
-  Process& process;
-  MPI_Comm comm;
-};
-
-std::string describe_communicator(const void* context) {
-  const auto& [process, comm] = *static_cast<const Context*>(context);
-  return process.communicators()->name_of(comm);
-}
-
 void run_direct(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call, const Role& role,
                 const engine::Watch& watch) {
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role.bytes());
   DirectBuffers buffers(process, team, call, role);
-  if (teams.blocking().checks()) buffers.side().claim = claim_of(process, team, call, role);
+  if (teams.blocking().checks()) buffers.side().claim = claim_of(process, seat_in(team), call, role);
   const collective::Algorithm& algorithm = teams.blocking().run(team, role.shape, buffers.side(), watch);
   teams.count(algorithm);
   process.took_route(call.call, algorithm.name, role.bytes());
   buffers.lower();
-}
-
-// True if this rank passes GPU memory, which then is of the GPU that it takes part with.
-bool passes_gpu_memory(const Site& site, Teams& teams, const CollectiveCall& call) {
-  for (const void* const buffer : {static_cast<const void*>(call.receive), call.send}) {
-    if (buffer == nullptr || !site.on_gpu(buffer)) continue;
-    if (teams.home() != nullptr) return true;
-    Process& process = site.process();
-    const auto info = process.gpu().inspect(buffer);
-    if (!info.on_gpu()) continue;  // not significant, or wrong: for the call's own route to tell
-    return teams.home_at(process.copier().place(info)) != nullptr;
-  }
-  return false;
 }
 
 // A direct call that was only started.
@@ -146,7 +92,7 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
   Process& process = site.process();
   bool wishes = false, ready = false;
   if (process.active() && process.gpu().present()) {
-    wishes = passes_gpu_memory(site, teams, call);
+    wishes = passes_gpu_memory(site, call);
     if (wishes || team.connected()) role = find_role();
     // Who has nothing to send or to receive has no say where others have.
     if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
@@ -182,13 +128,13 @@ class PersistentCollective final : public Starter {
         call_(call),
         team_(process.teams()->for_persistent(call.comm)),
         communicator_(process.communicators()->share(call.comm)),
-        role_(role_in(process, *process.teams(), *team_, call)),
-        claim_(claim_of(process, *team_, call, role_)) {}
+        role_(role_in(process, seat_in(*team_), call)),
+        claim_(claim_of(process, seat_in(*team_), call, role_)) {}
 
   /// When it is made, so that the second start can go direct.
   void prepare(const Site& site) {
     Teams& teams = *process_.teams();
-    if (process_.active() && process_.gpu().present() && role_ && passes_gpu_memory(site, teams, call_))
+    if (process_.active() && process_.gpu().present() && role_ && passes_gpu_memory(site, call_))
       interpose::prepare(teams, *team_, watch());
   }
 
@@ -228,17 +174,18 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     nested.emplace();
     Teams& teams = *process.teams();
     team::Team* const team = teams.of(call.comm).get();
-    if (team == nullptr) return otherwise();
-    const Context context{process, call.comm};
-    const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
+    if (team == nullptr) return run_across_nodes(site, call, otherwise);
+    const NamedCommunicator named{process, call.comm};
+    const engine::Watch watch{.call = call.call, .name = NamedCommunicator::name, .context = &named};
     std::optional<Role> role, refused;
-    const auto find_role = [&] { return role_in(process, teams, *team, call); };
+    const auto find_role = [&] { return role_in(process, seat_in(*team), call); };
     const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::blocking, watch);
     if (verdict != share::Verdict::direct) return otherwise();
     if (!role && teams.blocking().checks()) {
       std::optional<collective::Pieces> pieces;
       if (refused && uneven(call.collective)) pieces = pieces_of(*refused, {team->size(), team->me()}, true, true);
-      teams.blocking().compare(*team, claim_of(process, *team, call, role), pieces ? &*pieces : nullptr, watch);
+      teams.blocking().compare(*team, claim_of(process, seat_in(*team), call, role), pieces ? &*pieces : nullptr,
+                               watch);
       return otherwise();
     }
     if (!role) throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
@@ -260,10 +207,10 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     Teams& teams = *process.teams();
     const std::shared_ptr<team::Team> team = teams.of(call.comm);
     if (team == nullptr) return otherwise();
-    const Context context{process, call.comm};
-    const engine::Watch watch{.call = call.call, .name = describe_communicator, .context = &context};
+    const NamedCommunicator named{process, call.comm};
+    const engine::Watch watch{.call = call.call, .name = NamedCommunicator::name, .context = &named};
     std::optional<Role> role, refused;
-    const auto find_role = [&] { return role_in(process, teams, *team, call); };
+    const auto find_role = [&] { return role_in(process, seat_in(*team), call); };
     const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::starting, watch);
     if (verdict != share::Verdict::direct) return otherwise();
     process.settle(false);
@@ -276,8 +223,8 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     if (const int code = lend_idle_request(process, request); code != mpi::success) return code;
     const bool checks = teams.blocking().checks();
     try {
-      operation->undertaking =
-          undertake(process, team, call, role, checks ? claim_of(process, *team, call, role) : collective::Claim{});
+      operation->undertaking = undertake(process, team, call, role,
+                                         checks ? claim_of(process, seat_in(*team), call, role) : collective::Claim{});
     } catch (...) {
       take_back_idle_request(process, request);
       throw;

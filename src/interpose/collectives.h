@@ -1,5 +1,6 @@
 // Collectives of communicators whose ranks share the node: described by the generated wrappers, counted on every rank, and run
-// directly between GPUs where the team's verdict says so. Whatever is not, goes on as if there were no teams.
+// directly between GPUs where the team's verdict says so; blocking ones of other communicators are across_nodes.h's. Whatever does not go
+// so, goes on as if there were no teams.
 #pragma once
 
 #include "base/function_ref.h"

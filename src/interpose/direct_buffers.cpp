@@ -10,12 +10,14 @@ namespace crosslane::interpose {
 
 using collective::Collective;
 
-DirectBuffers::DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role)
+DirectBuffers::DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role,
+                             bool shows)
     : home_(*process.teams()->home()),
       // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
       gives_(role.shape.collective == Collective::broadcast && team.me() == role.shape.root) {
   const bool blocks = uneven(role.shape.collective);
-  const bool show = collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
+  const bool show =
+      shows && collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
   if (role.receive)
     receive_.emplace(process, home_, call.call, role.receive->argument, role.receive->base, role.receive->extent);
   if (role.send) send_.emplace(process, home_, call.call, role.send->argument, role.send->base, role.send->extent);

@@ -156,7 +156,8 @@ void Process::form_world() {
   world_ =
       std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear(), share::all_methods, alike);
   communicators_ = std::make_unique<team::Communicators>(below, handles);
-  if (world_->agreed() && world_->node_looks() && world_->directory().ranks() > 1)
+  const bool spans = world_->nodes().nodes() > 1 && choice_->spans_nodes();
+  if (world_->agreed() && world_->node_looks() && (world_->directory().ranks() > 1 || spans))
     teams_ = std::make_unique<Teams>(*this, *world_, *communicators_, *choice_);
   if (!world_->agreed()) return;
   transfers_ = std::make_unique<message::Transfers>(below, handles, *world_, *engine_, *copier_, settings_,

@@ -165,7 +165,8 @@ class Site {
   [[nodiscard]] const mpi::Functions& next() const noexcept { return process_.next(level_); }
   /// True if the call may have to be looked at: not inside one of our own, and not switched off.
   [[nodiscard]] bool watching() const noexcept { return outer_ && process_.active(); }
-  /// True if the call's ranks may form a team: not inside one of our own, and the node has GPUs and several ranks.
+  /// True if the call's ranks may form a team: not inside one of our own, and the node has GPUs and
+  /// several ranks, or some collectives span nodes.
   [[nodiscard]] bool teams() const noexcept { return outer_ && process_.teams() != nullptr; }
   /// True if what the call receives has to be looked at: it may be a header.
   [[nodiscard]] bool looking() const noexcept { return outer_ && process_.looks(); }

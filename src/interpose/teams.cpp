@@ -3,6 +3,8 @@
 
 #include "base/log.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -44,14 +46,54 @@ const std::shared_ptr<team::Team>& Teams::of(MPI_Comm communicator) {
     if (world_rank == world_.rank()) me = static_cast<int>(rank);
     local_ranks.push_back(world_.nodes().local_rank(world_rank));
   }
-  if (together && me >= 0) {
-    facts.team = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), *facts.key,
-                                              std::move(local_ranks), me, choice_.drives());
-    std::erase_if(living_, [](const auto& each) { return each.expired(); });
-    living_.push_back(facts.team);
-  }
+  if (together && me >= 0)
+    facts.team = make_team(*facts.key, std::move(local_ranks), me, choice_.drives());
+  else if (!together)
+    facts.span = make_span(facts);
   facts.team_known.store(true, std::memory_order_release);
   return facts.team;
+}
+
+const std::shared_ptr<team::Span>& Teams::span_of(MPI_Comm communicator) {
+  static_cast<void>(of(communicator));
+  return communicators_.of(communicator).span;
+}
+
+std::shared_ptr<team::Team> Teams::make_team(const share::TeamKey& key, std::vector<int> local_ranks, int me,
+                                             bool drives, std::size_t part_bytes) {
+  auto made = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), key,
+                                           std::move(local_ranks), me, drives, part_bytes);
+  std::erase_if(living_, [](const auto& each) { return each.expired(); });
+  living_.push_back(made);
+  return made;
+}
+
+std::shared_ptr<team::Span> Teams::make_span(const team::CommunicatorFacts& facts) {
+  if (facts.inter || !facts.key || facts.world_ranks.size() < 2 || !choice_.spans_nodes()) return nullptr;
+  std::map<int, std::size_t> places;
+  std::vector<std::vector<int>> nodes;
+  int me = -1;
+  for (std::size_t rank = 0; rank < facts.world_ranks.size(); ++rank) {
+    const int world_rank = facts.world_ranks[rank];
+    if (!world_.may_have_gpus(world_rank)) return nullptr;
+    if (world_rank == world_.rank()) me = static_cast<int>(rank);
+    const auto place = places.try_emplace(world_.nodes().node_of(world_rank), nodes.size()).first->second;
+    if (place == nodes.size()) nodes.emplace_back();
+    nodes[place].push_back(static_cast<int>(rank));
+  }
+  const std::vector<int> mine = nodes[places.at(world_.nodes().node_of(world_.rank()))];
+  auto team_of_node = [this, key = *facts.key, world_ranks = facts.world_ranks, mine, me] {
+    std::vector<int> local_ranks;
+    local_ranks.reserve(mine.size());
+    for (const int rank : mine)
+      local_ranks.push_back(world_.nodes().local_rank(world_ranks[static_cast<std::size_t>(rank)]));
+    const std::lock_guard lock(mutex_);
+    auto team =
+        make_team(key, std::move(local_ranks), static_cast<int>(std::ranges::find(mine, me) - mine.begin()), true);
+    team->named(mine);
+    return team;
+  };
+  return std::make_shared<team::Span>(std::move(nodes), facts.world_ranks, me, std::move(team_of_node), span_tags_);
 }
 
 std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
@@ -63,13 +105,9 @@ std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
   std::vector<int> local_ranks;
   local_ranks.reserve(static_cast<std::size_t>(whole.size()));
   for (int member = 0; member < whole.size(); ++member) local_ranks.push_back(whole.local_rank(member));
-  auto made = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(),
-                                           team::persistent_key(*facts.key, number), std::move(local_ranks), whole.me(),
-                                           choice_.drives(), part_bytes);
   const std::lock_guard lock(mutex_);
-  std::erase_if(living_, [](const auto& each) { return each.expired(); });
-  living_.push_back(made);
-  return made;
+  return make_team(team::persistent_key(*facts.key, number), std::move(local_ranks), whole.me(), choice_.drives(),
+                   part_bytes);
 }
 
 team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me) {

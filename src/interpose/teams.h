@@ -33,6 +33,9 @@ class Teams {
   /// The team of a communicator: nothing (null) where its ranks do not all share this node, or its making was not seen.
   [[nodiscard]] const std::shared_ptr<team::Team>& of(MPI_Comm communicator);
 
+  /// What a communicator has whose ranks are on several nodes; null where no collective spans them, or some do not take part.
+  [[nodiscard]] const std::shared_ptr<team::Span>& span_of(MPI_Comm communicator);
+
   /// A team for one persistent collective of a communicator that has one: its starts have an order of their own. By all ranks of
   /// the communicator, in the same order.
   [[nodiscard]] std::shared_ptr<team::Team> for_persistent(MPI_Comm communicator);
@@ -67,6 +70,11 @@ class Teams {
   [[nodiscard]] const collective::Enqueued& enqueued() const noexcept { return enqueued_; }
 
  private:
+  /// The mutex is held.
+  std::shared_ptr<team::Team> make_team(const share::TeamKey& key, std::vector<int> local_ranks, int me, bool drives,
+                                        std::size_t part_bytes = team::default_part_bytes);
+  [[nodiscard]] std::shared_ptr<team::Span> make_span(const team::CommunicatorFacts& facts);
+
   Process& process_;
   team::World& world_;
   team::Communicators& communicators_;
@@ -74,6 +82,7 @@ class Teams {
   const collective::Choice& choice_;
   collective::Blocking blocking_;
   collective::Enqueued enqueued_;
+  const std::shared_ptr<team::SpanTags> span_tags_ = std::make_shared<team::SpanTags>();
   std::mutex mutex_;
   std::vector<std::weak_ptr<team::Team>> living_;
   std::vector<std::weak_ptr<team::Prepared>> prepared_;

@@ -103,7 +103,7 @@ engine::Task<bool> Transfers::moved(engine::Completion completion, engine::Compl
 
 engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
                                std::shared_ptr<void> kept) {
-  return send_chunks(std::move(buffer), header, to, std::move(matched), {}, watch, std::move(kept));
+  return send_chunks(std::move(buffer), std::move(header), to, std::move(matched), {}, watch, std::move(kept));
 }
 
 engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,

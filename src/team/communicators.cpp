@@ -22,6 +22,7 @@ extern "C" int crosslane_delete_facts(MPI_Comm, int, void* attached, void*) {
   auto* const facts = static_cast<std::shared_ptr<CommunicatorFacts>*>(attached);
   (*facts)->freed.store(true, std::memory_order_release);
   (*facts)->team.reset();  // no collective is under way: freeing is one itself
+  (*facts)->span.reset();
   (*facts)->prepared.reset();
   delete facts;
   return mpi::success;

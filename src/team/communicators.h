@@ -5,6 +5,7 @@
 #include "mpi/library.h"
 #include "share/board.h"
 #include "team/prepared.h"
+#include "team/span.h"
 #include "team/team.h"
 
 #include <atomic>
@@ -37,6 +38,8 @@ struct CommunicatorFacts {
   /// Set up on demand (interpose/teams.h); then `team_known` is true, and `team` null where its ranks do not share a node.
   std::atomic<bool> team_known{false};
   std::shared_ptr<Team> team;
+  /// The same where they are on several nodes, all of whose ranks take part; else null.
+  std::shared_ptr<Span> span;
   /// What enqueued calls need; null until crosslane_prepare.
   std::shared_ptr<Prepared> prepared;
 

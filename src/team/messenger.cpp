@@ -2,6 +2,7 @@
 #include "team/messenger.h"
 
 #include "base/error.h"
+#include "mpi/calls_by_hand.h"
 
 #include <array>
 #include <string>
@@ -28,13 +29,21 @@ engine::Task<> Messenger::send(std::span<const std::byte> bytes, int to, Tag tag
 }
 
 engine::Task<> Messenger::receive(std::span<std::byte> bytes, int from, Tag tag) const {
+  static_cast<void>(co_await receive_up_to(bytes, from, tag));
+}
+
+engine::Task<std::size_t> Messenger::receive_up_to(std::span<std::byte> bytes, int from, Tag tag) const {
   MPI_Request request{};
+  MPI_Status status{};
   check(mpi_,
         mpi_.Irecv(bytes.data(), static_cast<int>(bytes.size()), handles_.byte, from, value(tag), communicator_,
                    &request),
         "MPI_Irecv");
-  const int code = co_await engine::Completion::of(&request);
+  const int code = co_await engine::Completion::of(&request, &status);
   check(mpi_, code, "MPI_Irecv");
+  MPI_Count count = 0;
+  check(mpi_, mpi::calls::Get_count(mpi_, &status, handles_.byte, &count), "MPI_Get_count");
+  co_return static_cast<std::size_t>(count);
 }
 
 engine::Task<> Messenger::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) const {
@@ -45,6 +54,16 @@ engine::Task<> Messenger::all_gather(std::span<const std::byte> mine, std::span<
         "MPI_Iallgather");
   const int code = co_await engine::Completion::of(&request);
   check(mpi_, code, "MPI_Iallgather");
+}
+
+engine::Task<> Messenger::all_and(std::span<std::uint64_t> words) const {
+  MPI_Request request{};
+  check(mpi_,
+        mpi_.Iallreduce(mpi::in_place(), words.data(), static_cast<int>(words.size()), handles_.uint64, handles_.band,
+                        communicator_, &request),
+        "MPI_Iallreduce");
+  const int code = co_await engine::Completion::of(&request);
+  check(mpi_, code, "MPI_Iallreduce");
 }
 
 }  // namespace crosslane::team

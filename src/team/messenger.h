@@ -8,6 +8,7 @@
 #include "team/tags.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -27,9 +28,14 @@ class Messenger {
   /// Bytes to and from a rank. The memory must live until the task is finished; errors are thrown.
   engine::Task<> send(std::span<const std::byte> bytes, int to, Tag tag) const;
   engine::Task<> receive(std::span<std::byte> bytes, int from, Tag tag) const;
+  /// The same of at most so many bytes; how many came.
+  engine::Task<std::size_t> receive_up_to(std::span<std::byte> bytes, int from, Tag tag) const;
 
   /// Everybody's bytes, equally many from each, to everybody in rank order.
   engine::Task<> all_gather(std::span<const std::byte> mine, std::span<std::byte> all) const;
+
+  /// Everybody's words, equally many from each, combined bit by bit: those remain that all have set.
+  engine::Task<> all_and(std::span<std::uint64_t> words) const;
 
  private:
   const mpi::Functions& mpi_;

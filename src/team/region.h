@@ -29,6 +29,13 @@ struct RegionLayout {
   [[nodiscard]] std::size_t inbound() const noexcept { return staging; }
   [[nodiscard]] std::size_t outbound() const noexcept { return staging + part_bytes; }
   [[nodiscard]] std::size_t low_latency_payload() const noexcept { return slot_bytes / 2; }
+  /// Of each of so many slots (0 is 1) that share the staging memory of a parity, as relays cut it: whole elements. Larger ones gain
+  /// nothing but fewer flags, smaller ones keep the levels of a hierarchy busy at once.
+  [[nodiscard]] std::size_t relay_bytes(std::size_t slots) const noexcept {
+    constexpr std::size_t most = std::size_t{1} << 20;
+    constexpr std::size_t granule = 256;
+    return std::min(parity_bytes() / std::max<std::size_t>(slots, 1) / granule * granule, most);
+  }
 };
 
 inline constexpr std::size_t default_part_bytes = std::size_t{2} << 20;

@@ -11,8 +11,11 @@ enum class Tag : int {
   message_handle = 4,  ///< to this rank itself: what a matched message of ours is known by
   first_free = 16,
   transfers = 8192,  ///< chunks of point-to-point payloads: `transfer_tags` tags from here on
+  spans = 24576,     ///< parts of collectives among nodes: `tags_a_span` for each of `most_spans` communicators
 };
 inline constexpr int transfer_tags = 16384;
+inline constexpr int tags_a_span = 5;
+inline constexpr int most_spans = 1638;  // the last tag is 32,765
 
 [[nodiscard]] constexpr int value(Tag tag) noexcept { return static_cast<int>(tag); }
 

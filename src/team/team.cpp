@@ -47,7 +47,7 @@ void Team::wait_for_readers() noexcept {
   try {
     for (int member = 0; member < size(); ++member) {
       engine_.wait(engine::Completion::of(place_->finished(member), direct_),
-                   {.call = "leaving a communicator", .sequence = sequence_, .peer = member});
+                   {.call = "leaving a communicator", .sequence = sequence_, .peer = rank(member)});
     }
   } catch (const std::exception& error) {
     base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
@@ -100,7 +100,7 @@ bool Team::connected_everywhere() noexcept {
 
 void Team::wait_for_laggards(engine::Watch watch) {
   for (int member = place_->laggard(sequence_); member >= 0; member = place_->laggard(sequence_)) {
-    watch.peer = member;
+    watch.peer = rank(member);
     engine_.wait(engine::Completion::of(place_->entered(member), share::TeamPlace::reached_by_laggard(sequence_)),
                  watch);
   }
@@ -113,7 +113,7 @@ void Team::arrive(const engine::Watch& watch) {
   waiting.sequence = sequence_;
   for (int member = 0; member < size(); ++member) {
     if (member == me_) continue;
-    waiting.peer = member;
+    waiting.peer = rank(member);
     engine_.wait(arrival_of(member), waiting);
   }
 }
@@ -256,8 +256,8 @@ std::optional<std::string> Team::map_regions() {
     return gpu.second.size() > 1 &&
            std::ranges::any_of(gpu.second, [this](int member) { return place_->takes_turns(member); });
   });
-  std::uint32_t abilities = in_turns ? 0U : static_cast<std::uint32_t>(share::spins);
-  if ((in_turns || drives_) && open_events()) abilities |= share::drives;
+  abilities_ = in_turns ? 0U : static_cast<std::uint32_t>(share::spins);
+  if ((in_turns || drives_) && open_events()) abilities_ |= share::drives;
   if (in_turns && me_ == 0) {
     base::log(base::Topic::info,
               "several ranks share a GPU without MPS: only collectives that the host drives go direct; "
@@ -270,7 +270,7 @@ std::optional<std::string> Team::map_regions() {
                       : home.peers().reach(home.board().window(local_rank), local_rank, place_->region(member)));
   }
   connection_->mapped = true;
-  place_->show_abilities(abilities);
+  place_->show_abilities(abilities_);
   place_->show_ready(Ready::mapped);
   return std::nullopt;
 }

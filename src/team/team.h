@@ -1,4 +1,4 @@
-// Team: the ranks of a communicator that all share this node, as one of them sees it: its place on the node's board, its calls'
+// Team: the ranks of a communicator that share this node, mostly all of them (else see span.h), as one of them sees it: its place on the node's board, its calls'
 // numbers, and its members' regions as mapped here once all are ready. It forms locally: no call of MPI.
 //
 // What a rank does in each blocking collective of the communicator:
@@ -38,7 +38,7 @@ enum class Pace : std::uint8_t { blocking, starting };
 
 class Team {
  public:
-  /// `local_ranks`: the members on the node, by rank in the communicator; this rank is `me`. Where the board has no room for the
+  /// `local_ranks`: the members on the node, in the order of their ranks in the communicator; this rank is `me`. Where the board has no room for the
   /// team, it never goes direct. `drives`: host-driven algorithms are wished for; else they are prepared for only where members
   /// must not wait for one another on their GPU. `part_bytes`: of the window's parts (region.h). Equal on all members.
   Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
@@ -53,6 +53,12 @@ class Team {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(local_ranks_.size()); }
   [[nodiscard]] int me() const noexcept { return me_; }
   [[nodiscard]] int local_rank(int member) const { return local_ranks_[static_cast<std::size_t>(member)]; }
+  /// A member's rank in the communicator, for messages: the same, unless they were named().
+  [[nodiscard]] int rank(int member) const noexcept {
+    return ranks_.empty() ? member : ranks_[static_cast<std::size_t>(member)];
+  }
+  /// The members are not all of the communicator's ranks, but these.
+  void named(std::vector<int> ranks) { ranks_ = std::move(ranks); }
 
   /// This rank comes to its next collective. `wishes_direct`: it passes GPU memory, and the call has a direct algorithm.
   /// The verdict is never `open`. `watch` names the call.
@@ -96,6 +102,8 @@ class Team {
   bool map_large_windows();
   [[nodiscard]] bool large_windows_mapped() const noexcept { return connection_->large.front() != nullptr; }
 
+  /// True if this rank can take part in host-driven collectives; while connected.
+  [[nodiscard]] bool drives() const noexcept { return (abilities_ & share::drives) != 0; }
   /// True once all members are connected.
   [[nodiscard]] bool connected_everywhere() noexcept;
 
@@ -148,6 +156,7 @@ class Team {
   share::Board& board_;
   engine::Engine& engine_;
   std::vector<int> local_ranks_;
+  std::vector<int> ranks_;
   int me_;
   bool drives_;
   std::size_t part_bytes_;
@@ -156,6 +165,7 @@ class Team {
   bool refused_ = false;
   bool everybody_asks_ = false;  // when there were so many lapses:
   std::uint64_t lapses_ = 0;
+  std::uint32_t abilities_ = 0;  // of this rank
   bool all_mapped_ = false;
   std::uint64_t clear_until_ = 0;  // no verdict up to this call's has to wait for a member
   std::uint64_t sequence_ = 0;

@@ -113,6 +113,7 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
       throw base::Error(base::ErrorClass::other, "rank {} runs another version of Crosslane than rank {}", rank, rank_);
     hosts.push_back(cards[rank].host);
     looks_.push_back((cards[rank].looks & 2U) != 0);
+    may_have_gpus_.push_back((cards[rank].looks & 1U) != 0);
   }
   // The same cards everywhere: all ranks see that some differ, or none does.
   if (std::ranges::any_of(cards, [&](const Card& card) { return card.alike != cards.front().alike; }))

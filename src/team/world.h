@@ -53,6 +53,10 @@ class World {
   [[nodiscard]] bool looks_at_receives(int world_rank) const {
     return takes_part(world_rank) && looks_[static_cast<std::size_t>(world_rank)];
   }
+  /// True if that rank takes part, and a GPU may appear in it.
+  [[nodiscard]] bool may_have_gpus(int world_rank) const {
+    return takes_part(world_rank) && may_have_gpus_[static_cast<std::size_t>(world_rank)];
+  }
   /// True if that rank takes part and shares this rank's directory (itself included).
   [[nodiscard]] bool on_my_node(int world_rank) const {
     return takes_part(world_rank) && nodes_.same_node(rank_, world_rank);
@@ -85,7 +89,7 @@ class World {
   int size_ = 1;
   MPI_Comm communicator_;
   Cookie cookie_{};
-  std::vector<bool> looks_;  // by rank
+  std::vector<bool> looks_, may_have_gpus_;  // by rank
   topology::NodeMap nodes_;
   std::optional<Messenger> messenger_;
   std::optional<share::Directory> directory_;

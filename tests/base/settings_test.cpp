@@ -131,6 +131,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
                                                                {"CROSSLANE_EXSCAN", "window"},
                                                                {"CROSSLANE_PATIENCE_MS", "2.5"},
                                                                {"CROSSLANE_CHECK", "1"},
+                                                               {"CROSSLANE_MIXED", "0"},
                                                                {"CROSSLANE_DETERMINISTIC", "1"},
                                                                {"CROSSLANE_ALLGATHERV", "window"},
                                                                {"CROSSLANE_GATHERV", "pairwise"},
@@ -147,6 +148,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
   EXPECT_EQ(settings.world, World::partial);
   EXPECT_EQ(settings.pipeline_bytes, 64U << 10);
   EXPECT_EQ(settings.patience_ms, 2.5);
+  EXPECT_EQ(settings.mixed, Mixed::no);
   const auto rows = settings.rows();
   EXPECT_EQ(rows.size(), given.size()) << "a setting that this test does not set";
   for (const auto& row : rows) {

@@ -94,6 +94,19 @@ def test_what_is_staged_whatever_is_preferred(built: CommandLine, words: list[st
     assert why in answer["calls"][0]["why"]
 
 
+def test_among_nodes_the_user_says(built: CommandLine) -> None:
+    words = ["allreduce", "1m", "-n", 64, "--nodes", 8]
+    assert "CROSSLANE_MIXED" in choose(built, *words)["calls"][0]["why"]
+    assert choose(built, *words, CROSSLANE_MIXED="0")["algorithm"] == "hierarchy(gsb,btb)"
+    assert choose(built, "allreduce", "1k", "--nodes", 2, CROSSLANE_MIXED="0")["algorithm"] == "mpi"
+    assert choose(built, "allgather", "1m", "--nodes", 2, CROSSLANE_MIXED="0")["algorithm"] == "mpi"
+    preferred = {"CROSSLANE_ALLREDUCE": "0-:btb"}
+    assert choose(built, *words, **preferred)["algorithm"] == "btb"
+    assert choose(built, *words, **preferred, CROSSLANE_MIXED="1")["algorithm"] == "mpi"
+    assert choose(built, *words, **preferred, CROSSLANE_DETERMINISTIC="1")["algorithm"] == "mpi"
+    assert "32 ranks of a node" in choose(built, "allreduce", "1m", "-n", 66, "--nodes", 2)["calls"][0]["why"]
+
+
 @pytest.mark.parametrize(
     ("words", "variables", "told"),
     [

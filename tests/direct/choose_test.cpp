@@ -128,6 +128,42 @@ TEST(Choice, FallsThroughToShippedPreferences) {
   EXPECT_FALSE(choice.overridden(Collective::alltoall));
 }
 
+TEST(Choice, PrefersOtherOnesOnOneGpu) {
+  const Shape shape{
+      .collective = Collective::allreduce, .bytes = std::size_t{64} << 20, .element = kernel::Element::f32};
+  TeamFacts facts{.members = 8, .exposed = true, .large_windows = true};
+  const Choice shipped(base::Settings{});
+  EXPECT_EQ(shipped.choose(shape, facts)->name, "pipelined");
+  facts.most_on_one_gpu = 4;
+  EXPECT_EQ(shipped.choose(shape, facts)->name, "pipelined");
+  facts.most_on_one_gpu = 8;
+  EXPECT_EQ(shipped.choose(shape, facts)->name, "two_shot");
+  std::vector<Step> steps;
+  EXPECT_EQ(shipped.explain(shape, facts, steps)->name, "two_shot");
+  EXPECT_EQ(steps.back().preference->origin, "shipped for one GPU");
+  // The user comes first.
+  EXPECT_EQ(Choice(with("allreduce", "0-:one_shot")).choose(shape, facts)->name, "one_shot");
+}
+
+TEST(Choice, SpansNodesOnlyWhereTheUserSaysSo) {
+  const Shape shape{
+      .collective = Collective::allreduce, .bytes = std::size_t{1} << 20, .element = kernel::Element::f32};
+  TeamFacts facts{.members = 100, .driven = true};
+  base::Settings settings;
+  EXPECT_FALSE(Choice(settings).spans_nodes());
+  settings.mixed = base::Mixed::no;
+  EXPECT_EQ(Choice(settings).choose_across_nodes(shape, facts)->name, "hierarchy(gsb,btb)");
+  EXPECT_FALSE(Choice(settings).spans_nodes(Collective::allgather));
+  settings = with("allreduce", "0-4k:mpi,0-:two_shot,0-2m:btb,0-:mpi,0-:gsb");
+  EXPECT_EQ(Choice(settings).choose_across_nodes(shape, facts)->name, "btb");
+  EXPECT_EQ(Choice(settings).choose_across_nodes({.bytes = 100}, facts), nullptr);
+  EXPECT_EQ(Choice(settings).choose_across_nodes({.bytes = std::size_t{8} << 20}, facts), nullptr);
+  facts.deterministic = settings.deterministic = true;
+  EXPECT_EQ(Choice(settings).choose_across_nodes(shape, facts), nullptr);
+  settings.mixed = base::Mixed::yes;
+  EXPECT_FALSE(Choice(settings).spans_nodes());
+}
+
 TEST(Choice, HasAnAlgorithmForEverything) {
   const Choice choice(base::Settings{});
   for (std::size_t index = 0; index < collective_count; ++index) {

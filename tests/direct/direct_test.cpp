@@ -3,6 +3,7 @@
 //   --memory device       every rank passes memory of its GPU: each call must go direct, by --algorithm where that takes the call
 //   --memory mixed|random some ranks pass host, managed or pinned memory, derived types, or memory of another GPU: any way is right
 //   --node <n>            what CROSSLANE_NODE_SIZE says: communicators of ranks of several nodes must not go direct
+//   --spans 1             but do by --algorithm, which spans nodes
 //   --direct 0            nothing may go direct (no kernels, no mappings), and all must be right
 //   --most <bytes>        the largest block
 //   --any_order 1         reductions may combine in any order: with numbers for which it does not show
@@ -80,7 +81,8 @@ class Test {
         most_(static_cast<std::size_t>(program.option("most", 600000))),
         strict_(program.memory() == "device"),
         direct_(program.option("direct", 1) != 0),
-        any_order_(program.option("any_order", 0) != 0) {
+        any_order_(program.option("any_order", 0) != 0),
+        spans_(program.option("spans", 0) != 0) {
     int gpus = 0;
     CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
     if (!strict_ && gpus > 1) {
@@ -148,9 +150,10 @@ class Test {
   [[nodiscard]] bool may_go_direct(const Case& what, const Job& job) const {
     if (!direct_ || job.size() < 2 || what.units == 0) return false;
     const bool driven_here = driven() && takes(what, job, 0);
+    if (!job.on_one_node()) return spans_ && driven_here;
     if (job.in_turns() && !driven_here && !(drivable(what.kind) && what.sent_bytes() >= direct_in_turns_from))
       return false;
-    return job.on_one_node();
+    return true;
   }
 
   // Whatever the dice said: each collective by its algorithm once.
@@ -262,7 +265,7 @@ class Test {
   Program& program_;
   std::string algorithm_;
   std::size_t most_;
-  bool strict_, direct_, any_order_;
+  bool strict_, direct_, any_order_, spans_;
   std::unique_ptr<Device> other_;
   Manners manners_;
 };

@@ -105,7 +105,8 @@ class NodeSite final : public Site {
     for (std::size_t other = 0; other < mine.size(); ++other)
       mine[other] = std::max(mine[other], node_.recorded[of(member)][parity][other]);
   }
-  engine::Task<> complete() override { co_return; }
+  std::uint64_t mark() override { return 0; }
+  engine::Task<> reach(std::uint64_t /*mark*/) override { co_return; }
   void waits_for(int /*member*/) noexcept override {}
   void look(int /*member*/, base::Time /*begin*/) override {}
 

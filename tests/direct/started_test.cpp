@@ -14,6 +14,7 @@
 #include "collectives/completion.h"
 #include "direct/job.h"
 #include "direct/listener.h"
+#include "direct/parts.h"
 #include "support/plain_mpi.h"
 #include "support/sharing.h"
 
@@ -598,18 +599,15 @@ void missing(Program& program) {
 
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
-  // --what threads first, for MPI_Init_thread.
-  const std::string what = argc > 2 && std::string(argv[1]) == "--what" ? argv[2] : "";
-  Program program(argc, argv, "direct_started", what == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
-  if (what == "mixes") mixes(program);
-  if (what == "threads") threads(program);
-  if (what == "memory") memory(program);
-  if (what == "barriers") barriers(program);
-  if (what == "ahead") ahead(program);
-  if (what == "freed") freed(program);
-  if (what == "captured") captured(program);
-  if (what == "persistent") persistent(program);
-  if (what == "wrong") wrong(program);
-  if (what == "missing") missing(program);
-  return program.finish();
+  return run_part(argc, argv, "direct_started",
+                  {{"mixes", mixes},
+                   {"threads", threads, MPI_THREAD_MULTIPLE},
+                   {"memory", memory},
+                   {"barriers", barriers},
+                   {"ahead", ahead},
+                   {"freed", freed},
+                   {"captured", captured},
+                   {"persistent", persistent},
+                   {"wrong", wrong},
+                   {"missing", missing}});
 }

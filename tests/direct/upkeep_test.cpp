@@ -3,11 +3,11 @@
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
+#include "direct/parts.h"
 #include "support/sharing.h"
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -160,14 +160,6 @@ void fails(Program& program) {
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "gsb") - before, std::int64_t{1});
 }
 
-// Before MPI and the driver start: of three ranks the last one alone has CROSSLANE_EMULATED_FAULTS.
-void only_last_rank_fails() {
-  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
-    const char* const rank = std::getenv(name);
-    if (rank != nullptr && std::string(rank) != "2") unsetenv("CROSSLANE_EMULATED_FAULTS");
-  }
-}
-
 // Threads, each with a communicator of its own, all at once.
 void threads(Program& program) {
   constexpr int most = 3;
@@ -212,17 +204,13 @@ void threads(Program& program) {
 
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
-  // --what threads first, for MPI_Init_thread.
-  const std::string what = argc > 2 && std::string(argv[1]) == "--what" ? argv[2] : "";
-  if (what == "fails") only_last_rank_fails();
-  Program program(argc, argv, "direct_upkeep", what == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
-  if (what == "buffers") buffers(program);
-  if (what == "communicators") communicators(program);
-  if (what == "strangers") strangers(program);
-  if (what == "refused") refused(program);
-  if (what == "events") events(program);
-  if (what == "missing") missing(program);
-  if (what == "fails") fails(program);
-  if (what == "threads") threads(program);
-  return program.finish();
+  return run_part(argc, argv, "direct_upkeep",
+                  {{"buffers", buffers},
+                   {"communicators", communicators},
+                   {"strangers", strangers},
+                   {"refused", refused},
+                   {"events", events},
+                   {"missing", missing},
+                   {.name = "fails", .run = fails, .before = only_last_rank_fails},
+                   {"threads", threads, MPI_THREAD_MULTIPLE}});
 }
