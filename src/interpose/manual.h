@@ -2,7 +2,9 @@
 // them by the names in tools/generate/routes.py.
 #pragma once
 
+#include "base/function_ref.h"
 #include "interpose/process.h"
+#include "interpose/target.h"
 #include "mpi/abi.h"
 
 namespace crosslane::interpose::manual {
@@ -91,5 +93,36 @@ int unpack(const Site& site, const char* call, const void* inbuf, MPI_Count insi
            MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm);
 int unpack_external(const Site& site, const char* call, const char datarep[], const void* inbuf, MPI_Count insize,
                     MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype);
+
+// attached_buffers.cpp: the buffers of buffered sends (MPI 5.0, section 3.6). `host` takes part in the call in place of `buffer`.
+using Attach = base::FunctionRef<int(void* host)>;
+int attach(const Site& site, const char* call, const Target& target, void* buffer, MPI_Count size, Attach attach);
+using Detach = base::FunctionRef<int()>;
+int detach(const Site& site, void* buffer_addr, Detach detach);
+
+// split_collectives.cpp: the second halves of split collectives on files (MPI 5.0, section 14.4.5).
+using End = base::FunctionRef<int(void* buf, MPI_Status* status)>;
+int split_end(const Site& site, const char* call, MPI_File fh, const void* buf, MPI_Status* status, End end);
+
+// one_sided.cpp: windows of which this rank's memory is on a GPU, and what completes one-sided accesses or synchronises windows
+// (MPI 5.0, sections 12.2, 12.5 and 12.7). `call` is the procedure's name.
+int win_create(const Site& site, const char* call, void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
+               MPI_Comm comm, MPI_Win* win);
+int win_free(const Site& site, MPI_Win* win);
+int win_get_attr(const Site& site, MPI_Win win, int win_keyval, void* attribute_val, int* flag);
+int win_fence(const Site& site, int assert, MPI_Win win);
+int win_complete(const Site& site, MPI_Win win);
+int win_post(const Site& site, MPI_Group group, int assert, MPI_Win win);
+int win_wait(const Site& site, MPI_Win win);
+int win_test(const Site& site, MPI_Win win, int* flag);
+int win_lock(const Site& site, int lock_type, int rank, int assert, MPI_Win win);
+int win_lock_all(const Site& site, int assert, MPI_Win win);
+int win_unlock(const Site& site, int rank, MPI_Win win);
+int win_unlock_all(const Site& site, MPI_Win win);
+int win_flush(const Site& site, int rank, MPI_Win win);
+int win_flush_all(const Site& site, MPI_Win win);
+int win_flush_local(const Site& site, int rank, MPI_Win win);
+int win_flush_local_all(const Site& site, MPI_Win win);
+int win_sync(const Site& site, MPI_Win win);
 
 }  // namespace crosslane::interpose::manual

@@ -3,9 +3,11 @@
 
 #include "base/log.h"
 #include "gpu/context.h"
+#include "interpose/attached_buffers.h"
 #include "interpose/manual.h"
 #include "interpose/route.h"
 #include "interpose/teams.h"
+#include "interpose/windows.h"
 
 #include <dlfcn.h>
 
@@ -177,6 +179,9 @@ void Process::finalizing() noexcept {
   const Nested nested;
   try {
     settle(true);
+    // Of windows that were not freed, and files that were not closed.
+    windows_.clear();
+    split_collectives_.clear();
     layouts_->release();
     for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
     // First, for others may still read what this rank has sent from the memory that goes with its teams.

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "gpu/driver.h"
 #include "gpu/host_memory.h"
+#include "interpose/handle_table.h"
 #include "interpose/requests.h"
 #include "lane/copier.h"
 #include "layout/cache.h"
@@ -31,6 +32,8 @@
 namespace crosslane::interpose {
 
 class Teams;
+struct AttachedBuffer;
+class Window;
 
 /// Whether an exported symbol is the MPI_ or the PMPI_ one; each calls the next of its own name, so that tools which use
 /// the profiling interface before or after us see what they would see without us.
@@ -69,6 +72,12 @@ class Process {
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return *gpu_; }
   [[nodiscard]] gpu::HostMemory& host_memory() noexcept { return host_memory_; }
   [[nodiscard]] Requests& requests() noexcept { return requests_; }
+  /// Of this rank's windows those of which there is something to know.
+  [[nodiscard]] HandleTable<MPI_Win, Window>& windows() noexcept { return windows_; }
+  /// Split collectives under way with GPU memory, by their file.
+  [[nodiscard]] HandleTable<MPI_File, Operation>& split_collectives() noexcept { return split_collectives_; }
+  /// Buffers in GPU memory that were attached, by the host memory that MPI was given for them.
+  [[nodiscard]] HandleTable<void*, AttachedBuffer>& attached_buffers() noexcept { return attached_buffers_; }
   [[nodiscard]] engine::Engine& engine();
   [[nodiscard]] lane::Copier& copier();
   [[nodiscard]] layout::Cache& layouts();
@@ -127,6 +136,9 @@ class Process {
   std::unique_ptr<trace::Tracer> tracer_;
   std::unique_ptr<trace::Counts> counts_;
   Requests requests_;
+  HandleTable<MPI_Win, Window> windows_;
+  HandleTable<MPI_File, Operation> split_collectives_;
+  HandleTable<void*, AttachedBuffer> attached_buffers_;
   std::once_flag services_once_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<lane::Copier> copier_;

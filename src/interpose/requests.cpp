@@ -102,42 +102,17 @@ void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi:
       argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
 }
 
-void Requests::add(MPI_Request request, std::shared_ptr<Operation> operation) {
-  const std::lock_guard lock(mutex_);
-  operations_.insert_or_assign(key(request), std::move(operation));
-  size_.store(operations_.size(), std::memory_order_release);
-}
-
-std::shared_ptr<Operation> Requests::take(MPI_Request request) {
-  const std::lock_guard lock(mutex_);
-  auto node = operations_.extract(key(request));
-  if (!node) return nullptr;
-  size_.store(operations_.size(), std::memory_order_release);
-  return std::move(node.mapped());
-}
-
-std::shared_ptr<Operation> Requests::find(MPI_Request request) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = operations_.find(key(request));
-  return found == operations_.end() ? nullptr : found->second;
-}
-
 std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> Requests::looks() const {
   std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> found;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [bits, operation] : operations_) {
-    if (!operation->look || !operation->active || operation->look->ready()) continue;
-    MPI_Request request{};
-    std::memcpy(&request, &bits, sizeof request);
-    found.emplace_back(request, operation);
-  }
+  operations_.for_each([&](MPI_Request request, const std::shared_ptr<Operation>& operation) {
+    if (operation->look && operation->active && !operation->look->ready()) found.emplace_back(request, operation);
+  });
   return found;
 }
 
 void Requests::rename(MPI_Request before, MPI_Request after) {
   if (before == after) return;
-  const std::lock_guard lock(mutex_);
-  if (auto node = operations_.extract(key(before))) operations_.insert_or_assign(key(after), std::move(node.mapped()));
+  if (auto operation = operations_.take(before)) operations_.put(after, std::move(operation));
 }
 
 bool Requests::lend_idle(MPI_Request* request) {

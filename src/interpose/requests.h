@@ -4,6 +4,7 @@
 
 #include "engine/watch.h"
 #include "interpose/argument.h"
+#include "interpose/handle_table.h"
 #include "interpose/look.h"
 #include "interpose/target.h"
 #include "mpi/abi.h"
@@ -13,10 +14,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -83,15 +82,17 @@ class Requests {
  public:
   /// Neither operations with requests nor freed ones that still go on.
   [[nodiscard]] bool empty() const noexcept {
-    return size_.load(std::memory_order_acquire) == 0 && adopted_size_.load(std::memory_order_acquire) == 0;
+    return operations_.empty() && adopted_size_.load(std::memory_order_acquire) == 0;
   }
 
-  void add(MPI_Request request, std::shared_ptr<Operation> operation);
+  void add(MPI_Request request, std::shared_ptr<Operation> operation) {
+    operations_.put(request, std::move(operation));
+  }
   /// The operation of this request, which leaves the table; null for a request that is not ours.
-  [[nodiscard]] std::shared_ptr<Operation> take(MPI_Request request);
+  [[nodiscard]] std::shared_ptr<Operation> take(MPI_Request request) { return operations_.take(request); }
 
   /// The same without taking it out: for calls that complete nothing, several threads at a time.
-  [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const;
+  [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const { return operations_.find(request); }
 
   /// The MPI has given an operation another request: Open MPI does so when a persistent send starts again while its last
   /// message is still on its way.
@@ -111,16 +112,9 @@ class Requests {
   [[nodiscard]] Adopted take_adopted();
 
  private:
-  static std::uint64_t key(MPI_Request request) noexcept {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &request, sizeof request);
-    return bits;
-  }
-
-  std::atomic<std::size_t> size_{0};
+  HandleTable<MPI_Request, Operation> operations_;
   std::atomic<std::size_t> adopted_size_{0};
-  mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Operation>> operations_;
+  mutable std::mutex mutex_;  // of what follows
   Adopted adopted_;
   std::vector<MPI_Request> idle_;
 };

@@ -53,7 +53,9 @@ def test_levels_export_less_and_less(build: Path, name: str) -> None:
         f"{prefix}MPI_{name}"
         for name in (
             "Comm_attach_buffer",
+            "Comm_detach_buffer",
             "Session_attach_buffer",
+            "Session_detach_buffer",
             "Request_get_status_all",
             "Request_get_status_any",
             "Request_get_status_some",

@@ -1,4 +1,4 @@
-// MPI-IO from and to every kind of memory: blocking, nonblocking, at an offset, collective, shared and ordered. Written
+// MPI-IO from and to every kind of memory: blocking, nonblocking, split, at an offset, collective, shared and ordered. Written
 // files are compared with those that plain MPI writes from host copies; reads, also past the end, with plain MPI's.
 // Options beside Program's: --only <MPI procedure>, --cases <number a procedure>. Files are in $TMPDIR.
 #include "collectives/argument.h"
@@ -17,10 +17,13 @@ using namespace crosslane::tests;
 namespace {
 
 enum class Place { individual, offset, shared, ordered };
+enum class Form { blocking, nonblocking, split };
 
 struct Procedure {
-  std::string name;
-  bool writes, nonblocking, collective;
+  std::string name;  // of split ones without _begin and _end
+  bool writes;
+  Form form;
+  bool collective;
   Place place;
 };
 
@@ -28,25 +31,31 @@ std::vector<Procedure> procedures() {
   std::vector<Procedure> result;
   for (const bool writes : {true, false}) {
     const std::string verb = writes ? "write" : "read";
-    for (const bool nonblocking : {false, true}) {
-      const std::string stem = std::string("MPI_File_") + (nonblocking ? "i" : "") + verb;
-      result.push_back({stem, writes, nonblocking, false, Place::individual});
-      result.push_back({stem + "_at", writes, nonblocking, false, Place::offset});
-      result.push_back({stem + "_all", writes, nonblocking, true, Place::individual});
-      result.push_back({stem + "_at_all", writes, nonblocking, true, Place::offset});
-      result.push_back({stem + "_shared", writes, nonblocking, false, Place::shared});
-      if (!nonblocking) result.push_back({stem + "_ordered", writes, nonblocking, true, Place::ordered});
+    for (const Form form : {Form::blocking, Form::nonblocking, Form::split}) {
+      const std::string stem = std::string("MPI_File_") + (form == Form::nonblocking ? "i" : "") + verb;
+      result.push_back({stem + "_all", writes, form, true, Place::individual});
+      result.push_back({stem + "_at_all", writes, form, true, Place::offset});
+      if (form != Form::nonblocking) result.push_back({stem + "_ordered", writes, form, true, Place::ordered});
+      if (form == Form::split) continue;
+      result.push_back({stem, writes, form, false, Place::individual});
+      result.push_back({stem + "_at", writes, form, false, Place::offset});
+      result.push_back({stem + "_shared", writes, form, false, Place::shared});
     }
   }
   return result;
 }
 
-// Open MPI 4.1 hangs, also in host memory, when ranks read or write different amounts.
-bool hangs(const Procedure& procedure) {
+bool calls(const Procedure& procedure, const std::string& name) {
+  if (procedure.form != Form::split) return name == procedure.name;
+  return name == procedure.name + "_begin" || name == procedure.name + "_end";
+}
+
+// Open MPI 4.1 hangs, also in host memory, when ranks read or write different amounts, in these or in their like that begin and end.
+bool wants_equal_amounts([[maybe_unused]] const Procedure& procedure) {
 #ifdef CROSSLANE_TEST_MPI_OPENMPI
-  return procedure.nonblocking && procedure.collective;
+  return procedure.form != Form::blocking && procedure.collective;
 #else
-  return procedure.name.empty();
+  return false;
 #endif
 }
 
@@ -64,12 +73,22 @@ class File {
   int run(const Procedure& procedure, MPI_Offset at, void* buffer, int count, MPI_Datatype type, bool large) const {
     if (procedure.place == Place::individual) CROSSLANE_MPI(MPI_File_seek(file_, at, MPI_SEEK_SET));
     MPI_Status status;
-    if (procedure.nonblocking) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      CROSSLANE_MPI(call(procedure, at, buffer, count, type, large, &request));
-      polite_wait(request, &status);
-    } else {
-      CROSSLANE_MPI(call(procedure, at, buffer, count, type, large, &status));
+    switch (procedure.form) {
+      case Form::nonblocking: {
+        MPI_Request request = MPI_REQUEST_NULL;
+        CROSSLANE_MPI(call(procedure, at, buffer, count, type, large, &request));
+        polite_wait(request, &status);
+        break;
+      }
+      case Form::blocking:
+        CROSSLANE_MPI(call(procedure, at, buffer, count, type, large, &status));
+        break;
+      case Form::split: {
+        using End = int(MPI_File, void*, MPI_Status*);
+        CROSSLANE_MPI(call(procedure, at, buffer, count, type, large));
+        void* const end = dlsym(RTLD_DEFAULT, (procedure.name + "_end").c_str());
+        CROSSLANE_MPI(reinterpret_cast<End*>(end)(file_, buffer, &status));
+      }
     }
     int bytes = 0;
     CROSSLANE_MPI(MPI_Get_elements(&status, MPI_BYTE, &bytes));
@@ -77,25 +96,27 @@ class File {
   }
 
  private:
-  template <class Result>
+  // `result` is the status or request, if the procedure has one.
+  template <class... Result>
   int call(const Procedure& procedure, MPI_Offset at, void* buffer, int count, MPI_Datatype type, bool large,
-           Result* result) const {
-    void* wide = large ? dlsym(RTLD_DEFAULT, (procedure.name + "_c").c_str()) : nullptr;
-    void* const plain = dlsym(RTLD_DEFAULT, procedure.name.c_str());
+           Result*... result) const {
+    const std::string name = procedure.name + (procedure.form == Form::split ? "_begin" : "");
+    void* wide = large ? dlsym(RTLD_DEFAULT, (name + "_c").c_str()) : nullptr;
+    void* const plain = dlsym(RTLD_DEFAULT, name.c_str());
     if (procedure.place == Place::offset) {
       if (wide != nullptr) {
-        using Call = int(MPI_File, MPI_Offset, void*, MPI_Count, MPI_Datatype, Result*);
-        return reinterpret_cast<Call*>(wide)(file_, at, buffer, count, type, result);
+        using Call = int(MPI_File, MPI_Offset, void*, MPI_Count, MPI_Datatype, Result*...);
+        return reinterpret_cast<Call*>(wide)(file_, at, buffer, count, type, result...);
       }
-      using Call = int(MPI_File, MPI_Offset, void*, int, MPI_Datatype, Result*);
-      return reinterpret_cast<Call*>(plain)(file_, at, buffer, count, type, result);
+      using Call = int(MPI_File, MPI_Offset, void*, int, MPI_Datatype, Result*...);
+      return reinterpret_cast<Call*>(plain)(file_, at, buffer, count, type, result...);
     }
     if (wide != nullptr) {
-      using Call = int(MPI_File, void*, MPI_Count, MPI_Datatype, Result*);
-      return reinterpret_cast<Call*>(wide)(file_, buffer, count, type, result);
+      using Call = int(MPI_File, void*, MPI_Count, MPI_Datatype, Result*...);
+      return reinterpret_cast<Call*>(wide)(file_, buffer, count, type, result...);
     }
-    using Call = int(MPI_File, void*, int, MPI_Datatype, Result*);
-    return reinterpret_cast<Call*>(plain)(file_, buffer, count, type, result);
+    using Call = int(MPI_File, void*, int, MPI_Datatype, Result*...);
+    return reinterpret_cast<Call*>(plain)(file_, buffer, count, type, result...);
   }
 
   MPI_File file_ = MPI_FILE_NULL;
@@ -143,7 +164,7 @@ class Test {
   Test(Program& program, const Folder& folder) : program_(program), folder_(folder) {}
 
   void run(const Procedure& procedure) {
-    auto& random = program_.local();
+    auto& random = wants_equal_amounts(procedure) ? program_.shared() : program_.local();
     const Draw draw{random, program_};
     // MPICH's files cannot take its own pair types apart, and both MPIs' files stumble over structures.
     const Base* base_choice = &random.pick(bases());
@@ -157,14 +178,15 @@ class Test {
     if (buffer.address() == nullptr) buffer.give_memory(draw);
     const bool large = random.chance(40);
     const auto place = MPI_Offset{program_.rank} * 30000 + random.between(0, 99);
-    CROSSLANE_STEP("{}{} of {}", procedure.name, large ? "_c" : "", buffer.text());
+    CROSSLANE_STEP("{}{}{} of {}", procedure.name, procedure.form == Form::split ? "_begin" : "", large ? "_c" : "",
+                   buffer.text());
     const auto tested = folder_.file("tested"), plain = folder_.file("plain");
     if (program_.rank == 0) {
       for (const auto& path : {tested, plain}) std::filesystem::remove(path);
       // The last rank's part, and of a shared pointer's order the last reader's, is cut short.
       if (!procedure.writes) {
-        // Open MPI 4.1 hangs in a nonblocking read past the end.
-        const std::size_t cut = procedure.nonblocking ? 0 : 20000;
+        // Open MPI 4.1 hangs in a nonblocking or split read past the end.
+        const std::size_t cut = procedure.form == Form::blocking ? 20000 : 0;
         const auto bytes = pattern(program_.seed, 30000 * static_cast<std::size_t>(program_.size) - cut);
         for (const auto& path : {tested, plain})
           std::ofstream(path, std::ios::binary)
@@ -220,7 +242,7 @@ int main(int argc, char** argv) {
     Test test(program, folder);
     for (std::int64_t i = 0; i < cases; ++i)
       for (const auto& procedure : procedures())
-        if ((only.empty() && !hangs(procedure)) || only == procedure.name) test.run(procedure);
+        if (only.empty() || calls(procedure, only)) test.run(procedure);
   }
   return program.finish();
 }

@@ -1,5 +1,5 @@
-// Procedures that have no way for device memory (windows, attached buffers, split collectives of files) take managed memory where the
-// CPU shares it with the GPUs at any time: such programs run on any MPI. It must not know Crosslane.
+// Windows, attached buffers and split collectives of files in managed memory, which the MPI may have as it is where the CPU shares it
+// with the GPUs at any time. It must not know Crosslane.
 #include "support/memory.h"
 #include "support/plain_mpi.h"
 #include "support/program.h"

@@ -99,7 +99,7 @@ bool blocking(Send mode) { return is_one_of(mode, {Send::send, Send::ssend, Send
 /// The memory of MPI_Bsend; detached (which waits for delivery) and attached again when it could be full.
 class BufferedSends {
  public:
-  BufferedSends() { attach(); }
+  explicit BufferedSends(MemoryKind kind) : memory_(kind, std::size_t{8} << 20) { attach(); }
   ~BufferedSends() { detach(); }
   BufferedSends(const BufferedSends&) = delete;
   BufferedSends& operator=(const BufferedSends&) = delete;
@@ -126,7 +126,7 @@ class BufferedSends {
     CROSSLANE_MPI(MPI_Buffer_detach(&memory, &bytes));
     CROSSLANE_CHECK(memory == memory_.data(), "MPI_Buffer_detach gave another buffer");
   }
-  std::vector<std::byte> memory_ = std::vector<std::byte>(std::size_t{8} << 20);
+  Memory memory_;
   std::size_t used_ = 0;
 };
 
@@ -482,7 +482,7 @@ class Rank {
   Communicators communicators_;
   const Defects defects_;
   const std::size_t in_pieces_;  // the longest message with gaps
-  BufferedSends buffered_;
+  BufferedSends buffered_{program_.device() == nullptr ? MemoryKind::host : MemoryKind::device};
   std::list<Pending> pending_;
   std::list<TypedBuffer> freed_;
 };

@@ -24,10 +24,12 @@ SINCE_4_0 = {
 }
 SINCE_4_1 = {
     "Comm_attach_buffer",
+    "Comm_detach_buffer",
     "Request_get_status_all",
     "Request_get_status_any",
     "Request_get_status_some",
     "Session_attach_buffer",
+    "Session_detach_buffer",
 }
 
 

@@ -41,7 +41,7 @@ class Staged:
     """Host copies of the buffers, and the application's own MPI on them."""
 
     buffers: tuple[Single | Blocks, ...]
-    kind: str  # blocking, nonblocking or persistent
+    kind: str  # blocking, nonblocking, persistent, one_sided or split
     setup: str = ""  # C++ that the directions and lengths use
     lengths: tuple[tuple[str, str], ...] = ()  # lengths of array arguments, by name
     looked: str = ""  # the hand-written function that takes the call on a rank that looks at what it receives
@@ -305,8 +305,12 @@ MAKERS: dict[str, tuple[str, str]] = {
 BUF = Single("buf", "count", "datatype", IN)
 RECEIVED = Single("buf", "count", "datatype", OUT, received=True)
 
-WINDOW_REMEDY = "windows and one-sided communication take host memory only; copy to host memory, or use send and receive"
-ATTACH_REMEDY = "the MPI writes to an attached buffer from the CPU; attach host memory"
+DYNAMIC_REMEDY = (
+    "dynamic windows take host memory only, since others address what is attached where the MPI sees it; "
+    "make a window of it by MPI_Win_create"
+)
+# The first operand of these is not looked at by MPI_NO_OP, and may be anything.
+OPERAND = f"(op == next.handles->no_op ? Direction::none : {IN})"
 
 
 def table() -> dict[str, Staged | Manual | Maker | Refused]:
@@ -364,21 +368,53 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
             rows["File_iwrite" + suffix] = Staged((write,), "nonblocking")
             rows["File_iread" + suffix] = Staged((read,), "nonblocking")
     for suffix in ("_all", "_at_all", "_ordered"):
+        rows[f"File_read{suffix}_begin"] = Staged((read,), "split")
+        rows[f"File_write{suffix}_begin"] = Staged((write,), "split")
         for direction in ("read", "write"):
-            rows[f"File_{direction}{suffix}_begin"] = Refused(
-                (("buf", "count"),), f"split collectives take host memory only; use MPI_File_{direction}{suffix} or its nonblocking form"
-            )
+            rows[f"File_{direction}{suffix}_end"] = Manual("split_end", "staged")
 
-    for name in ("Put", "Get", "Accumulate", "Rput", "Rget", "Raccumulate"):
-        rows[name] = Refused((("origin_addr", "origin_count"),), WINDOW_REMEDY)
-    for name in ("Get_accumulate", "Rget_accumulate"):
-        rows[name] = Refused((("origin_addr", "origin_count"), ("result_addr", "result_count")), WINDOW_REMEDY)
-    rows["Fetch_and_op"] = Refused((("origin_addr", ""), ("result_addr", "")), WINDOW_REMEDY)
-    rows["Compare_and_swap"] = Refused((("origin_addr", ""), ("compare_addr", ""), ("result_addr", "")), WINDOW_REMEDY)
-    for name in ("Win_create", "Win_attach"):
-        rows[name] = Refused((("base", "size"),), WINDOW_REMEDY)
-    for name in ("Buffer_attach", "Comm_attach_buffer", "Session_attach_buffer"):
-        rows[name] = Refused((("buffer", "size"),), ATTACH_REMEDY)
+    # Accumulating ones keep their type, which says what is combined.
+    origin = ("origin_addr", "origin_count", "origin_datatype")
+    combined = Single(*origin, OPERAND, "mirror")
+    fetched = Single("result_addr", "result_count", "result_datatype", OUT, "mirror")
+    for prefix in ("", "R"):
+        for name, buffers in (
+            ("Put", (Single(*origin, IN),)),
+            ("Get", (Single(*origin, OUT),)),
+            ("Accumulate", (combined,)),
+            ("Get_accumulate", (combined, fetched)),
+        ):
+            rows[prefix + (name.lower() if prefix else name)] = Staged(buffers, "one_sided")
+    one = ("1", "datatype")
+    result = Single("result_addr", *one, OUT, "mirror")
+    rows["Fetch_and_op"] = Staged((Single("origin_addr", *one, OPERAND, "mirror"), result), "one_sided")
+    rows["Compare_and_swap"] = Staged(
+        (Single("origin_addr", *one, IN, "mirror"), Single("compare_addr", *one, IN, "mirror"), result), "one_sided"
+    )
+    rows["Win_create"] = Manual("win_create", "staged")
+    rows["Win_attach"] = Refused((("base", "size"),), DYNAMIC_REMEDY)
+    for name in (
+        "Win_free",
+        "Win_get_attr",
+        "Win_fence",
+        "Win_complete",
+        "Win_post",
+        "Win_wait",
+        "Win_test",
+        "Win_lock",
+        "Win_lock_all",
+        "Win_unlock",
+        "Win_unlock_all",
+        "Win_flush",
+        "Win_flush_all",
+        "Win_flush_local",
+        "Win_flush_local_all",
+        "Win_sync",
+    ):
+        rows[name] = Manual(name.lower(), "window")
+    for owner in ("Buffer_{}", "Comm_{}_buffer", "Session_{}_buffer"):
+        rows[owner.format("attach")] = Manual("attach", "staged")
+        rows[owner.format("detach")] = Manual("detach", "staged")
 
     for name in (
         "Wait",

@@ -1,0 +1,87 @@
+// What is kept beside handles of MPI's that the application holds. Thread-safe; asking costs one load while nothing is kept.
+// It must not know what a handle stands for.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace crosslane::interpose {
+
+/// A handle is a pointer or a number, by the family of MPI.
+template <class Handle, class Kept>
+class HandleTable {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return size_.load(std::memory_order_acquire) == 0; }
+
+  /// In place of what was kept beside that handle, whose object is gone.
+  void put(Handle handle, std::shared_ptr<Kept> kept) {
+    const std::lock_guard lock(mutex_);
+    kept_.insert_or_assign(key(handle), std::move(kept));
+    size_.store(kept_.size(), std::memory_order_release);
+  }
+
+  /// Null where nothing is kept.
+  [[nodiscard]] std::shared_ptr<Kept> find(Handle handle) const {
+    if (empty()) return nullptr;
+    const std::lock_guard lock(mutex_);
+    const auto found = kept_.find(key(handle));
+    return found == kept_.end() ? nullptr : found->second;
+  }
+
+  /// The same, and it is kept no more.
+  [[nodiscard]] std::shared_ptr<Kept> take(Handle handle) {
+    if (empty()) return nullptr;
+    const std::lock_guard lock(mutex_);
+    auto node = kept_.extract(key(handle));
+    if (!node) return nullptr;
+    size_.store(kept_.size(), std::memory_order_release);
+    return std::move(node.mapped());
+  }
+
+  /// What is kept beside it, made by `make()` if there is nothing.
+  template <class Make>
+  [[nodiscard]] std::shared_ptr<Kept> find_or_put(Handle handle, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    auto& kept = kept_[key(handle)];
+    if (kept == nullptr) kept = make();
+    size_.store(kept_.size(), std::memory_order_release);
+    return kept;
+  }
+
+  /// Calls f(handle, kept) for each; f must not use the table.
+  template <class F>
+  void for_each(const F& f) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [bits, kept] : kept_) {
+      Handle handle{};
+      std::memcpy(&handle, &bits, sizeof handle);
+      f(handle, kept);
+    }
+  }
+
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    kept_.clear();
+    size_.store(0, std::memory_order_release);
+  }
+
+ private:
+  static std::uint64_t key(Handle handle) noexcept {
+    static_assert(sizeof handle <= sizeof(std::uint64_t));
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &handle, sizeof handle);
+    return bits;
+  }
+
+  std::atomic<std::size_t> size_{0};
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Kept>> kept_;
+};
+
+}  // namespace crosslane::interpose
