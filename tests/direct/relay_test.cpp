@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -139,6 +141,66 @@ class NodeSite final : public Site {
   std::uint64_t call_;
 };
 
+// Where the root of a call is, if there are other nodes.
+enum class Nodes { one, root_here, root_elsewhere };
+
+// The level above the node's: another node, which gives as much as one member. It holds the relay to what Above says: parts come in
+// order, two at a time, what is given is read in the stream's order, and a result is not read after the next but one has begun.
+class OtherNode final : public Above {
+ public:
+  OtherNode(NodeSite& site, Collective collective, Nodes nodes, const std::vector<std::byte>& has,
+            const std::atomic<std::uint64_t>& turns, std::mt19937& random)
+      : site_(site),
+        gives_(collective != Collective::broadcast || nodes == Nodes::root_here),
+        gets_(collective == Collective::allreduce || (collective == Collective::reduce) == (nodes == Nodes::root_here)),
+        combines_(collective != Collective::broadcast),
+        has_(has),
+        turns_(turns),
+        random_(random),
+        given_(has.size()) {}
+
+  void begin(std::size_t part, const std::byte* data) override {
+    EXPECT_EQ(part, begun_++) << "parts begin out of order";
+    EXPECT_LE(part, ended_ + 1) << "three parts at once";
+    EXPECT_EQ(data != nullptr, gives_);
+    std::ranges::fill(results_[part % 2], std::byte{0xee});
+    if (data != nullptr) site_.copy(&given_[part * slot_bytes], data, bytes(part));
+  }
+
+  engine::Task<const std::byte*> end(std::size_t part) override {
+    EXPECT_EQ(part, ended_) << "parts end out of order";
+    EXPECT_LT(part, begun_) << "ends before it began";
+    const std::uint64_t later = turns_.load() + random_() % 20;
+    co_await engine::Completion::of(turns_, later);
+    ++ended_;
+    if (!gets_) co_return nullptr;
+    auto& result = results_[part % 2];
+    for (std::size_t at = 0; at < bytes(part); ++at) {
+      const std::size_t place = part * slot_bytes + at;
+      result[at] = std::byte(std::to_integer<unsigned>(has_[place]) +
+                             (combines_ ? std::to_integer<unsigned>(given_[place]) : 0));
+    }
+    co_return result.data();
+  }
+
+  [[nodiscard]] bool gives() const { return gives_; }
+  [[nodiscard]] const std::vector<std::byte>& given() const { return given_; }
+
+ private:
+  [[nodiscard]] std::size_t bytes(std::size_t part) const {
+    return std::min(slot_bytes, given_.size() - part * slot_bytes);
+  }
+
+  NodeSite& site_;
+  const bool gives_, gets_, combines_;
+  const std::vector<std::byte>& has_;
+  const std::atomic<std::uint64_t>& turns_;
+  std::mt19937& random_;
+  std::vector<std::byte> given_;
+  std::array<std::array<std::byte, slot_bytes>, 2> results_{};
+  std::size_t begun_ = 0, ended_ = 0;
+};
+
 struct Plan {
   std::string name;
   std::vector<std::vector<int>> gpus;  // members by GPU
@@ -203,47 +265,59 @@ class Calls {
 
   Node& node() { return node_; }
 
-  void fill(Collective collective, int root) {
+  void fill(Collective collective, int root, Nodes nodes = Nodes::one) {
     for (int member = 0; member < node_.members(); ++member) {
       const auto m = static_cast<std::size_t>(member);
       for (std::size_t at = 0; at < bytes_; ++at) node_.send[m][at] = std::byte(random_());
       std::ranges::fill(node_.receive[m], std::byte{0});
     }
-    expected_ = node_.send[static_cast<std::size_t>(root)];
+    elsewhere_.resize(bytes_);
+    for (std::byte& byte : elsewhere_) byte = std::byte(random_());
+    given_ = node_.send[static_cast<std::size_t>(root)];
+    expected_ = nodes == Nodes::root_elsewhere ? elsewhere_ : given_;
     if (collective == Collective::broadcast) return;
-    std::ranges::fill(expected_, std::byte{0});
-    for (const auto& data : node_.send)
-      for (std::size_t at = 0; at < bytes_; ++at)
-        expected_[at] = std::byte(std::to_integer<unsigned>(expected_[at]) + std::to_integer<unsigned>(data[at]));
+    std::ranges::fill(given_, std::byte{0});
+    for (const auto& data : node_.send) add(given_, data);
+    expected_ = given_;
+    if (nodes != Nodes::one) add(expected_, elsewhere_);
   }
 
-  engine::Task<> task(Site& site, Collective collective, int root, int me, bool in_order) {
+  engine::Task<> task(Site& site, Collective collective, int root, int me, bool in_order, Nodes nodes = Nodes::one,
+                      Above* above = nullptr) {
     const auto m = static_cast<std::size_t>(me);
     const Relayed call{.shape = {.collective = collective, .bytes = bytes_, .root = root},
                        .me = me,
-                       .root = me == root,
+                       .root = me == root && nodes != Nodes::root_elsewhere,
                        .send = node_.send[m].data(),
                        .receive = node_.receive[m].data(),
                        .slot_bytes = slot_bytes,
-                       .in_order = in_order};
+                       .in_order = in_order,
+                       .above = above};
     return relay(site, call, levels_of(plan_, root, me));
   }
 
-  // False where it did not end.
-  bool run(Collective collective, int root, bool in_order) {
+  // False where it did not end. With other nodes `root` is the member that is at the top.
+  bool run(Collective collective, int root, bool in_order, Nodes nodes = Nodes::one) {
     ++call_;
-    fill(collective, root);
+    nodes_ = nodes;
+    fill(collective, root, nodes);
+    std::atomic<std::uint64_t> turns{0};
+    std::optional<OtherNode> other;
     std::vector<std::unique_ptr<Loop>> loops;
     std::vector<std::unique_ptr<NodeSite>> sites;
     std::vector<engine::Completion> ends;
     for (int member = 0; member < node_.members(); ++member) {
       loops.push_back(std::make_unique<Loop>());
       sites.push_back(std::make_unique<NodeSite>(node_, member, call_));
-      ends.push_back(loops.back()->post(task(*sites.back(), collective, root, member, in_order)));
+      if (nodes != Nodes::one && member == root)
+        other.emplace(*sites.back(), collective, nodes, elsewhere_, turns, random_);
+      Above* const above = member == root && other ? &*other : nullptr;
+      ends.push_back(loops.back()->post(task(*sites.back(), collective, root, member, in_order, nodes, above)));
     }
     // Before the next call all have arrived, when their GPUs are done: what was done is over.
     for (int turn = 0; turn < 20'000; ++turn) {
       loops[random_() % loops.size()]->turn();
+      turns.fetch_add(1);
       if (std::ranges::all_of(loops, [](const auto& loop) { return loop->idle(); })) break;
     }
     const bool ended = std::ranges::all_of(ends, [](const auto& end) { return end.done(); });
@@ -251,15 +325,17 @@ class Calls {
     node_.places.clear();
     if (ended)
       for (const auto& end : ends) end.rethrow();
+    gave_ = !other || !other->gives() || other->given() == given_;
     return ended;
   }
 
   [[nodiscard]] bool right(Collective collective, int root) const {
     for (int member = 0; member < node_.members(); ++member) {
-      const bool gets = collective == Collective::allreduce || (collective == Collective::reduce) == (member == root);
+      const bool is_root = member == root && nodes_ != Nodes::root_elsewhere;
+      const bool gets = collective == Collective::allreduce || (collective == Collective::reduce) == is_root;
       if (gets && node_.receive[static_cast<std::size_t>(member)] != expected_) return false;
     }
-    return true;
+    return gave_;
   }
 
   static std::size_t slots(const Plan& plan) {
@@ -269,12 +345,20 @@ class Calls {
   }
 
  private:
+  static void add(std::vector<std::byte>& sum, const std::vector<std::byte>& data) {
+    for (std::size_t at = 0; at < sum.size(); ++at)
+      sum[at] = std::byte(std::to_integer<unsigned>(sum[at]) + std::to_integer<unsigned>(data[at]));
+  }
+
   const Plan& plan_;
   std::size_t bytes_;
   std::mt19937& random_;
   Node node_;
   std::uint64_t call_ = 0;
-  std::vector<std::byte> expected_;
+  Nodes nodes_ = Nodes::one;
+  std::vector<std::byte> elsewhere_;         // what the other node has
+  std::vector<std::byte> given_, expected_;  // what it is to be given, and what comes out
+  bool gave_ = true;
 };
 
 constexpr std::array collectives{Collective::allreduce, Collective::reduce, Collective::broadcast};
@@ -299,6 +383,31 @@ TEST(Relay, OrdersAllThatMeets) {
         ASSERT_TRUE(calls.run(collective, root, in_order)) << plan.name << " hangs";
         ASSERT_TRUE(calls.right(collective, root)) << plan.name << ", " << bytes << " bytes, root " << root;
         ASSERT_EQ(calls.node().races, 0U) << plan.name << ", " << bytes << " bytes, root " << root;
+      }
+    }
+  }
+}
+
+// The same with a level above, for which everybody of one level waits.
+TEST(Relay, OrdersWhatOtherNodesHave) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  auto all = plans();
+  all.push_back({"a member alone", {{0}}, {stars}});
+  for (const Plan& plan : all) {
+    for (const std::size_t bytes : {std::size_t{3}, slot_bytes, several_parts}) {
+      Calls calls(plan, {}, bytes, random);
+      for (int round = 0; round < 12; ++round) {
+        const Collective collective = collectives[random() % collectives.size()];
+        const int root = pick_root(collective, calls.node().members(), random);
+        const Nodes nodes = random() % 2 == 0 ? Nodes::root_here : Nodes::root_elsewhere;
+        const auto what = plan.name + ", " + std::to_string(bytes) + " bytes, root " + std::to_string(root) +
+                          (nodes == Nodes::root_elsewhere ? ", of which another node has the real one" : "");
+        ASSERT_TRUE(calls.run(collective, root, false, nodes)) << what << " hangs";
+        ASSERT_TRUE(calls.right(collective, root)) << what;
+        ASSERT_EQ(calls.node().races, 0U) << what;
+        ASSERT_FALSE(testing::Test::HasFailure()) << what;
       }
     }
   }
