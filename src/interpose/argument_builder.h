@@ -24,10 +24,13 @@ class ArgumentBuilder {
   std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                                    Direction direction) const;
 
- private:
-  std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
+  /// Whether so many elements from `base` on are in GPU memory, and where that is. Throws Error (buffer) where the memory is not
+  /// all there.
   bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
               lane::Place& place) const;
+
+ private:
+  std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
 
   lane::Copier& copier_;
   layout::Cache& layouts_;

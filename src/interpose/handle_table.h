@@ -44,6 +44,14 @@ class HandleTable {
     return std::move(node.mapped());
   }
 
+  /// Nothing more of this object, unless something else is kept beside the handle by now.
+  void drop(Handle handle, const std::shared_ptr<Kept>& kept) {
+    const std::lock_guard lock(mutex_);
+    const auto found = kept_.find(key(handle));
+    if (found != kept_.end() && found->second == kept) kept_.erase(found);
+    size_.store(kept_.size(), std::memory_order_release);
+  }
+
   /// What is kept beside it, made by `make()` if there is nothing.
   template <class Make>
   [[nodiscard]] std::shared_ptr<Kept> find_or_put(Handle handle, const Make& make) {
@@ -63,12 +71,6 @@ class HandleTable {
       std::memcpy(&handle, &bits, sizeof handle);
       f(handle, kept);
     }
-  }
-
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    kept_.clear();
-    size_.store(0, std::memory_order_release);
   }
 
  private:

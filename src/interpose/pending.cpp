@@ -92,9 +92,9 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
 
 void Pending::release(int index) {
   auto& operation = operations_[static_cast<std::size_t>(index)];
+  if (!operation->persistent) return operation.reset();
   operation->active = false;
   operation->delivered = false;
-  if (!operation->persistent) operation.reset();
 }
 
 std::vector<MPI_Request> Pending::visible(const MPI_Request requests[]) const {
@@ -132,11 +132,16 @@ std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
 void Pending::deliver(const std::vector<int>& indices, const Statuses& statuses) noexcept {
   try {
     lane::Batch batch(process_.copier(), watch());
-    for (const int index : indices)
-      operations_[static_cast<std::size_t>(index)]->deliver(batch, &statuses[index], process_.library().below());
+    for (const int index : indices) {
+      const auto& operation = operations_[static_cast<std::size_t>(index)];
+      if (!operation->one_sided) operation->deliver(batch, &statuses[index], process_.library().below());
+    }
     batch.wait();
   } catch (const std::exception&) {
-    for (const int index : indices) operations_[static_cast<std::size_t>(index)]->delivered = false;
+    for (const int index : indices) {
+      const auto& operation = operations_[static_cast<std::size_t>(index)];
+      if (!operation->one_sided) operation->delivered = false;
+    }
   }
 }
 
@@ -144,7 +149,7 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
   const auto operation = operations_[static_cast<std::size_t>(index)];
   if (!operation || (operation->persistent && !operation->active)) return code;
   blamed_ = operation->raised_on();
-  const bool delivered = operation->delivered;
+  const bool delivered = operation->persistent && operation->delivered;
   release(index);
   // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
   const auto& below = process_.library().below();
@@ -152,7 +157,7 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
   if (delivered) return code;
   try {
     operation->deliver(process_.copier(), status, below);
-    operation->delivered = false;
+    if (operation->persistent) operation->delivered = false;
   } catch (const base::Error& error) {
     return raise(process_, blamed_, call_, error);
   }

@@ -179,9 +179,6 @@ void Process::finalizing() noexcept {
   const Nested nested;
   try {
     settle(true);
-    // Of windows that were not freed, and files that were not closed.
-    windows_.clear();
-    split_collectives_.clear();
     layouts_->release();
     for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
     // First, for others may still read what this rank has sent from the memory that goes with its teams.

@@ -72,6 +72,7 @@ void Operation::fetch(lane::Copier& copier) {
 }
 
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
+  const std::lock_guard lock(delivering);
   try {
     lane::Batch batch(copier, watch());
     deliver(batch, status, below);

@@ -40,6 +40,8 @@ struct Operation {
   bool persistent = false;
   bool active = false;     // between start and completion
   bool delivered = false;  // results were copied out before the request is completed: by a query, or with others
+  bool one_sided = false;  // of one with a request: calls on its window complete it, too, perhaps on another thread
+  std::mutex delivering;   // who copies the results of such a one out; the other waits
 
   std::unique_ptr<Look> look;                // of a receive on a rank that looks at what it receives
   std::unique_ptr<Undertaking> undertaking;  // of what is under way without MPI
@@ -69,7 +71,7 @@ struct Operation {
   void stage(lane::Copier& copier);
   /// Copies all that is read to the host, and returns when it is there.
   void fetch(lane::Copier& copier);
-  /// Copies all that was written to the GPU, and returns when it is there. `status` tells how much a receive wrote;
+  /// Copies all that was written to the GPU, once, and returns when it is there. `status` tells how much a receive wrote;
   /// null where there is none.
   void deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below);
   /// The same as part of a batch: it is there when the batch is waited for.

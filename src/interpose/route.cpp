@@ -207,7 +207,6 @@ int Route::track(MPI_Request* request, int result, bool persistent) {
     below.Request_get_status(*request, &flag, &status);
     if (flag != 0) {
       operation_->deliver(copier(), &status, below);
-      operation_->active = false;
       return result;
     }
   }

@@ -12,6 +12,7 @@
 
 namespace crosslane::interpose {
 
+/// It begins at a cache line, wherever the GPU memory does: MPICH 4.0 works on windows from the last multiple of 16 on.
 /// What either side has changed since the last synchronisation is told by a third copy, of what both had then: only bytes that differ
 /// from it are written to the other side. So a call may synchronise without knowing who wrote what, and disjoint changes
 /// of both sides are kept. Not thread-safe.
@@ -23,7 +24,7 @@ class Shadow {
 
   [[nodiscard]] void* base() const noexcept { return base_; }
   /// The same bytes, for MPI.
-  [[nodiscard]] void* host() const noexcept { return public_.get(); }
+  [[nodiscard]] void* host() const noexcept { return public_; }
 
   /// What the application has stored in the GPU memory becomes visible to MPI. Throws what the GPU reports; as acquire().
   void publish(const char* call);
@@ -35,15 +36,20 @@ class Shadow {
     std::size_t begin, end;
   };
   struct Chunk;
+  // Calls f(begin, now, length) for each part of the window, as the GPU has it now.
+  template <class F>
+  void for_each_part(const char* call, const F& f);
   void fetch(Chunk& chunk, Range what, const char* call) const;
-  void write(Chunk& chunk, const std::vector<Range>& changed, const char* call) const;
+  void write(Chunk& chunk, const char* call) const;
+  void finish(Chunk& chunk);
 
   Process& process_;
   std::byte* base_;
   std::size_t bytes_;
   lane::Place place_;
   std::shared_ptr<const layout::Layout> byte_;
-  std::unique_ptr<std::byte[]> public_, synchronised_;
+  std::unique_ptr<std::byte[]> memory_;  // of both copies
+  std::byte *public_, *synchronised_;
 };
 
 }  // namespace crosslane::interpose

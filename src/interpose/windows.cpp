@@ -1,73 +1,130 @@
 // See windows.h.
 #include "interpose/windows.h"
 
-#include <algorithm>
+#include "interpose/sending.h"
+
 #include <exception>
+#include <vector>
 
 namespace crosslane::interpose {
-
-void Window::began(int target, std::shared_ptr<Operation> operation) {
-  const std::lock_guard lock(mutex_);
-  accesses_.push_back({target, std::move(operation)});
-}
-
-void Window::complete(Process& process, std::optional<int> target) {
-  std::vector<Access> ended;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto going =
-        std::ranges::stable_partition(accesses_, [&](const Access& each) { return target && each.target != *target; });
-    ended.assign(std::make_move_iterator(going.begin()), std::make_move_iterator(going.end()));
-    accesses_.erase(going.begin(), going.end());
-  }
-  // Of those with requests, some were completed by these.
-  std::erase_if(ended, [](const Access& each) { return !each.operation->active; });
-  if (ended.empty()) return;
-  lane::Batch batch(process.copier(), ended.front().operation->watch());
-  for (const Access& each : ended) each.operation->deliver(batch, nullptr, process.library().below());
-  batch.wait();
-}
-
-void Window::publish(const char* call) {
-  if (!shadow_) return;
-  const std::lock_guard lock(mutex_);
-  shadow_->publish(call);
-}
-
-void Window::acquire(const char* call) {
-  if (!shadow_) return;
-  const std::lock_guard lock(mutex_);
-  shadow_->acquire(call);
-}
-
 namespace {
 
-void keep(Route& route, MPI_Win win, int target, std::shared_ptr<Operation> operation) {
-  route.process()
-      .windows()
-      .find_or_put(win, [] { return std::make_shared<Window>(); })
-      ->began(target, std::move(operation));
+using Operations = std::vector<std::shared_ptr<Operation>>;
+
+// Keeps the first failure, so that others have their turn.
+template <class F>
+void attempt(std::exception_ptr& failure, const F& f) {
+  try {
+    f();
+  } catch (...) {
+    if (!failure) failure = std::current_exception();
+  }
+}
+
+// All in one wait, or one by one where that fails.
+void deliver(Process& process, const Operations& operations, std::exception_ptr& failure) {
+  const auto& below = process.library().below();
+  if (operations.empty()) return;
+  try {
+    lane::Batch batch(process.copier(), operations.front()->watch());
+    for (const auto& operation : operations) operation->deliver(batch, nullptr, below);
+    batch.wait();
+  } catch (const std::exception&) {
+    for (const auto& operation : operations) {
+      operation->delivered = false;
+      attempt(failure, [&] { operation->deliver(process.copier(), nullptr, below); });
+    }
+  }
 }
 
 }  // namespace
 
-int access(Route& route, MPI_Win win, int target, Route::Starting invoke) {
+void Window::began(std::list<Access> one) noexcept {
+  const std::lock_guard lock(mutex_);
+  one.front().number = ++begun_;
+  accesses_.splice(accesses_.end(), one);
+  // Many requests may be completed before anything completes them here.
+  if (accesses_.size() <= enough_) return;
+  accesses_.remove_if([](const Access& each) { return !each.kept && each.requested.expired(); });
+  enough_ = 2 * accesses_.size() + 64;
+}
+
+std::uint64_t Window::begun() {
+  const std::lock_guard lock(mutex_);
+  return begun_;
+}
+
+void Window::complete(Process& process, std::optional<int> target, std::uint64_t begun) {
+  // Who finds an access gone finds its results there, too.
+  const std::lock_guard one_at_a_time(copying_);
+  Operations kept, requested;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto each = accesses_.begin(); each != accesses_.end() && each->number <= begun;) {
+      if (target && each->target != *target) {
+        ++each;
+        continue;
+      }
+      if (each->kept)
+        kept.push_back(std::move(each->kept));
+      else if (auto operation = each->requested.lock())
+        requested.push_back(std::move(operation));
+      each = accesses_.erase(each);
+    }
+  }
+  if (kept.empty() && requested.empty()) return;
+  published_ = false;  // what was fetched may lie in this window
+  std::exception_ptr failure;
+  deliver(process, kept, failure);
+  for (const auto& operation : requested)
+    attempt(failure, [&] { operation->deliver(process.copier(), nullptr, process.library().below()); });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Window::publish(const char* call, bool unchanged) {
+  const std::lock_guard lock(copying_);
+  if (shadow_ && !(unchanged && published_)) shadow_->publish(call);
+  published_ = true;
+}
+
+void Window::acquire(const char* call) {
+  const std::lock_guard lock(copying_);
+  if (shadow_) shadow_->acquire(call);
+}
+
+void Window::pass_by() {
+  const std::lock_guard lock(copying_);
+  published_ = false;
+}
+
+Direction fetching(Process& process, MPI_Count count, MPI_Datatype type, MPI_Count target_count,
+                   MPI_Datatype target_type) noexcept {
+  const auto room = packed_bytes(process, count, type), fetched = packed_bytes(process, target_count, target_type);
+  return room && fetched && *fetched < *room ? Direction::inout : Direction::out;
+}
+
+// What may fail comes before MPI is asked: from then on it uses the host copies.
+int start_access(Route& route, MPI_Win win, int target, Route::Starting invoke) {
   auto& operation = route.operation();
   if (target == mpi::proc_null) return invoke(route.next(), operation.narrowed);  // MPI looks at no buffer
   route.took("staged");
+  if (route.bytes() == 0) return invoke(route.next(), operation.narrowed);
+  std::list<Window::Access> one{{target, route.shared_operation(), {}}};
+  const auto window = route.process().windows().find_or_put(win, [] { return std::make_shared<Window>(); });
   route.stage_and_fetch();
   const int result = invoke(route.next(), operation.narrowed);
-  if (result != mpi::success || route.bytes() == 0) return result;
-  operation.active = true;
-  keep(route, win, target, route.shared_operation());
+  if (result == mpi::success) window->began(std::move(one));
   return result;
 }
 
-int access(Route& route, MPI_Win win, int target, MPI_Request* request, Route::Starting invoke) {
-  auto operation = route.shared_operation();
+int start_access(Route& route, MPI_Win win, int target, MPI_Request* request, Route::Starting invoke) {
+  const auto operation = route.shared_operation();
   if (target == mpi::proc_null) return invoke(route.next(), operation->narrowed);
+  std::list<Window::Access> one{{target, nullptr, operation}};
+  const auto window = route.process().windows().find_or_put(win, [] { return std::make_shared<Window>(); });
+  operation->one_sided = true;
   const int result = route.nonblocking(request, invoke);
-  if (result == mpi::success && route.bytes() != 0 && operation->active) keep(route, win, target, std::move(operation));
+  if (result == mpi::success && route.bytes() != 0 && !operation->delivered) window->began(std::move(one));
   return result;
 }
 

@@ -2,56 +2,70 @@
 // happen at the calls that complete the accesses or synchronise the windows. It must not know which calls those are.
 #pragma once
 
-#include "base/function_ref.h"
 #include "interpose/handle_table.h"
 #include "interpose/route.h"
 #include "interpose/shadow.h"
 #include "mpi/abi.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace crosslane::interpose {
 
-/// Thread-safe.
+/// Thread-safe: a thread's flush leaves alone what others have begun since MPI was asked, and waits for what they are copying.
 class Window {
  public:
   /// This rank's memory in it is the CPU's, or none.
   Window() = default;
-  /// It is GPU memory; this rank is number `me` in it.
-  Window(std::unique_ptr<Shadow> shadow, int me) : shadow_(std::move(shadow)), me_(me) {}
+  /// It is GPU memory.
+  explicit Window(std::unique_ptr<Shadow> shadow) : shadow_(std::move(shadow)) {}
 
   [[nodiscard]] const Shadow* shadow() const noexcept { return shadow_.get(); }
-  [[nodiscard]] bool is_me(int rank) const noexcept { return rank == me_; }
 
-  /// This access to memory of that rank has begun.
-  void began(int target, std::shared_ptr<Operation> operation);
-  /// MPI has completed, on this rank at least, those to that rank's memory, or all: results are copied out, host copies given back.
-  /// Throws what the GPU reports.
-  void complete(Process& process, std::optional<int> target);
-
-  /// Shadow's, where there is one.
-  void publish(const char* call);
-  void acquire(const char* call);
-
- private:
+  /// An access to memory of rank `target`. One that has a request is the request's, which may be completed before.
   struct Access {
     int target;
-    std::shared_ptr<Operation> operation;
+    std::shared_ptr<Operation> kept;
+    std::weak_ptr<Operation> requested;
+    std::uint64_t number = 0;
   };
+  /// This one, all by itself in its list, has begun.
+  void began(std::list<Access> one) noexcept;
+  /// How many have begun.
+  [[nodiscard]] std::uint64_t begun();
+  /// MPI has completed, on this rank at least, the first `begun` accesses as far as they are to that rank's memory, or all of these:
+  /// results are copied out, host copies given back. Throws the first failure, after all have been tried.
+  void complete(Process& process, std::optional<int> target, std::uint64_t begun);
+
+  /// Shadow's, where there is one. `unchanged`: the application says that it has stored nothing since the last synchronisation,
+  /// which is enough where that one published.
+  void publish(const char* call, bool unchanged);
+  void acquire(const char* call);
+  /// A call that synchronises, but does not publish, comes to the window.
+  void pass_by();
+
+ private:
   const std::unique_ptr<Shadow> shadow_;
-  const int me_ = -1;
-  std::mutex mutex_;  // of the shadow's use, and of what follows
-  std::vector<Access> accesses_;
+  std::mutex copying_;      // between the GPU and host copies: one call after the other
+  bool published_ = false;  // by the last synchronisation; guarded by copying_
+  std::mutex mutex_;        // of what follows
+  std::uint64_t begun_ = 0;
+  std::list<Access> accesses_;
+  std::size_t enough_ = 64;  // of them, until those whose requests were completed are left out
 };
 
-using Windows = HandleTable<MPI_Win, Window>;
+/// How a call that fetches `count` elements of a type into a buffer writes it: where the other side has less, the rest of the buffer
+/// keeps what it held.
+[[nodiscard]] Direction fetching(Process& process, MPI_Count count, MPI_Datatype type, MPI_Count target_count,
+                                 MPI_Datatype target_type) noexcept;
 
-/// One-sided accesses to memory of rank `target`: in and call now; out when the window completes it, or its request before.
-int access(Route& route, MPI_Win win, int target, Route::Starting invoke);
-int access(Route& route, MPI_Win win, int target, MPI_Request* request, Route::Starting invoke);
+/// A one-sided access to memory of rank `target`: in and call now; out when the window completes it, or its request before.
+int start_access(Route& route, MPI_Win win, int target, Route::Starting invoke);
+int start_access(Route& route, MPI_Win win, int target, MPI_Request* request, Route::Starting invoke);
 
 }  // namespace crosslane::interpose

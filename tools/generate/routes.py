@@ -80,6 +80,11 @@ def in_place(buffer: str, otherwise: str = OUT) -> str:
     return f"({buffer} == mpi::in_place() ? {INOUT} : {otherwise})"
 
 
+def fetching(_buffer: str, count: str, datatype: str) -> str:
+    """Direction of a buffer that one-sided calls fetch to: the target may have less than it holds."""
+    return f"fetching(route.process(), {count}, {datatype}, target_count, target_datatype)"
+
+
 PEERS = "const Peers peers = route.peers(comm);"
 NEIGHBOURS = "const Neighbours neighbours = route.neighbours(comm);"
 
@@ -375,21 +380,22 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
 
     # Accumulating ones keep their type, which says what is combined.
     origin = ("origin_addr", "origin_count", "origin_datatype")
+    result = ("result_addr", "result_count", "result_datatype")
     combined = Single(*origin, OPERAND, "mirror")
-    fetched = Single("result_addr", "result_count", "result_datatype", OUT, "mirror")
+    fetched = Single(*result, fetching(*result), "mirror")
     for prefix in ("", "R"):
         for name, buffers in (
             ("Put", (Single(*origin, IN),)),
-            ("Get", (Single(*origin, OUT),)),
+            ("Get", (Single(*origin, fetching(*origin)),)),
             ("Accumulate", (combined,)),
             ("Get_accumulate", (combined, fetched)),
         ):
             rows[prefix + (name.lower() if prefix else name)] = Staged(buffers, "one_sided")
     one = ("1", "datatype")
-    result = Single("result_addr", *one, OUT, "mirror")
-    rows["Fetch_and_op"] = Staged((Single("origin_addr", *one, OPERAND, "mirror"), result), "one_sided")
+    fetched_one = Single("result_addr", *one, OUT, "mirror")
+    rows["Fetch_and_op"] = Staged((Single("origin_addr", *one, OPERAND, "mirror"), fetched_one), "one_sided")
     rows["Compare_and_swap"] = Staged(
-        (Single("origin_addr", *one, IN, "mirror"), Single("compare_addr", *one, IN, "mirror"), result), "one_sided"
+        (Single("origin_addr", *one, IN, "mirror"), Single("compare_addr", *one, IN, "mirror"), fetched_one), "one_sided"
     )
     rows["Win_create"] = Manual("win_create", "staged")
     rows["Win_attach"] = Refused((("base", "size"),), DYNAMIC_REMEDY)

@@ -142,7 +142,7 @@ def staged_body(procedure: Procedure, staged: Staged) -> list[str]:
         call = call_arguments(procedure, staged, "status")
         request = "request, " if any(p.is_request for p in procedure.parameters) else ""
         starts = {
-            "one_sided": f"access(route, win, target_rank, {request}",
+            "one_sided": f"start_access(route, win, target_rank, {request}",
             "split": "begin_split(route, fh, ",
         }
         lines.append(f"return {starts.get(staged.kind, f'route.{staged.kind}({request}')}[&]({invoke}) {{")
