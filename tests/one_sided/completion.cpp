@@ -1,0 +1,155 @@
+// What completes one-sided accesses: requests that nobody flushes, a buffer that is gone among others, threads that share a window.
+// It must not know Crosslane.
+#include "one_sided/parts.h"
+#include "support/plain_mpi.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t slot = 20000;
+
+// A window of some slots in device memory, if --memory allows that, with known contents.
+class Exposed {
+ public:
+  explicit Exposed(Program& program, int slots, std::size_t bytes = slot)
+      : program_(program), bytes_(bytes), memory_(program.kind(), static_cast<std::size_t>(slots) * bytes) {
+    for (int i = 0; i < slots; ++i) memory_.write(contents(program.rank, i), static_cast<std::size_t>(i) * bytes);
+    CROSSLANE_MPI(MPI_Win_create(memory_.data(), static_cast<MPI_Aint>(memory_.size()), 1, MPI_INFO_NULL,
+                                 MPI_COMM_WORLD, &window_));
+    CROSSLANE_MPI(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
+  }
+  ~Exposed() {
+    polite_barrier();
+    MPI_Win_free(&window_);
+  }
+  Exposed(const Exposed&) = delete;
+  Exposed& operator=(const Exposed&) = delete;
+
+  [[nodiscard]] MPI_Win window() const { return window_; }
+  [[nodiscard]] std::vector<std::byte> contents(int rank, int which) const {
+    return pattern(mix(program_.seed, rank, which), bytes_);
+  }
+
+ private:
+  Program& program_;
+  std::size_t bytes_;
+  Memory memory_;
+  MPI_Win window_ = MPI_WIN_NULL;
+};
+
+int right_of(const Program& program) { return (program.rank + 1) % program.size; }
+
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// No flush comes: what a request has completed leaves nothing behind.
+void requests_alone(Program& program) {
+  CROSSLANE_STEP("requests that nobody flushes");
+  const int to = right_of(program);
+  constexpr std::size_t bytes = std::size_t{1} << 20, most = std::size_t{64} << 20;
+  constexpr int rounds = 200;
+  const Exposed exposed(program, 1, bytes);
+  Memory in(program.kind(), bytes);
+  CROSSLANE_MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, exposed.window()));
+  std::size_t before = 0;
+  for (int round = 0; round < rounds; ++round) {
+    if (round == 20) before = resident_bytes();
+    MPI_Request request = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(MPI_Rget(in.data(), bytes, MPI_BYTE, to, 0, bytes, MPI_BYTE, exposed.window(), &request));
+    polite_wait(request);
+  }
+  CROSSLANE_CHECK(in.read() == exposed.contents(to, 0), "the last of {} rounds", rounds);
+  const std::size_t after = resident_bytes();
+  CROSSLANE_CHECK(after < before + most, "{} rounds of MPI_Rget and MPI_Wait: {} to {} bytes of memory", rounds, before,
+                  after);
+  CROSSLANE_MPI(MPI_Win_unlock(to, exposed.window()));
+}
+
+// Of several results one cannot be delivered: the call that completes them says so, and the others are there.
+void one_is_gone(Program& program, const Exposed& exposed) {
+  if (program.memory() != "device") return;
+  CROSSLANE_STEP("a buffer that is gone among others");
+  const int to = right_of(program);
+  Memory first(MemoryKind::device, slot), last(MemoryKind::device, slot);
+  CUdeviceptr gone = 0;
+  CROSSLANE_CUDA(cuMemAlloc(&gone, std::size_t{4} << 20));
+  const auto get = [&](void* into, int which) {
+    CROSSLANE_MPI(MPI_Get(into, slot, MPI_BYTE, to, static_cast<MPI_Aint>(which) * static_cast<MPI_Aint>(slot), slot,
+                          MPI_BYTE, exposed.window()));
+  };
+  CROSSLANE_MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, exposed.window()));
+  get(first.data(), 0);
+  get(reinterpret_cast<void*>(gone), 1);
+  get(last.data(), 2);
+  CROSSLANE_CUDA(cuMemFree(gone));
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(MPI_Win_unlock(to, exposed.window()), &error_class);
+  CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_BUFFER);
+  CROSSLANE_CHECK(first.read() == exposed.contents(to, 0), "what came before");
+  CROSSLANE_CHECK(last.read() == exposed.contents(to, 2), "what came after");
+}
+
+}  // namespace
+
+void one_sided_completion(Program& program) {
+  if (!plain_mpi_has_windows(MPI_COMM_WORLD)) return program.skip("MPI_Win_create of host memory fails");
+  const Exposed exposed(program, 3);
+  requests_alone(program);
+  one_is_gone(program, exposed);
+}
+
+// Each thread waits for its own accesses alone, while the others' are in all states.
+void one_sided_sharing(Program& program) {
+  if (!plain_mpi_has_windows(MPI_COMM_WORLD)) return program.skip("MPI_Win_create of host memory fails");
+  const auto threads = static_cast<int>(program.option("threads", 3));
+  const auto rounds = program.option("cases", 150);
+  const Exposed exposed(program, threads);
+  CROSSLANE_MPI(MPI_Win_lock_all(0, exposed.window()));
+  std::vector<std::thread> running;
+  for (int thread = 0; thread < threads; ++thread) {
+    running.emplace_back([&, thread] {
+      if (program.device() != nullptr) program.device()->make_current();
+      Random local(mix(program.seed, program.rank, thread, 3));
+      Memory in(program.kind(local), slot);
+      const std::vector<std::byte> blank(slot);
+      const auto place = static_cast<MPI_Aint>(thread) * static_cast<MPI_Aint>(slot);
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        const int to = static_cast<int>(local.below(static_cast<std::uint64_t>(program.size)));
+        const std::size_t bytes = 1 + local.below(slot);
+        const auto way = local.below(3);
+        CROSSLANE_STEP("thread {}, round {}: {} bytes from rank {}, way {}", thread, round, bytes, to, way);
+        in.write(blank);
+        const int count = static_cast<int>(bytes);
+        if (way == 0) {
+          MPI_Request request = MPI_REQUEST_NULL;
+          CROSSLANE_MPI(MPI_Rget(in.data(), count, MPI_BYTE, to, place, count, MPI_BYTE, exposed.window(), &request));
+          polite_wait(request);
+        } else {
+          CROSSLANE_MPI(MPI_Get(in.data(), count, MPI_BYTE, to, place, count, MPI_BYTE, exposed.window()));
+          CROSSLANE_MPI(way == 1 ? MPI_Win_flush(to, exposed.window()) : MPI_Win_flush_all(exposed.window()));
+        }
+        const auto expected = exposed.contents(to, thread);
+        const auto got = in.read();
+        CROSSLANE_CHECK(std::equal(got.begin(), got.begin() + count, expected.begin()),
+                        "thread {}, round {}: {} bytes from rank {} into {} memory", thread, round, bytes, to,
+                        name(in.kind()));
+      }
+    });
+  }
+  for (auto& thread : running) thread.join();
+  CROSSLANE_MPI(MPI_Win_unlock_all(exposed.window()));
+}
+
+}  // namespace crosslane::tests

@@ -1,0 +1,17 @@
+// One-sided communication between windows and buffers in every kind of memory. --what epochs|attributes|wrong|completion|threads|sharing|many
+//   --cases <n>   of epochs: random programs; of threads, sharing and many: rounds
+//   --only <n>    of epochs: this case alone
+#include "direct/parts.h"
+#include "one_sided/parts.h"
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  return run_part(argc, argv, "one_sided",
+                  {{"epochs", one_sided_epochs},
+                   {"attributes", one_sided_attributes},
+                   {"wrong", one_sided_wrong},
+                   {"completion", one_sided_completion},
+                   {"threads", one_sided_threads, MPI_THREAD_MULTIPLE},
+                   {"sharing", one_sided_sharing, MPI_THREAD_MULTIPLE},
+                   {"many", one_sided_many}});
+}
