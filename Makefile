@@ -44,10 +44,10 @@ test: build  ## Every test, release build, both MPIs
 # by the type of handles alone there is one; searches through millions of states are left to the release build.
 asan_folders := base engine gpu kernel layout share
 asan_alone := tests/base/all engine_test_openmpi tests/gpu/all tests/kernel/all layout_node_test share_test
-asan_programs := demo point_to_point_special bad_input_errors local_test
+asan_programs := demo point_to_point_special bad_input_errors local_test one_sided
 asan_families := openmpi mpich
 asan_targets := $(foreach family,$(asan_families),$(addsuffix _$(family),crosslane $(asan_programs)))
-asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test)[.]
+asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test|one_sided_(epochs_random|completion|sharing))[.]
 test-asan: setup  ## What is ours alone, and each kind of MPI call, under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -e build/asan/build.ninja ] || cmake --preset asan --log-level=WARNING
 	@cmake --build build/asan -j $(JOBS) --target $(asan_alone) $(asan_targets)
