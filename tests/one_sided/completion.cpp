@@ -1,5 +1,5 @@
-// What completes one-sided accesses: requests that nobody flushes, a buffer that is gone among others, threads that share a window.
-// It must not know Crosslane.
+// What completes one-sided accesses, and what synchronises windows: locks of all ranks, requests that nobody flushes, a buffer that is
+// gone among others, threads that share a window. It must not know Crosslane.
 #include "one_sided/parts.h"
 #include "support/plain_mpi.h"
 
@@ -101,11 +101,46 @@ void one_is_gone(Program& program, const Exposed& exposed) {
   CROSSLANE_CHECK(last.read() == exposed.contents(to, 2), "what came after");
 }
 
+// Nothing else synchronises the window: locking all brings what others stored, unlocking all shows what this rank stored, and
+// freeing brings the rest.
+void by_locking_all(Program& program) {
+  CROSSLANE_STEP("locks of all ranks, and freeing");
+  const int right = right_of(program), left = (program.rank + program.size - 1) % program.size;
+  const auto bytes_of = [&](int rank, int which) { return pattern(mix(program.seed, rank, which, 5), slot); };
+  Memory memory(program.kind(), slot), buffer(program.kind(), slot);
+  memory.write(bytes_of(program.rank, 0));
+  MPI_Win window = MPI_WIN_NULL;
+  CROSSLANE_MPI(MPI_Win_create(memory.data(), slot, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  const auto put = [&](int which) {
+    buffer.write(bytes_of(program.rank, which));
+    CROSSLANE_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, window));
+    polite_barrier();  // this brings what was stored before, too
+    CROSSLANE_MPI(MPI_Put(buffer.data(), slot, MPI_BYTE, right, 0, slot, MPI_BYTE, window));
+    CROSSLANE_MPI(MPI_Win_unlock(right, window));
+    polite_barrier();
+  };
+  put(1);
+  CROSSLANE_MPI(MPI_Win_lock_all(0, window));
+  CROSSLANE_CHECK(memory.read() == bytes_of(left, 1), "what rank {} put, after MPI_Win_lock_all", left);
+  memory.write(bytes_of(program.rank, 2));
+  CROSSLANE_MPI(MPI_Win_unlock_all(window));
+  polite_barrier();
+  CROSSLANE_MPI(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, window));
+  CROSSLANE_MPI(MPI_Get(buffer.data(), slot, MPI_BYTE, right, 0, slot, MPI_BYTE, window));
+  CROSSLANE_MPI(MPI_Win_unlock(right, window));
+  CROSSLANE_CHECK(buffer.read() == bytes_of(right, 2), "what rank {} stored before MPI_Win_unlock_all", right);
+  polite_barrier();
+  put(3);
+  CROSSLANE_MPI(MPI_Win_free(&window));
+  CROSSLANE_CHECK(memory.read() == bytes_of(left, 3), "what rank {} put, after MPI_Win_free", left);
+}
+
 }  // namespace
 
 void one_sided_completion(Program& program) {
   if (!plain_mpi_has_windows(MPI_COMM_WORLD)) return program.skip("MPI_Win_create of host memory fails");
   const Exposed exposed(program, 3);
+  by_locking_all(program);
   requests_alone(program);
   one_is_gone(program, exposed);
 }
