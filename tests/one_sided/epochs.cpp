@@ -306,11 +306,17 @@ void Epochs::lock_all() {
   side_.step(text_ + ": MPI_Win_lock_all");
   const MPI_Win window = side_.window();
   CROSSLANE_MPI(MPI_Win_lock_all(mine_.chance(30) && !left_out().nocheck_locks ? MPI_MODE_NOCHECK : 0, window));
+  if (all_.chance(60)) {
+    side_.caught_up();
+    side_.load_all(text_ + ", after MPI_Win_lock_all");
+    barrier("after MPI_Win_lock_all");
+  }
   const auto targets = first_numbers(side_.ranks());
   Access access(side_, agreed_, true, text_);
   for (auto rounds = all_.between(1, 3); rounds > 0; --rounds) {
     under_lock(access, targets, false);
-    if (rounds == 1 || all_.chance(40)) continue;
+    side_.behind = side_.behind || !only_read(side_.rank());
+    if (all_.chance(50)) continue;
     side_.step(text_ + ": MPI_Win_sync");
     CROSSLANE_MPI(MPI_Win_flush_all(window));
     access.completed(Access::any_target);
@@ -319,16 +325,32 @@ void Epochs::lock_all() {
     side_.caught_up();
     side_.load_all(text_ + ", after MPI_Win_sync");
     for (auto stores = mine_.below(3); stores > 0; --stores) side_.store(mine_);
+    if (rounds == 1) break;  // MPI_Win_unlock_all is enough to show them
     CROSSLANE_MPI(MPI_Win_sync(window));
     side_.unshown = false;
     barrier("after MPI_Win_sync");
   }
   side_.step(text_ + ": MPI_Win_unlock_all");
   CROSSLANE_MPI(MPI_Win_unlock_all(window));
+  side_.unshown = false;
   access.end(mine_);
   barrier("after MPI_Win_unlock_all");
-  side_.behind = side_.behind || !only_read(side_.rank());
+  if (all_.chance(60)) read_others();
   if (mine_.chance(50)) view_by_lock();
+}
+
+// Nothing is stored before, which a later call would show as well.
+void Epochs::read_others() {
+  const MPI_Win window = side_.window();
+  side_.step(text_ + ": MPI_Win_lock_all to read");
+  CROSSLANE_MPI(MPI_Win_lock_all(0, window));
+  Access access(side_, agreed_, true, text_ + ", reading again");
+  for (int to = 0; to < side_.ranks(); ++to) access.issue(mine_, to, true);
+  CROSSLANE_MPI(MPI_Win_unlock_all(window));
+  access.end(mine_);
+  side_.caught_up();
+  if (mine_.chance(50)) side_.load_all(text_ + ", having read");
+  barrier("after MPI_Win_unlock_all");
 }
 
 // Who takes which is anybody's guess, but each is taken once.
@@ -393,6 +415,8 @@ void Epochs::tickets() {
 }
 
 void Epochs::last() {
+  // Once the window is freed its memory has what others did.
+  if (side_.behind && mine_.chance(50)) return;
   if (side_.behind) view_by_lock();
   side_.load_all(text_ + ", before MPI_Win_free");
   for (auto stores = mine_.below(3); stores > 0; --stores) side_.store(mine_);

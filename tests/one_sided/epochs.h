@@ -26,6 +26,7 @@ class Epochs {
   void post_start();
   void locks();
   void lock_all();
+  void read_others();
   void tickets();
 
   void local_accesses();
