@@ -29,8 +29,8 @@ struct Settings {
                                        ///< and MPI; 0 is never. The same on all ranks.
   std::size_t chunk_bytes = std::size_t{1} << 21;  ///< CROSSLANE_CHUNK_BYTES: size of such a chunk.
   std::size_t direct_bytes =
-      std::size_t{256};  ///< CROSSLANE_DIRECT_BYTES: from here messages from GPU memory to ranks of the node
-                         ///< that can open it are read from where they lie; 0 is never.
+      std::size_t{8};  ///< CROSSLANE_DIRECT_BYTES: from here messages from GPU memory to ranks of the node
+                       ///< that can open it are read from where they lie; 0 is never.
   std::size_t export_bytes = std::size_t{2}
                              << 20;  ///< CROSSLANE_EXPORT_BYTES: smallest allocation that others may open
                                      ///< for messages: smaller ones share what the driver maps.

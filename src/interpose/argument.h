@@ -52,6 +52,8 @@ class Argument {
   [[nodiscard]] bool writes() const noexcept { return direction_ == Direction::out || direction_ == Direction::inout; }
   [[nodiscard]] bool received() const noexcept { return received_; }
   [[nodiscard]] const lane::Place& place() const noexcept { return place_; }  ///< Of memory that is on_gpu().
+  /// What the driver said of its lowest byte; empty where the buffer is one of blocks.
+  [[nodiscard]] const gpu::PointerInfo& seen() const noexcept { return seen_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
   /// Lends the host copy its memory. Addresses are valid from then on. Call once.
@@ -78,6 +80,7 @@ class Argument {
   lane::Form form_ = lane::Form::packed;
   bool received_ = false;
   lane::Place place_;
+  gpu::PointerInfo seen_;
   std::vector<Part> parts_;
   std::size_t bytes_ = 0;       // of the packed stream of all parts
   std::size_t host_bytes_ = 0;  // of the host copy

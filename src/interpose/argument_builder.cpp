@@ -36,13 +36,14 @@ std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* nam
 }
 
 bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
-                             lane::Place& place) const {
+                             lane::Place& place, gpu::PointerInfo* seen) const {
   if (count == 0 || layout.size() == 0) return false;
   const auto span = layout.span(count);
   const std::byte* const first = byte_at(base, static_cast<std::ptrdiff_t>(span.begin));
   const auto length = static_cast<std::size_t>(span.end - span.begin);
   auto& gpu = copier_.gpu();
-  const auto info = gpu.inspect(first);
+  const bool known = seen_ != nullptr && reinterpret_cast<std::uintptr_t>(first) - seen_->base < seen_->size;
+  const auto info = known ? *seen_ : gpu.inspect(first);
   if (!info.on_gpu()) {
     if (!gpu.readable_by_cpu(first)) {
       throw base::Error(base::ErrorClass::buffer,
@@ -63,6 +64,7 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
                       call_, name, length, static_cast<const void*>(first), there);
   }
   place = copier_.place(info);
+  if (seen != nullptr) *seen = info;
   return true;
 }
 
@@ -88,7 +90,7 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
     throw base::Error(base::ErrorClass::count, "{}: argument {} is {}, for each of {} peers: more than 64 bits count",
                       call_, count_name, count, blocks);
   }
-  if (!locate(name, base, *layout, all, argument->place_)) return argument;
+  if (!locate(name, base, *layout, all, argument->place_, &argument->seen_)) return argument;
 
   const std::size_t bytes = layout->packed_size(all);
   Argument::Part part{static_cast<const std::byte*>(base), layout, all, 0, bytes};

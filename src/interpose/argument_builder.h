@@ -11,8 +11,10 @@ namespace crosslane::interpose {
 
 class ArgumentBuilder {
  public:
-  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call)
-      : copier_(copier), layouts_(layouts), call_(call) {}
+  /// `seen` (may be null) is what the driver said in this very call of an allocation that a buffer may be in.
+  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call,
+                  const gpu::PointerInfo* seen = nullptr)
+      : copier_(copier), layouts_(layouts), call_(call), seen_(seen) {}
 
   /// blocks x count elements from `base` on. `cuttable`: what arrives may end inside an element (a header does), which only
   /// a host copy without holes takes on every MPI.
@@ -24,10 +26,10 @@ class ArgumentBuilder {
   std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                                    Direction direction) const;
 
-  /// Whether so many elements from `base` on are in GPU memory, and where that is. Throws Error (buffer) where the memory is not
-  /// all there.
-  bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
-              lane::Place& place) const;
+  /// Whether so many elements from `base` on are in GPU memory, and where that is; `seen` (may be null) is what the driver said of the
+  /// lowest byte. Throws Error (buffer) where the memory is not all there.
+  bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place,
+              gpu::PointerInfo* seen = nullptr) const;
 
  private:
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
@@ -35,6 +37,7 @@ class ArgumentBuilder {
   lane::Copier& copier_;
   layout::Cache& layouts_;
   const char* call_;
+  const gpu::PointerInfo* seen_;
 };
 
 }  // namespace crosslane::interpose

@@ -7,6 +7,7 @@
 #include "message/unexpected.h"
 #include "mpi/functions.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -66,7 +67,8 @@ struct Look {
   }
   /// Host copies are used again: no header of an earlier message may stand where the next one is awaited.
   void forget_landing() noexcept {
-    if ((buffer.on_gpu || temp) && buffer.bytes >= message::header_bytes) std::memset(address, 0, sizeof(team::Cookie));
+    if ((buffer.on_gpu || temp) && buffer.bytes >= message::token_bytes)
+      std::memset(address, 0, std::min(buffer.bytes, sizeof(team::Cookie)));
   }
   void restart() noexcept {
     state = State::posted;

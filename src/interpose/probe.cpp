@@ -37,6 +37,20 @@ Probed match_once(Process& process, int source, int tag, MPI_Comm comm, MPI_Mess
   return probed;
 }
 
+// A message that MPI has and that may be a token: received as one of the queue that MPI holds. Null where it cannot be one.
+message::ArrivedPointer held_by_mpi(Process& process, const Receive& receive, const MPI_Message& message) {
+  const auto& handles = process.library().handles();
+  const Room room = room_of(process, receive);
+  const bool plain = process.least_looked_at() == message::header_bytes || !room.known || room.small ||
+                     message == handles.message_null || message == handles.message_no_proc;
+  if (plain) return nullptr;
+  auto arrived = std::make_shared<message::Arrived>();
+  arrived->comm = handles.comm_self;
+  arrived->held = true;
+  arrived->message = message;
+  return arrived;
+}
+
 template <class Once>
 int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_Status* status, Once&& once) {
   auto& process = site.process();
@@ -95,9 +109,12 @@ int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count
   auto& process = site.process();
   const auto& next = site.next();
   const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  Receive receive{"buf",    "count",         buf,          count,
+                  datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
   message::ArrivedPointer arrived;
   const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
     arrived = process.unexpected().claim(*message);
+    if (!arrived) arrived = held_by_mpi(process, receive, *message);
     if (!arrived) {
       if (!on_gpu) return mpi::calls::Mrecv(next, buf, count, datatype, message, status);
       const Argument& argument = staged_receive(route, buf, count, datatype);
@@ -109,10 +126,12 @@ int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count
   });
   if (!arrived || result != mpi::success) return result;
   return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    const Receive receive{"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm};
+    receive.comm = arrived->comm;
     describe(route, receive, room_of(process, receive), on_gpu);
     MPI_Request request{};
-    if (const int code = match(process, next, route.operation(), arrived, &request); code != mpi::success) return code;
+    const int code = match(process, next, route.operation(), arrived, &request);
+    if (arrived->held) *message = arrived->message;
+    if (code != mpi::success) return code;
     return wait_and_finish(route, &request, status);
   });
 }
@@ -122,9 +141,12 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
   auto& process = site.process();
   const auto& next = site.next();
   const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  Receive receive{"buf",    "count",         buf,          count,
+                  datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
   message::ArrivedPointer arrived;
   const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
     arrived = process.unexpected().claim(*message);
+    if (!arrived) arrived = held_by_mpi(process, receive, *message);
     if (!arrived) {
       if (!on_gpu) return mpi::calls::Imrecv(next, buf, count, datatype, message, request);
       const Argument& argument = staged_receive(route, buf, count, datatype);
@@ -136,9 +158,11 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
   });
   if (!arrived || result != mpi::success) return result;
   return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    const Receive receive{"buf", "count", buf, count, datatype, mpi::any_source, mpi::any_tag, arrived->comm};
+    receive.comm = arrived->comm;
     describe(route, receive, room_of(process, receive), on_gpu);
-    if (const int code = match(process, next, route.operation(), arrived, request); code != mpi::success) return code;
+    const int code = match(process, next, route.operation(), arrived, request);
+    if (arrived->held) *message = arrived->message;
+    if (code != mpi::success) return code;
     process.requests().add(*request, route.shared_operation());
     return mpi::success;
   });

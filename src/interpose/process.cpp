@@ -206,6 +206,12 @@ void Process::report() noexcept {
   }
 }
 
+// Of several threads one may be on its way into MPI with a receive that was not looked at.
+bool Process::take_tokens() noexcept {
+  takes_tokens_ = takes_tokens_ || (!left_short_ && !multiple_ && settings_.direct_bytes < message::header_bytes);
+  return takes_tokens_;
+}
+
 void Process::see_device(int device) {
   if (device_seen_.load(std::memory_order_acquire) || world_ == nullptr) return;
   const share::Uuid uuid = gpu::device_uuid(gpu_->driver(), device);
@@ -219,7 +225,11 @@ bool Site::ask(const void* pointer) const noexcept {
   auto& host = process_.host_memory();
   if (is_no_address(pointer) || !driver() || host.knows(pointer)) return false;
   // What nobody can read goes to the route as well, which explains it instead of crashing.
-  if (process_.gpu().on_gpu(pointer) || !gpu::Gpu::readable_by_cpu(pointer)) return true;
+  if (const auto info = process_.gpu().inspect(pointer); info.on_gpu()) {
+    seen_ = info;
+    return true;
+  }
+  if (!gpu::Gpu::readable_by_cpu(pointer)) return true;
   host.remember(pointer);
   return false;
 }

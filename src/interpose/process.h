@@ -88,6 +88,15 @@ class Process {
   [[nodiscard]] team::Communicators* communicators() noexcept { return communicators_.get(); }
   /// True if this rank looks at what it receives: then transfers() and unexpected() are there.
   [[nodiscard]] bool looks() const noexcept { return looks_; }
+  /// A message of fewer bytes stands for no other: what has no more room need not be looked at.
+  [[nodiscard]] std::size_t least_looked_at() const noexcept {
+    return takes_tokens_ ? message::token_bytes : message::header_bytes;
+  }
+  /// Before GPU memory is received: this rank takes tokens from now on (message/token.h), and looks at all that may be one, unless it has left
+  /// receives to MPI that might get one, or no message is so short by its settings. Returns whether it does.
+  bool take_tokens() noexcept;
+  /// A receive with so much room that is not looked at is posted.
+  void leave_to_mpi(std::size_t room) noexcept { left_short_ = left_short_ || room >= message::token_bytes; }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
   /// Several threads may call MPI at once.
@@ -151,6 +160,8 @@ class Process {
   std::unique_ptr<message::Unexpected> unexpected_;
   bool looks_ = false;
   bool multiple_ = false;
+  bool takes_tokens_ = false;
+  bool left_short_ = false;  // receives that might get a token may wait in MPI
   std::atomic<bool> device_seen_{false};
 
   std::mutex mutex_;
@@ -187,6 +198,8 @@ class Site {
   [[nodiscard]] bool on_gpu(const void* pointer) const noexcept {
     return !absent_ && !process_.host_memory().certain(pointer) && ask(pointer);
   }
+  /// What the driver said of an address for which on_gpu() is true, of one of them.
+  [[nodiscard]] const std::optional<gpu::PointerInfo>& seen() const noexcept { return seen_; }
   /// The same where a null pointer may be MPI_BOTTOM.
   [[nodiscard]] bool on_gpu(const void* pointer, bool anything) const noexcept {
     return pointer == nullptr ? anything && driver() : on_gpu(pointer);
@@ -236,6 +249,7 @@ class Site {
   Process& process_;
   Level level_;
   mutable bool absent_ = false;
+  mutable std::optional<gpu::PointerInfo> seen_;
   bool outer_;  // when it arrived
 };
 

@@ -109,7 +109,8 @@ void meet(Process& process, const Receive& receive, const lane::Place& place) {
   auto* const peers = process.transfers().peers();
   if (peers == nullptr || process.teams()->home_at(place) == nullptr) return;
   const bool any = receive.source == mpi::any_source;
-  peers->meet(any ? mpi::any_source : process.communicators()->of(receive.comm).world_rank(receive.source));
+  peers->meet(any ? mpi::any_source : process.communicators()->of(receive.comm).world_rank(receive.source),
+              process.take_tokens());
 }
 
 }  // namespace
@@ -120,7 +121,8 @@ Room room_of(Process& process, const Receive& receive) noexcept {
   try {
     room.layout = process.layouts().of(receive.type);
     room.known = true;
-    room.small = room.layout->size() * static_cast<std::size_t>(receive.count) < header_bytes;
+    room.bytes = room.layout->size() * static_cast<std::size_t>(receive.count);
+    room.small = room.bytes < process.least_looked_at();
     room.dense = room.layout->dense();
     room.first = lane::byte_at(receive.buffer, static_cast<std::ptrdiff_t>(room.layout->true_lb()));
     room.type = room.small || !room.dense ? receive.type : process.layouts().packed_twin(receive.type);
@@ -130,10 +132,14 @@ Room room_of(Process& process, const Receive& receive) noexcept {
   return room;
 }
 
-std::optional<message::Header> header_in(Process& process, const std::byte* landing, const MPI_Status& status) {
-  if (mpi::received_bytes(process.library().below(), status) != static_cast<MPI_Count>(header_bytes))
-    return std::nullopt;
-  return message::decode({landing, header_bytes}, process.world()->cookie());
+// Of a message that was cut Open MPI tells the whole length, and MPI_Request_get_status no error.
+std::optional<message::Header> header_in(Process& process, const std::byte* landing, std::size_t room,
+                                         const MPI_Status& status) {
+  const auto bytes = static_cast<std::size_t>(mpi::received_bytes(process.library().below(), status));
+  if (bytes > room) return std::nullopt;
+  if (bytes == header_bytes) return message::decode({landing, bytes}, process.world()->cookie());
+  if (bytes < process.least_looked_at() || !message::takes_token(bytes)) return std::nullopt;
+  return process.transfers().peers()->tokens().read({landing, bytes});
 }
 
 void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
@@ -232,9 +238,11 @@ void fetch(Process& process, Operation& operation, const message::Header& header
   look.status = status;
   look.sender = header.sender;
   look.payload = header.bytes;
+  const engine::Watch watch{.call = operation.call};
+  auto& transfers = process.transfers();
+  auto reading = transfers.begin_reading(header, look.buffer, watch);
   look.received = std::make_shared<message::Received>();
-  look.pull = process.engine().spawn(
-      process.transfers().pull(header, look.buffer, look.received, engine::Watch{.call = operation.call}));
+  look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
   look.state = Look::State::pulling;
 }
 
@@ -255,10 +263,10 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
     const int code =
         operation.persistent ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
     if (code == mpi::success && flag == 0) return;
-    // An error of a query is the completion call's to report. What is cut is none of ours: Open MPI then tells the
-    // message's length. Of a cancelled receive MPICH tells any length.
-    const bool could = code == mpi::success && look.buffer.bytes >= header_bytes && !mpi::cancelled(below, status);
-    const auto header = could ? header_in(process, look.landing, status) : std::nullopt;
+    // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
+    const bool could =
+        code == mpi::success && look.buffer.bytes >= process.least_looked_at() && !mpi::cancelled(below, status);
+    const auto header = could ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
     if (header) {
       fetch(process, operation, *header, status);
     } else if (operation.persistent) {
@@ -346,9 +354,9 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
     MPI_Status* const told = mpi::wanted(status) ? status : &own;
     const int result = mpi::calls::Recv(next, room.first, count, room.type, source, tag, comm, told);
     if (result != mpi::success) return result;
-    const auto header = header_in(process, room.first, *told);
+    const auto header = header_in(process, room.first, room.bytes, *told);
     if (!header) return result;
-    return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+    return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
       describe(route, receive, room, false);
       MPI_Request none = process.library().handles().request_null;
       route.operation().look->own = true;
@@ -357,7 +365,7 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
       return wait_and_finish(route, &none, told);
     });
   }
-  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+  return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
       const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
@@ -381,9 +389,11 @@ int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count
   const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   const Room room = room_of(process, receive);
   const bool simple = room.small && process.unexpected().empty() && !process.multiple();
-  if (!on_gpu && (!room.known || simple))
+  if (!on_gpu && (!room.known || simple)) {
+    process.leave_to_mpi(room.bytes);
     return mpi::calls::Irecv(next, buf, count, datatype, source, tag, comm, request);
-  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+  }
+  return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
       const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
@@ -407,7 +417,7 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
   const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && !room.known) return mpi::calls::Recv_init(next, buf, count, datatype, source, tag, comm, request);
-  return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
+  return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {
       const Argument& argument = staged_receive(route, buf, count, datatype);
       return route.persistent(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {

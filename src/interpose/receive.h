@@ -26,15 +26,16 @@ struct Receive {
 struct Room {
   bool known = false;  ///< False for arguments that the MPI shall refuse itself.
   std::shared_ptr<const layout::Layout> layout;
-  bool small = false;  ///< Too small for a header.
+  std::size_t bytes = 0;
+  bool small = false;  ///< Too small for what stands for another message.
   bool dense = false;
   std::byte* first = nullptr;  ///< Of dense memory: where it begins.
   MPI_Datatype type{};  ///< Of dense memory: bytes. A header may end inside an element, which MPICH does not take.
 };
 [[nodiscard]] Room room_of(Process& process, const Receive& receive) noexcept;
 
-/// The header that a completed receive without holes got.
-[[nodiscard]] std::optional<message::Header> header_in(Process& process, const std::byte* landing,
+/// The header that a completed receive without holes got, where that had so much room.
+[[nodiscard]] std::optional<message::Header> header_in(Process& process, const std::byte* landing, std::size_t room,
                                                        const MPI_Status& status);
 
 /// The buffer of a receive that is not looked at, as the staged route takes it: packed, for as much as the status says.

@@ -134,7 +134,7 @@ const Argument& Route::single(const char* name, const void* base, const char* co
                               bool received) {
   // Switched off, a call is here only because its MPI lacks the large-count form: buffers are the MPI's affair.
   if (!process_.active()) direction = Direction::none;
-  ArgumentBuilder builder(copier(), process_.layouts(), call_);
+  ArgumentBuilder builder(copier(), process_.layouts(), call_, seen_);
   return add(builder.single(name, base, count_name, count, blocks, type, direction, form, received,
                             received && process_.looks()));
 }
@@ -212,6 +212,13 @@ int Route::track(MPI_Request* request, int result, bool persistent) {
   }
   process_.requests().add(*request, std::move(operation_));
   return result;
+}
+
+int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) noexcept {
+  return run_route(site.process(), site.next(), call, target, [&](Route& route) {
+    if (site.seen()) route.has_seen(*site.seen());
+    return body(route);
+  });
 }
 
 int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,

@@ -54,6 +54,9 @@ class Route {
  public:
   Route(Process& process, const mpi::Functions& next, const char* call, const Target& target);
 
+  /// What the driver said in this call of an allocation that some of its buffers may be in.
+  void has_seen(const gpu::PointerInfo& seen) noexcept { seen_ = &seen; }
+
   [[nodiscard]] Peers peers(MPI_Comm comm) const;
   [[nodiscard]] Neighbours neighbours(MPI_Comm comm) const;
 
@@ -142,11 +145,13 @@ class Route {
   Process& process_;
   const mpi::Functions& next_;
   const char* call_;
+  const gpu::PointerInfo* seen_ = nullptr;
   std::shared_ptr<Operation> operation_;  // shared with the table of requests
   std::size_t bytes_ = 0;
 };
 
-/// Runs a route; what it throws is raised on the target.
+/// Runs a route; what it throws is raised on the target. With the site, what that has seen need not be asked about again.
+int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) noexcept;
 int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
               base::FunctionRef<int(Route&)> body) noexcept;
 

@@ -28,6 +28,7 @@ message::Buffer buffer_of(Process& process, const Argument& argument, const void
   buffer.on_gpu = argument.on_gpu();
   if (!buffer.on_gpu) return buffer;
   buffer.place = argument.place();
+  buffer.seen = argument.seen();
   buffer.address = static_cast<std::byte*>(const_cast<void*>(address));
   buffer.layout = process.layouts().of(type);
   buffer.count = count;
@@ -92,9 +93,10 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
                              .packed_threshold = settings.packed_bytes};
   const auto* const world = process_.world();
   bool shares_gpu = false;
+  int peer = -1;
   // The length first: it costs nothing.
-  if (buffer.on_gpu && buffer.bytes > message::header_bytes && dest >= 0 && world != nullptr && world->agreed()) {
-    const int peer = process_.communicators()->of(comm).world_rank(dest);
+  if (buffer.on_gpu && buffer.bytes >= message::token_bytes && dest >= 0 && world != nullptr && world->agreed()) {
+    peer = process_.communicators()->of(comm).world_rank(dest);
     envelope.to_self = peer == world->rank();
     envelope.peer_looks = world->looks_at_receives(peer);
     auto* const peers = process_.transfers().peers();
@@ -106,12 +108,18 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
       envelope.regular = !manner.copies && (!envelope.to_self || buffer.layout->contiguous(buffer.count) ||
                                             buffer.layout->as_strided(buffer.count));
       envelope.peer_reads = peers->is_met(peer);
+      envelope.token = message::takes_token(buffer.bytes) && !envelope.to_self && peers->takes_tokens(peer) &&
+                       buffer.layout->contiguous(buffer.count);
       envelope.turns = peers->takes_turns_with(peer);
       shares_gpu = peers->shares_gpu_with(peer);
     }
   }
   message::Protocol protocol = message::choose(envelope);
   using Taste = message::Transfers::Taste;
+  if (protocol == message::Protocol::direct && envelope.token) {
+    header_ = process_.transfers().offer_with_token(buffer, peer);
+    return header_ ? protocol : message::Protocol::staged;
+  }
   const bool lies_ready = protocol == message::Protocol::direct;
   if (lies_ready) {
     // Where it could be packed, and what is read comes over the links.
@@ -135,34 +143,35 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
   return header_ ? protocol : message::Protocol::staged;
 }
 
-void Sending::copy(const message::Buffer& buffer) {
-  auto& transfers = process_.transfers();
+void Sending::pack(const message::Buffer& buffer) {
   const auto header = std::exchange(header_, std::nullopt);  // closed where that throws
-  packing_ = transfers.pack(buffer, *header, operation_->watch());
+  packing_ = process_.transfers().pack(buffer, *header, operation_->watch());
   header_ = header;
-  transfers.finish_packing(packing_, operation_->watch());
+}
+
+void Sending::copy(const message::Buffer& buffer) {
+  pack(buffer);
+  process_.transfers().finish_packing(packing_, operation_->watch());
 }
 
 int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
                                bool synchronous) {
   const auto& below = process_.library().below();
   auto& transfers = process_.transfers();
-  const message::Header header = std::exchange(header_, std::nullopt).value();
-  const auto protocol = message::protocol_of(header);
+  const auto protocol = message::protocol_of(*header_);
   process_.took_route(operation_->call, message::name_of(protocol), buffer.bytes);
-  if (protocol == message::Protocol::packed && packing_ == nullptr)
-    packing_ = transfers.pack(buffer, header, operation_->watch());
+  if (protocol == message::Protocol::packed && packing_ == nullptr) pack(buffer);
   if (protocol == message::Protocol::direct) {
     lane::Batch batch(process_.copier(), operation_->watch());
     batch.settle(buffer.place);
     batch.wait();
   }
   posted_ = std::make_shared<Posted>(
-      Posted{message::encode(header), process_.library().handles().request_null, {}, operation_, dest});
-  const auto bytes = static_cast<int>(posted_->header.size());
+      Posted{message::encode(*header_), process_.library().handles().request_null, {}, operation_, dest});
+  const auto bytes = static_cast<int>(header_->token != 0 ? header_->bytes : posted_->header.size());
   const auto byte = process_.library().handles().byte;
   const bool shown = next_.Send != below.Send && seen != nullptr;
-  const bool returns = !synchronous && message::Transfers::returns_unmatched(header);
+  const bool returns = !synchronous && message::Transfers::returns_unmatched(*header_);
   const auto patience = seen != nullptr ? message::Transfers::waiting_patience : message::Transfers::started_patience;
   // Synchronous in each mode, unless the buffer is free without a receiver, or the payload so short that nobody waits for one: until
   // it is matched, waiting is the application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to
@@ -172,10 +181,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
                              : below.Issend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
   const engine::Completion matched =
       shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
-  if (code != mpi::success) {
-    drop(header);
-    return code;
-  }
+  if (code != mpi::success) return code;  // and the header is dropped
+  const message::Header header = *std::exchange(header_, std::nullopt);
   const int peer = process_.communicators()->of(comm).world_rank(dest);
   const MPI_Status* const status = shown ? nullptr : &posted_->status;
   const auto watch = operation_->watch();
@@ -219,12 +226,9 @@ class PersistentSend final : public Starter {
  public:
   PersistentSend(message::Buffer buffer, int dest, int tag, MPI_Comm comm, manual::Mode mode,
                  std::weak_ptr<Operation> operation)
-      : buffer_(std::move(buffer)),
-        dest_(dest),
-        tag_(tag),
-        comm_(comm),
-        mode_(mode),
-        operation_(std::move(operation)) {}
+      : buffer_(std::move(buffer)), dest_(dest), tag_(tag), comm_(comm), mode_(mode), operation_(std::move(operation)) {
+    buffer_.seen = {};  // the memory may be another one by then
+  }
 
   std::unique_ptr<Undertaking> start(const Site& site) override {
     const auto operation = operation_.lock();
@@ -246,7 +250,7 @@ class PersistentSend final : public Starter {
   }
 
  private:
-  const message::Buffer buffer_;
+  message::Buffer buffer_;
   const int dest_, tag_;
   const MPI_Comm comm_;
   const manual::Mode mode_;
@@ -260,7 +264,7 @@ std::unique_ptr<Undertaking> Sending::undertaking() { return std::make_unique<St
 int manual::send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
                  int dest, int tag, MPI_Comm comm) {
   auto& process = site.process();
-  return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
+  return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     const auto& argument =
         route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
     Sending sending(process, site.next(), route.shared_operation());
@@ -283,7 +287,7 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
 int manual::isend(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count,
                   MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
   auto& process = site.process();
-  return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
+  return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     const auto& argument =
         route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
     auto& operation = route.operation();
@@ -309,7 +313,7 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
 int manual::send_init(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count,
                       MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
   auto& process = site.process();
-  return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
+  return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     const auto& argument =
         route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
     const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);

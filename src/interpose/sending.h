@@ -57,6 +57,7 @@ class Sending {
  private:
   struct Posted;
   class Started;
+  void pack(const message::Buffer& buffer);
   void drop(const message::Header& header);
   Process& process_;
   const mpi::Functions& next_;

@@ -188,7 +188,7 @@ int look_after(const Site& site, const char* call, const Receive& receive, const
                int result) {
   auto& process = site.process();
   if (result != mpi::success || room.small) return result;
-  const auto header = header_in(process, room.first, *told);
+  const auto header = header_in(process, room.first, room.bytes, *told);
   if (!header) return result;
   return run_route(process, site.next(), call, Target::of_comm(receive.comm), [&](Route& route) {
     describe(route, receive, room, false);

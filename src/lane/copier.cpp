@@ -107,6 +107,7 @@ Batch::~Batch() {
 }
 
 HostBlock Batch::lend(const Place& place, std::size_t bytes) {
+  if (HostBlock kept = copier_.pool_.lend_kept(bytes); kept.data() != nullptr) return kept;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   return copier_.pool_.lend(bytes);
 }

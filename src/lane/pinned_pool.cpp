@@ -39,54 +39,63 @@ HostBlock::~HostBlock() {
   if (pool_ != nullptr) pool_->take_back(data_, size_);
 }
 
-HostBlock PinnedPool::lend(std::size_t bytes) {
-  const std::size_t size = class_size(bytes);
+HostBlock PinnedPool::lend(gpu::PinnedBuffer buffer, std::size_t size) {
   HostBlock block;
+  block.data_ = buffer.data();
   block.size_ = size;
+  try {
+    lent_.emplace(block.data_, std::move(buffer));
+  } catch (...) {
+    pinned_ -= size;  // the buffer goes, and with it its share of the limit
+    throw;
+  }
+  block.pool_ = this;
+  return block;
+}
 
+HostBlock PinnedPool::lend_kept(std::size_t bytes) {
+  const std::size_t size = class_size(bytes);
+  const std::lock_guard lock(mutex_);
+  const auto found = kept_.find(size);
+  if (found == kept_.end() || found->second.empty()) return {};
+  gpu::PinnedBuffer buffer = std::move(found->second.back());
+  found->second.pop_back();
+  return lend(std::move(buffer), size);
+}
+
+HostBlock PinnedPool::lend(std::size_t bytes) {
+  if (HostBlock kept = lend_kept(bytes); kept.data() != nullptr) return kept;
+  const std::size_t size = class_size(bytes);
   const std::lock_guard lock(mutex_);
   std::optional<gpu::PinnedBuffer> buffer;
-  if (const auto found = kept_.find(size); found != kept_.end() && !found->second.empty()) {
-    buffer = std::move(found->second.back());
-    found->second.pop_back();
-  } else {
-    if (pinned_ + size > limit_) trim();
-    if (pinned_ + size <= limit_) {
-      for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
-        try {
-          buffer.emplace(driver_(), size);
-          pinned_ += size;
-        } catch (const base::Error&) {
-          trim();  // memory kept in other classes may be what is missing
-        }
+  if (pinned_ + size > limit_) trim();
+  if (pinned_ + size <= limit_) {
+    for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
+      try {
+        buffer.emplace(driver_(), size);
+        pinned_ += size;
+      } catch (const base::Error&) {
+        trim();  // memory kept in other classes may be what is missing
       }
     }
   }
-  if (buffer) {
-    auto* const data = buffer->data();
-    try {
-      lent_.emplace(data, std::move(*buffer));
-    } catch (...) {
-      pinned_ -= size;  // the buffer goes, and with it its share of the limit
-      throw;
-    }
-    block.data_ = data;
-  } else {
-    if (!std::exchange(fallback_said_, true)) {
-      base::log(base::Topic::warning,
-                "no pinned host memory left for staging ({} bytes in use, {} wanted, limit {}): ordinary memory is "
-                "used, which copies "
-                "more slowly; raise CROSSLANE_PINNED_LIMIT or the machine's locked-memory limit, or have fewer "
-                "messages in flight",
-                pinned_, size, limit_);
-    }
-    block.data_ = static_cast<std::byte*>(std::malloc(size));
-    if (block.data_ == nullptr)
-      throw base::Error(base::ErrorClass::no_memory,
-                        "staging needs {} bytes of host memory and the system has none left; "
-                        "send in smaller pieces or have fewer messages in flight",
-                        size);
+  if (buffer) return lend(std::move(*buffer), size);
+  if (!std::exchange(fallback_said_, true)) {
+    base::log(
+        base::Topic::warning,
+        "no pinned host memory left for staging ({} bytes in use, {} wanted, limit {}): ordinary memory is used, "
+        "which copies more slowly; raise CROSSLANE_PINNED_LIMIT or the machine's locked-memory limit, or have fewer "
+        "messages in flight",
+        pinned_, size, limit_);
   }
+  HostBlock block;
+  block.data_ = static_cast<std::byte*>(std::malloc(size));
+  if (block.data_ == nullptr)
+    throw base::Error(base::ErrorClass::no_memory,
+                      "staging needs {} bytes of host memory and the system has none left; "
+                      "send in smaller pieces or have fewer messages in flight",
+                      size);
+  block.size_ = size;
   block.pool_ = this;
   return block;
 }

@@ -53,10 +53,13 @@ class PinnedPool {
 
   /// Lends at least `bytes`. A context must be current. Throws Error (no_memory) when the host has no memory left.
   [[nodiscard]] HostBlock lend(std::size_t bytes);
+  /// The same of what is there, without a driver call; empty where nothing is.
+  [[nodiscard]] HostBlock lend_kept(std::size_t bytes);
 
  private:
   friend class HostBlock;
   void take_back(std::byte* data, std::size_t size) noexcept;
+  HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size);
   /// Gives every kept block back to the system. The mutex is held.
   void trim() noexcept;
 

@@ -54,7 +54,7 @@ std::shared_ptr<Cache::Entry> Cache::find(MPI_Datatype type) {
   return entry;
 }
 
-MPI_Datatype Cache::packed_twin(MPI_Datatype type) {
+MPI_Datatype Cache::find_twin(MPI_Datatype type) {
   const auto entry = find(type);
   {
     const std::lock_guard lock(mutex_);

@@ -45,7 +45,15 @@ class Cache {
 
   /// A committed type of as many bytes as one packed element of `type`, for buffers that hold the packed stream. Freed
   /// with `type` or at release(); transfers in flight keep it alive. Throws as of() does.
-  [[nodiscard]] MPI_Datatype packed_twin(MPI_Datatype type);
+  [[nodiscard]] MPI_Datatype packed_twin(MPI_Datatype type) {
+    {
+      const std::lock_guard lock(mutex_);
+      const Slot& slot = slots_[slot_of(type)];
+      if (slot.entry != nullptr && slot.type == type && slot.entry->has_twin) [[likely]]
+        return slot.entry->twin;
+    }
+    return find_twin(type);
+  }
 
   /// True if the MPI's MPI_Pack makes the plain stream that layouts describe, as far as one example tells; asked once.
   [[nodiscard]] bool packs_plainly();
@@ -80,6 +88,7 @@ class Cache {
   static_assert(slot_count == 256, "slot_of takes eight bits");
 
   std::shared_ptr<Entry> find(MPI_Datatype type);
+  MPI_Datatype find_twin(MPI_Datatype type);
   void require_committed(MPI_Datatype type);
   int keyval();
   MPI_Comm private_self();

@@ -77,6 +77,11 @@ bool travels(const lane::Listed& list) noexcept {
 
 HeaderMessage encode(const Header& header) noexcept {
   using Form = Wire::Form;
+  HeaderMessage message{};
+  if (header.token != 0) {
+    std::memcpy(message.data(), &header.token, sizeof header.token);
+    return message;
+  }
   const bool listed = header.listed.entries != 0;
   const Wire wire{.cookie = header.cookie,
                   .bytes = header.bytes,
@@ -89,7 +94,6 @@ HeaderMessage encode(const Header& header) noexcept {
                           : header.strided != 0 ? Form::strided
                                                 : Form::contiguous,
                   .dimensions = static_cast<std::uint16_t>(header.shape.dimensions)};
-  HeaderMessage message{};
   std::memcpy(message.data(), &wire, sizeof wire);
   if (!header.offer) {
     put(message, header.pieces);

@@ -53,6 +53,7 @@ struct Header {
   std::uint64_t chunk_bytes = 1;  ///< Of each chunk but the last.
   std::int32_t sender = -1;       ///< Its rank in MPI_COMM_WORLD.
   std::int32_t tag = 0;           ///< Of the chunks on the world's private communicator.
+  std::uint64_t token = 0;        ///< Not 0: what is sent in its stead (token.h).
   share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: see protocol_of().
   share::Exposed exposed{};       ///< Where its lowest byte is;
   std::uint64_t address = 0;      ///< in the sender itself.
@@ -83,7 +84,7 @@ using HeaderMessage = std::array<std::byte, header_bytes>;
 /// The same of a list, of more than 2^32 - 1 rounds, entries, or bytes in a run. It tells no address: a rank sends itself none.
 [[nodiscard]] bool travels(const lane::Listed& list) noexcept;
 
-/// Of a header whose `shape` travels.
+/// Of a header whose `shape` travels; of one with a token, the bytes that are sent in its stead: as many as the payload has.
 [[nodiscard]] HeaderMessage encode(const Header& header) noexcept;
 
 /// The header that a message is, if it is one of this job.

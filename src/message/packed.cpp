@@ -313,7 +313,8 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     const std::size_t stream = piece % batches.size();
     try {
       if (buffer.on_gpu) {
-        reads[stream] = read_to_gpu(batches[stream], buffer, lane::Side::packed(from), from, begin, end, owner, ticket);
+        const auto where = read_to_gpu(batches[stream], buffer, lane::Side::packed(from), from, begin, end);
+        reads[stream] = end_behind(batches[stream], where, owner, ticket);
       } else {
         co_await read_to_host(header, buffer, begin, end, lane::byte_at(from, -static_cast<std::ptrdiff_t>(begin)),
                               ticket, watch);

@@ -12,6 +12,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
       copier_(copier),
       least_export_(settings.export_bytes),
       offers_(world.directory()),
+      tokens_(world, offers_),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
@@ -54,17 +55,17 @@ CUdeviceptr PeerMemory::address_of(const std::atomic<std::uint64_t>& word) const
   return words_->device_address() + offset;
 }
 
-void PeerMemory::meet(int world_rank) noexcept {
+void PeerMemory::meet(int world_rank, bool takes_tokens) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr || untried_.load(std::memory_order_relaxed) == 0) return;
   if (world_rank >= 0) {
-    if (world_.on_my_node(world_rank)) meet_local(*home, world_.nodes().local_rank(world_rank));
+    if (world_.on_my_node(world_rank)) meet_local(*home, world_.nodes().local_rank(world_rank), takes_tokens);
     return;
   }
-  for (int local = 0; local < world_.directory().ranks(); ++local) meet_local(*home, local);
+  for (int local = 0; local < world_.directory().ranks(); ++local) meet_local(*home, local, takes_tokens);
 }
 
-void PeerMemory::meet_local(team::Home& home, int local_rank) noexcept {
+void PeerMemory::meet_local(team::Home& home, int local_rank, bool takes_tokens) noexcept {
   std::atomic<bool>& tried = tried_[static_cast<std::size_t>(local_rank)];
   if (tried.load(std::memory_order_acquire)) return;
   const share::WindowRecord& record = world_.board().window(local_rank);
@@ -72,19 +73,26 @@ void PeerMemory::meet_local(team::Home& home, int local_rank) noexcept {
   const std::lock_guard lock(mutex_);
   if (tried.load(std::memory_order_relaxed)) return;
   auto& directory = world_.directory();
-  const Met met = home.opens(record) ? opens : refuses;
+  const Met met = !home.opens(record) ? refuses : takes_tokens && tokens_.usable() ? opens_and_takes_tokens : opens;
   directory.lines(directory.local_rank(), local_rank)[0].word.store(met, std::memory_order_release);
   tried.store(true, std::memory_order_release);
   untried_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool PeerMemory::is_met(int world_rank) const noexcept {
-  if (home_.load(std::memory_order_acquire) == nullptr || !world_.on_my_node(world_rank)) return false;
-  if (world_rank == world_.rank()) return true;
+PeerMemory::Met PeerMemory::met(int world_rank) const noexcept {
+  if (home_.load(std::memory_order_acquire) == nullptr || !world_.on_my_node(world_rank)) return unknown;
+  if (world_rank == world_.rank()) return opens;
   auto& directory = world_.directory();
   const int local = world_.nodes().local_rank(world_rank);
-  return directory.lines(local, directory.local_rank())[0].word.load(std::memory_order_acquire) == opens;
+  return static_cast<Met>(directory.lines(local, directory.local_rank())[0].word.load(std::memory_order_acquire));
 }
+
+bool PeerMemory::is_met(int world_rank) const noexcept {
+  const Met found = met(world_rank);
+  return found == opens || found == opens_and_takes_tokens;
+}
+
+bool PeerMemory::takes_tokens(int world_rank) const noexcept { return met(world_rank) == opens_and_takes_tokens; }
 
 bool PeerMemory::shares_gpu_with(int world_rank) const noexcept {
   const team::Home* const home = home_.load(std::memory_order_acquire);
@@ -99,10 +107,11 @@ bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
   return home != nullptr && world_rank != world_.rank() && !home->runs_side_by_side() && shares_gpu_with(world_rank);
 }
 
-std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes) noexcept {
+std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes,
+                                                  const gpu::PointerInfo& seen) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return std::nullopt;
-  const gpu::PointerInfo info = copier_.gpu().inspect(first);
+  const gpu::PointerInfo info = seen.on_gpu() ? seen : copier_.gpu().inspect(first);
   if (info.size < least_export_ || reinterpret_cast<std::uintptr_t>(first) + bytes > info.base + info.size)
     return std::nullopt;
   const share::Exposed exposed = home->exposure().show(info, first);

@@ -8,6 +8,7 @@
 #include "lane/copier.h"
 #include "message/header.h"
 #include "message/parcels.h"
+#include "message/token.h"
 #include "share/offers.h"
 #include "team/home.h"
 #include "team/world.h"
@@ -36,22 +37,28 @@ class PeerMemory {
   void leave() noexcept;
 
   /// Before this rank receives GPU memory from a rank of the world, or from any (mpi::any_source): tries once whether memory of that
-  /// rank can be opened here, and tells it. Some milliseconds the first time.
-  void meet(int world_rank) noexcept;
+  /// rank can be opened here, and tells it; and, to ranks that it tells from then on, whether it takes tokens. Some milliseconds the first
+  /// time.
+  void meet(int world_rank, bool takes_tokens) noexcept;
 
   /// That rank has found that it can open memory of this one, or is this one.
   [[nodiscard]] bool is_met(int world_rank) const noexcept;
+  /// It looks at short messages, too (token.h). Not this rank itself.
+  [[nodiscard]] bool takes_tokens(int world_rank) const noexcept;
   [[nodiscard]] bool shares_gpu_with(int world_rank) const noexcept;
   /// The two take turns on one GPU: what one of them starts may wait for milliseconds.
   [[nodiscard]] bool takes_turns_with(int world_rank) const noexcept;
 
-  /// What a header tells of `bytes` contiguous bytes of GPU memory; nothing where others cannot open them.
+  /// What a header tells of `bytes` contiguous bytes of GPU memory; nothing where others cannot open them. `seen` is what inspect() has just
+  /// told of the first, or empty.
   struct Shown {
     share::Exposed exposed;
     std::uint64_t address;
   };
-  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes) noexcept;
+  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes,
+                                          const gpu::PointerInfo& seen) noexcept;
   [[nodiscard]] share::Offers& offers() noexcept { return offers_; }
+  [[nodiscard]] const Tokens& tokens() const noexcept { return tokens_; }
   /// For payloads that cannot be shown, of the GPU where this rank lives.
   [[nodiscard]] Parcels& parcels() noexcept { return parcels_; }
 
@@ -76,14 +83,17 @@ class PeerMemory {
   [[nodiscard]] CUdeviceptr address_of(const std::atomic<std::uint64_t>& word) const noexcept;
 
  private:
-  enum Met : std::uint64_t { unknown, opens, refuses };  // what the first line of a pair says, from reader to owner
-  void meet_local(team::Home& home, int local_rank) noexcept;
+  // What the first line of a pair says, from reader to owner.
+  enum Met : std::uint64_t { unknown, opens, opens_and_takes_tokens, refuses };
+  [[nodiscard]] Met met(int world_rank) const noexcept;
+  void meet_local(team::Home& home, int local_rank, bool takes_tokens) noexcept;
   Reached reach(const Header& header, const share::Exposed& exposed) noexcept;
 
   team::World& world_;
   lane::Copier& copier_;
   const std::size_t least_export_;
   share::Offers offers_;
+  Tokens tokens_;
   Parcels parcels_;
   std::atomic<team::Home*> home_{nullptr};
   std::optional<gpu::PinnedRange> words_;

@@ -26,9 +26,10 @@ struct Slot {
 
 }  // namespace
 
-engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch) {
-  if (header.offer) {
-    const bool over = co_await read(header, buffer, received, watch);
+engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
+                               engine::Watch watch) {
+  if (reading) {
+    const bool over = co_await read(header, buffer, *received, std::move(reading), watch);
     if (over) co_return;
   }
   if (header.pieces.blocks != 0) {

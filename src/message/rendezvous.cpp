@@ -39,6 +39,15 @@ bool reads_well(const kernel::Strided& shape, std::size_t bytes) noexcept {
 
 }  // namespace
 
+struct Transfers::Reading {
+  Reading(lane::Copier& copier, const engine::Watch& watch) : batch(copier, watch) {}
+  PeerMemory::Reached source, list;  // held until the batch has ended
+  bool declined = false;
+  std::exception_ptr failure;  // of what was to be enqueued
+  lane::Batch batch;
+  engine::Completion done;
+};
+
 std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
   const bool strided = !buffer.layout->contiguous(buffer.count);
   const auto shape = strided ? buffer.layout->as_strided(buffer.count) : std::nullopt;
@@ -49,12 +58,12 @@ std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
   if (strided && !shape) {
     list = copier_.mover().listed(buffer.place.context, *buffer.layout, buffer.count);
     if (!list || !travels(*list) || (choosy && !reads_well(*list, buffer.bytes))) return std::nullopt;
-    list_shown = peers_->show(list->data, 1);
+    list_shown = peers_->show(list->data, 1, {});
     if (!list_shown) return std::nullopt;
   }
   const auto span = buffer.layout->span(buffer.count);
   const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
-  const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin));
+  const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin), buffer.seen);
   if (!shown) return std::nullopt;
   auto header = open(buffer.bytes);
   if (!header) return std::nullopt;
@@ -79,6 +88,27 @@ std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
   return header;
 }
 
+std::optional<Header> Transfers::offer_with_token(const Buffer& buffer, int to) {
+  const auto* const first =
+      lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin));
+  const auto shown = peers_->show(first, buffer.bytes, buffer.seen);
+  if (!shown) return std::nullopt;
+  auto header = open(buffer.bytes);
+  if (!header) return std::nullopt;
+  ++events_;
+  const auto ticket = peers_->offers().reserve();
+  if (!ticket) {
+    tags_.give_back(header->tag);
+    return std::nullopt;
+  }
+  header->offer = *ticket;
+  header->chunk_bytes = buffer.bytes;
+  header->exposed = shown->exposed;
+  header->token = peers_->tokens().write(*header, to);
+  peers_->offers().offer(*ticket);
+  return header;
+}
+
 engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
                                        const MPI_Status* status, std::optional<base::Duration> returns,
                                        engine::Watch watch, std::shared_ptr<void> kept) {
@@ -95,6 +125,10 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
     co_await either(over, engine::Completion::after(patience));
   }
   const Manner at_once{.patient = false, .matched = !returns};
+  // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
+  const auto close = [&] {
+    if (header.token == 0) offers.close(ticket);
+  };
   if (offers.state(ticket) == State::offered && !withdrawn) {
     // The offer stands until all is ready to be handed to MPI, which is then one step: the application may leave this task alone
     // at any time, in a call of MPI that waits for the receiver.
@@ -105,7 +139,7 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
       *copy = buffer;  // sent in chunks it meets that again, and the receiver is told
     }
     if (offers.keep(ticket)) {
-      offers.close(ticket);
+      close();
       auto sending = send_chunks(*copy, header, to, matched, at_once, watch, kept);
       co_await std::move(sending);
       co_return;
@@ -114,12 +148,13 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   if (!over.done() && !withdrawn) co_await over;  // the receiver reads
   const State state = offers.state(ticket);
   ++events_;
-  offers.close(ticket);
   if (state == State::declined) {
+    close();
     auto sending = send_chunks(buffer, header, to, matched, at_once, watch, kept);
     co_await std::move(sending);
     co_return;
   }
+  offers.close(ticket);
   co_await matched;
   tags_.give_back(header.tag);
   if (state == State::failed) throw reader_failure(watch, to);
@@ -145,15 +180,17 @@ engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::
   copy->owner = block;
 }
 
-engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr<Received> received,
-                                   engine::Watch watch) {
+Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const Buffer& buffer,
+                                                   const engine::Watch& watch) {
+  if (!header.offer) return nullptr;
+  auto reading = std::make_shared<Reading>(copier_, watch);
   auto& offers = peers_->offers();
   const int owner = peers_->owner(header);
-  if (!offers.take(owner, header.offer)) co_return false;
+  if (!offers.take(owner, header.offer)) return nullptr;
   ++events_;
   const bool listed = header.listed.entries != 0;
-  const auto source = peers_->reach(header);
-  const auto list = listed ? peers_->reach_list(header) : PeerMemory::Reached{};
+  reading->source = peers_->reach(header);
+  if (listed) reading->list = peers_->reach_list(header);
   const auto kernels_here = [&] {
     try {
       return copier_.mover().prepare(peers_->place().context);
@@ -162,59 +199,80 @@ engine::Task<bool> Transfers::read(Header header, Buffer buffer, std::shared_ptr
       return false;
     }
   };
-  const bool follows = !listed || (list.data != nullptr && kernels_here());
+  const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
   // What goes to the host is copied there whole, so that the sender need not wait until this rank comes by again.
-  if (source.data == nullptr || !follows || (!buffer.on_gpu && header.bytes > most_to_host)) {
+  reading->declined = reading->source.data == nullptr || !follows || (!buffer.on_gpu && header.bytes > most_to_host);
+  if (reading->declined) {
     offers.end(owner, header.offer, State::declined);
-    co_return false;
+    return reading;
   }
-  header.listed.data = list.data;
-  const lane::Side from =
-      header.strided != 0 ? lane::Side::of(source.data, header.shape) : lane::Side::packed(source.data);
-  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
-  received->truncated = header.bytes > buffer.bytes;
-  std::exception_ptr failure;
   try {
-    if (bytes == 0) {
-      offers.end(owner, header.offer, State::done);
-    } else if (buffer.on_gpu && listed) {
-      lane::Batch batch(copier_, watch);
-      const auto [place, memory] = reader_of(buffer);
-      batch.follow(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), source.data, header.listed, 0,
-                   bytes, memory);
-      const auto done = end_behind(batch, place, owner, header.offer);
-      co_await written(done, batch);
-    } else if (buffer.on_gpu) {
-      lane::Batch batch(copier_, watch);
-      const auto done =
-          read_to_gpu(batch, buffer, from, header.strided == 0 ? source.data : nullptr, 0, bytes, owner, header.offer);
-      co_await written(done, batch);
-    } else {
-      co_await read_to_host(header, buffer, 0, bytes, source.data, header.offer, watch);
+    enqueue(*reading, header, buffer);
+  } catch (...) {
+    reading->failure = std::current_exception();
+  }
+  return reading;
+}
+
+// What goes to the host is read() to enqueue, which has the memory in between.
+void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& buffer) {
+  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
+  const int owner = peers_->owner(header);
+  const std::byte* const source = reading.source.data;
+  if (bytes == 0) return peers_->offers().end(owner, header.offer, State::done);
+  if (!buffer.on_gpu) return;
+  lane::Place place;
+  if (header.listed.entries != 0) {
+    lane::Listed list = header.listed;
+    list.data = reading.list.data;
+    const auto reader = reader_of(buffer);
+    place = reader.place;
+    reading.batch.follow(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), source, list, 0, bytes,
+                         reader.memory);
+  } else {
+    const bool strided = header.strided != 0;
+    place =
+        read_to_gpu(reading.batch, buffer, strided ? lane::Side::of(source, header.shape) : lane::Side::packed(source),
+                    strided ? nullptr : source, 0, bytes);
+  }
+  reading.done = end_behind(reading.batch, place, owner, header.offer);
+}
+
+engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Received& received, ReadingPointer reading,
+                                   engine::Watch watch) {
+  if (reading->declined) co_return false;
+  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
+  received.truncated = header.bytes > buffer.bytes;
+  std::exception_ptr failure = reading->failure;
+  try {
+    if (!failure && bytes != 0 && !buffer.on_gpu) {
+      header.listed.data = reading->list.data;
+      co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
+    } else if (!failure) {
+      co_await written(reading->done, reading->batch);
     }
-    received->bytes = bytes;
+    received.bytes = bytes;
   } catch (...) {
     failure = std::current_exception();
   }
   if (failure) {
-    offers.end(owner, header.offer, State::failed);
+    peers_->offers().end(peers_->owner(header), header.offer, State::failed);
     std::rethrow_exception(failure);
   }
   co_return true;
 }
 
-// Enqueues the reading of bytes [begin, end) of the payload, and the end of the offer behind it. `contiguous` is where the payload lies in one
-// piece, byte `begin` first; else null.
-engine::Completion Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
-                                          const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
-                                          share::Offers::Ticket offer) {
+// Enqueues the reading of bytes [begin, end) of the payload, and tells where. `contiguous` is where the payload lies in one piece, byte
+// `begin` first; else null.
+lane::Place Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
+                                   const std::byte* contiguous, std::size_t begin, std::size_t end) {
   if (contiguous != nullptr && buffer.layout->contiguous(buffer.count)) {
     batch.pull(buffer.place, buffer.address, contiguous, *buffer.layout, buffer.count, begin, end);
-    return end_behind(batch, buffer.place, owner, offer);
+    return buffer.place;
   }
   const auto [place, memory] = reader_of(buffer);
   batch.across(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), from, begin, end, memory);
-  return end_behind(batch, place, owner, offer);
+  return place;
 }
 
 // Peers' memory is mapped where this rank lives. Kernels of another of its GPUs do not reach it; copies do.

@@ -33,6 +33,7 @@ struct Transfers::Outgoing {
   };
   int to = 0;
   int tag = 0;
+  share::Offers::Ticket offer;  // a token's
   std::vector<lane::HostBlock> blocks;
   std::shared_ptr<void> owner;
   std::deque<Sent> sent;
@@ -116,6 +117,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   const auto outgoing = std::make_shared<Outgoing>();
   outgoing->to = to;
   outgoing->tag = header.tag;
+  if (header.token != 0) outgoing->offer = header.offer;
   outgoing->owner = buffer.owner;
   const std::size_t chunks = header.chunks();
   std::size_t copied = 0;  // chunks whose copies are enqueued
@@ -181,7 +183,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   }
   if (manner.matched) co_await matched;
   if (patient) {
-    tags_.give_back(outgoing->tag);
+    close(*outgoing);
   } else {
     kept_.fetch_add(1, std::memory_order_relaxed);
     engine_.spawn(keep(outgoing, matched, std::move(kept)));
@@ -193,8 +195,13 @@ engine::Task<> Transfers::keep(std::shared_ptr<Outgoing> outgoing, engine::Compl
                                [[maybe_unused]] std::shared_ptr<void> kept) {
   for (auto& sent : outgoing->sent) co_await sent.done;
   co_await matched;
-  tags_.give_back(outgoing->tag);
+  close(*outgoing);
   kept_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Transfers::close(const Outgoing& outgoing) {
+  if (outgoing.offer) peers_->offers().close(outgoing.offer);
+  tags_.give_back(outgoing.tag);
 }
 
 // Every rank is here once the first barrier is done, and has completed its receives: what is still under way nobody will

@@ -53,7 +53,8 @@ namespace crosslane::message {
 /// Elements of a layout, in GPU memory or on the host.
 struct Buffer {
   bool on_gpu = false;
-  lane::Place place;  ///< Of GPU memory.
+  lane::Place place;        ///< Of GPU memory.
+  gpu::PointerInfo seen{};  ///< What was found at its lowest byte in this very call, if anything.
   std::byte* address = nullptr;
   std::shared_ptr<const layout::Layout> layout;
   MPI_Count count = 0;
@@ -80,6 +81,8 @@ class Transfers {
   /// The same for a payload that is offered where it lies; nothing where that cannot be, or, to the choosy, where packing it is faster.
   enum class Taste : std::uint8_t { choosy, any };
   [[nodiscard]] std::optional<Header> offer(const Buffer& buffer, Taste taste);
+  /// The same, always where it lies and in one piece, with a token for that rank of MPI_COMM_WORLD.
+  [[nodiscard]] std::optional<Header> offer_with_token(const Buffer& buffer, int to);
   /// The same for a payload that is to be packed, in blocks that wait for pack(); nothing while there is no room.
   [[nodiscard]] std::optional<Header> reserve(std::size_t bytes);
   void close(const Header& header);
@@ -113,9 +116,16 @@ class Transfers {
   engine::Task<> send_packed(PackingPointer packing, int to, engine::Completion matched, const MPI_Status* status,
                              engine::Watch watch, std::shared_ptr<void> kept);
 
+  /// The reading of an offered payload.
+  struct Reading;
+  using ReadingPointer = std::shared_ptr<Reading>;
+  /// Takes the offer of a header, and enqueues what reads the payload into GPU memory; null where there is no offer to take. pull() goes on
+  /// with it: the GPU is at work before a task is made.
+  [[nodiscard]] ReadingPointer begin_reading(const Header& header, const Buffer& buffer, const engine::Watch& watch);
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
   /// refer to must live until the task is finished.
-  engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
+  engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
+                      engine::Watch watch);
 
   /// A send with this header returns before it is matched: programs may count on that where it is so short, or all of it has a block.
   [[nodiscard]] static bool returns_unmatched(const Header& header) noexcept {
@@ -151,7 +161,9 @@ class Transfers {
                              engine::Watch watch, std::shared_ptr<void> kept);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
-  engine::Task<bool> read(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
+  void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
+  engine::Task<bool> read(Header& header, const Buffer& buffer, Received& received, ReadingPointer reading,
+                          engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                               const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch);
   void pack_next(Packing& packing);
@@ -161,9 +173,8 @@ class Transfers {
   engine::Task<std::uint64_t> take_back(PackingPointer packing);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);
-  engine::Completion read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
-                                 const std::byte* contiguous, std::size_t begin, std::size_t end, int owner,
-                                 share::Offers::Ticket offer);
+  lane::Place read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from, const std::byte* contiguous,
+                          std::size_t begin, std::size_t end);
   /// In which place peers' memory is read into a buffer on a GPU, and by what.
   struct Reader {
     lane::Place place;
@@ -179,6 +190,7 @@ class Transfers {
   static base::Error reader_failure(const engine::Watch& watch, int reader);
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
   engine::Task<> keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched, std::shared_ptr<void> kept);
+  void close(const Outgoing& outgoing);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
 

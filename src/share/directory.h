@@ -26,9 +26,10 @@ namespace crosslane::share {
 /// Two cache lines: x86 fetches lines in pairs.
 inline constexpr std::size_t line_bytes = 128;
 
-/// One word, alone in its line.
+/// One word, alone in its line but for what its writer tells with it.
 struct alignas(line_bytes) Line {
   std::atomic<std::uint64_t> word;
+  std::array<std::atomic<std::uint64_t>, line_bytes / sizeof(std::uint64_t) - 1> beside;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Line) == line_bytes);
 

@@ -97,8 +97,8 @@ std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed
   const Key key{local_rank, buffer.id};
   auto found = peers_.find(key);
   try {
-    const gpu::ContextScope scope(driver_, context_);
     if (found == peers_.end()) {
+      const gpu::ContextScope scope(driver_, context_);
       close_revoked(local_rank);
       while (peers_.size() >= most_open && close_oldest()) {}
       CUipcMemHandle handle;

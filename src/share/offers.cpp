@@ -5,7 +5,7 @@ namespace crosslane::share {
 
 std::optional<Offers::Ticket> Offers::open() {
   const auto ticket = reserve();
-  if (ticket) own()[ticket->line].word.store(value(*ticket, State::offered), std::memory_order_release);
+  if (ticket) offer(*ticket);
   return ticket;
 }
 
@@ -15,6 +15,18 @@ std::optional<Offers::Ticket> Offers::reserve() {
   const std::size_t line = free_.back();
   free_.pop_back();
   return Ticket{++rounds_[line], line};
+}
+
+void Offers::tell(const Ticket& ticket, const Note& note) const noexcept {
+  auto& beside = own()[ticket.line].beside;
+  for (std::size_t i = 0; i < note.size(); ++i) beside[i].store(note[i], std::memory_order_relaxed);
+}
+
+Offers::Note Offers::told(int owner, std::size_t line) const noexcept {
+  const auto& beside = directory_.lines(owner)[line].beside;
+  Note note;
+  for (std::size_t i = 0; i < note.size(); ++i) note[i] = beside[i].load(std::memory_order_relaxed);
+  return note;
 }
 
 bool Offers::keep(const Ticket& ticket) noexcept {

@@ -20,12 +20,14 @@
 
 #include "share/directory.h"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace crosslane::share {
@@ -59,8 +61,14 @@ class Offers {
 
   /// A word that is offered now; nothing while all are in use.
   [[nodiscard]] std::optional<Ticket> open();
-  /// A word that is free, to be offered by a GPU; and again, a round later each time, once nobody reads any more.
+  /// A word that is free, to be offered by offer() or a GPU; and again, a round later each time, once nobody reads any more.
   [[nodiscard]] std::optional<Ticket> reserve();
+  void offer(const Ticket& ticket) const noexcept {
+    own()[ticket.line].word.store(value(ticket, State::offered), std::memory_order_release);
+  }
+  /// What the owner tells beside a word, before it offers it.
+  using Note = std::array<std::uint64_t, std::tuple_size_v<decltype(Line::beside)>>;
+  void tell(const Ticket& ticket, const Note& note) const noexcept;
   /// Of a reserved word that no GPU will offer: its reader finds that it is kept.
   void withhold(const Ticket& ticket) const noexcept {
     own()[ticket.line].word.store(value(ticket, State::kept), std::memory_order_release);
@@ -81,6 +89,8 @@ class Offers {
   }
   /// False where the owner keeps it.
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
+  /// What stands beside a word; its owner may be changing it, unless it is known to be of an offer that stands.
+  [[nodiscard]] Note told(int owner, std::size_t line) const noexcept;
   void end(int owner, const Ticket& ticket, State state) const noexcept {
     theirs(owner, ticket).store(value(ticket, state), std::memory_order_release);
   }
