@@ -47,7 +47,8 @@ struct Look {
   std::unique_ptr<std::byte, Freed> temp;  // that place, for host memory with holes
 
   State state = State::posted;
-  bool own = false;  // MPI does not have it
+  bool own = false;   // MPI does not have it
+  bool left = false;  // its request was freed
   engine::Completion pull;
   std::shared_ptr<message::Received> received;
   int sender = -1;            // of the header: its rank in MPI_COMM_WORLD,

@@ -264,8 +264,10 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
         operation.persistent ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
     if (code == mpi::success && flag == 0) return;
     // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
-    const bool could =
-        code == mpi::success && look.buffer.bytes >= process.least_looked_at() && !mpi::cancelled(below, status);
+    // Of one whose request was freed the application may know by other messages that it is there, and have freed the memory: then it was
+    // an ordinary one.
+    const bool could = code == mpi::success && look.buffer.bytes >= process.least_looked_at() &&
+                       !mpi::cancelled(below, status) && (!look.left || gpu::Gpu::readable_by_cpu(look.landing));
     const auto header = could ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
     if (header) {
       fetch(process, operation, *header, status);

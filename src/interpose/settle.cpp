@@ -28,6 +28,7 @@ void end(Process& process, Operation& operation, MPI_Request request) {
 bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, MPI_Request request, bool wait) {
   const auto& below = process.library().below();
   if (operation->looks()) {
+    if (operation->look) operation->look->left = true;
     const auto ready = [&] {
       if (operation->look) advance(process, *operation, request);
       if (operation->ready()) return true;
