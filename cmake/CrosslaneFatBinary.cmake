@@ -22,7 +22,8 @@ endfunction()
 # crosslane_fat_binary(<name> <embedder> [INCLUDE <folder>])
 #
 # Compiles <name>.cu of the current folder to <name>.fatbin in the current binary folder, which <embedder>, a source of the
-# folder that embeds it (src/kernel/embed.h), then depends on.
+# folder that embeds it (src/kernel/embed.h), then depends on. No kernel asks which GPU it is compiled for, so one pass of the
+# compiler serves all: what the assembler makes of it for sm_90 is to the byte what it makes of code compiled for that.
 function(crosslane_fat_binary name embedder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "INCLUDE" "")
   crosslane_find_nvcc()
@@ -30,7 +31,7 @@ function(crosslane_fat_binary name embedder)
   add_custom_command(OUTPUT "${fat_binary}"
     COMMAND "${CROSSLANE_NVCC}" -std=c++20 -O3 -fmad=false --fatbin -Xfatbin=-compress-all -Werror all-warnings -I "${arg_INCLUDE}"
       -ccbin "${CMAKE_CXX_COMPILER}" -allow-unsupported-compiler
-      -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90,code=sm_90
+      -gencode arch=compute_80,code=[sm_80,sm_90,compute_80]
       -MD -MF "${fat_binary}.d" -MT "${fat_binary}" -o "${fat_binary}" "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cu"
     DEPENDS ${name}.cu DEPFILE "${fat_binary}.d"
     COMMENT "Compiling the ${name} kernels for GPUs" VERBATIM)
