@@ -14,7 +14,7 @@ namespace {
 constexpr int nccl_float = 7;
 constexpr int nccl_sum = 0;
 
-const void* at(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
+const void* source(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
 void* into(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 /// True where `mine` is on every rank.
@@ -96,28 +96,29 @@ void Nccl::check(int result, const char* call) const {
 }
 
 void Nccl::all_reduce(CUdeviceptr send, CUdeviceptr receive, std::size_t count, CUstream stream) const {
-  check(functions_.all_reduce(at(send), into(receive), count, nccl_float, nccl_sum, comm_, stream), "ncclAllReduce");
+  check(functions_.all_reduce(source(send), into(receive), count, nccl_float, nccl_sum, comm_, stream),
+        "ncclAllReduce");
 }
 
 void Nccl::reduce(CUdeviceptr send, CUdeviceptr receive, std::size_t count, int root, CUstream stream) const {
-  check(functions_.reduce(at(send), into(receive), count, nccl_float, nccl_sum, root, comm_, stream), "ncclReduce");
+  check(functions_.reduce(source(send), into(receive), count, nccl_float, nccl_sum, root, comm_, stream), "ncclReduce");
 }
 
 void Nccl::broadcast(CUdeviceptr send, CUdeviceptr receive, std::size_t count, int root, CUstream stream) const {
-  check(functions_.broadcast(at(send), into(receive), count, nccl_float, root, comm_, stream), "ncclBroadcast");
+  check(functions_.broadcast(source(send), into(receive), count, nccl_float, root, comm_, stream), "ncclBroadcast");
 }
 
 void Nccl::all_gather(CUdeviceptr send, CUdeviceptr receive, std::size_t count, CUstream stream) const {
-  check(functions_.all_gather(at(send), into(receive), count, nccl_float, comm_, stream), "ncclAllGather");
+  check(functions_.all_gather(source(send), into(receive), count, nccl_float, comm_, stream), "ncclAllGather");
 }
 
 void Nccl::reduce_scatter(CUdeviceptr send, CUdeviceptr receive, std::size_t count, CUstream stream) const {
-  check(functions_.reduce_scatter(at(send), into(receive), count, nccl_float, nccl_sum, comm_, stream),
+  check(functions_.reduce_scatter(source(send), into(receive), count, nccl_float, nccl_sum, comm_, stream),
         "ncclReduceScatter");
 }
 
 void Nccl::send(CUdeviceptr from, std::size_t count, int peer, CUstream stream) const {
-  check(functions_.send(at(from), count, nccl_float, peer, comm_, stream), "ncclSend");
+  check(functions_.send(source(from), count, nccl_float, peer, comm_, stream), "ncclSend");
 }
 
 void Nccl::receive(CUdeviceptr to, std::size_t count, int peer, CUstream stream) const {

@@ -140,7 +140,7 @@ constexpr std::array rows = std::to_array<Algorithm>({
 #undef CROSSLANE_HIERARCHY
 #undef CROSSLANE_DRIVEN
 
-constexpr std::array<std::string_view, collective_count> names{
+constexpr std::array<std::string_view, collective_count> collective_names{
     "allreduce", "reduce",    "broadcast",      "allgather", "reduce_scatter_block", "alltoall",
     "gather",    "scatter",   "scan",           "exscan",    "allgatherv",           "gatherv",
     "scatterv",  "alltoallv", "reduce_scatter", "barrier"};
@@ -149,6 +149,8 @@ constexpr std::array<std::string_view, collective_count> names{
 
 std::span<const Algorithm> catalogue() noexcept { return rows; }
 
-std::string_view name_of(Collective collective) noexcept { return names[static_cast<std::size_t>(collective)]; }
+std::string_view name_of(Collective collective) noexcept {
+  return collective_names[static_cast<std::size_t>(collective)];
+}
 
 }  // namespace crosslane::collective

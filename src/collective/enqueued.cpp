@@ -16,23 +16,23 @@ namespace {
 
 // Which buffers every member passes and the others would reach: only then all see the same prepared ones. Nothing for those
 // with a root that alone passes one, and where a buffer in place would be read and written at once.
-struct Reached {
+struct ReachedSides {
   bool send, receive;
 };
-std::optional<Reached> reached_in(const Shape& shape, bool in_place) {
+std::optional<ReachedSides> reached_in(const Shape& shape, bool in_place) {
   switch (shape.collective) {
     case Collective::allreduce:
-      return Reached{true, true};
+      return ReachedSides{true, true};
     case Collective::broadcast:
     case Collective::allgather:
-      return Reached{false, true};
+      return ReachedSides{false, true};
     case Collective::alltoall:
       if (in_place) return std::nullopt;
-      return Reached{false, true};
+      return ReachedSides{false, true};
     case Collective::reduce_scatter_block:
     case Collective::reduce_scatter:
       if (in_place) return std::nullopt;
-      return Reached{true, false};
+      return ReachedSides{true, false};
     default:
       return std::nullopt;
   }

@@ -9,7 +9,7 @@
 namespace crosslane::layout {
 namespace {
 
-void check(int code, const char* call) {
+void check_type(int code, const char* call) {
   if (code != mpi::success) {
     throw base::Error(base::ErrorClass::type, "{} failed with MPI error code {}: is the datatype's handle valid?", call,
                       code);
@@ -45,14 +45,14 @@ Envelope envelope_of(const mpi::Functions& below, MPI_Datatype type) {
   int combiner = 0;
   if (below.Type_get_envelope_c != nullptr) {
     // It answers for both forms; the plain procedure must not be asked about types made with large counts.
-    check(below.Type_get_envelope_c(type, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,
-                                    &combiner),
-          "MPI_Type_get_envelope_c");
+    check_type(below.Type_get_envelope_c(type, &envelope.integers, &envelope.addresses, &envelope.counts,
+                                         &envelope.types, &combiner),
+               "MPI_Type_get_envelope_c");
   } else {
     int integers = 0;
     int addresses = 0;
     int types = 0;
-    check(below.Type_get_envelope(type, &integers, &addresses, &types, &combiner), "MPI_Type_get_envelope");
+    check_type(below.Type_get_envelope(type, &integers, &addresses, &types, &combiner), "MPI_Type_get_envelope");
     envelope.integers = integers;
     envelope.addresses = addresses;
     envelope.types = types;
@@ -67,13 +67,14 @@ Contents::Contents(const mpi::Functions& below, MPI_Datatype type, const Envelop
       counts_(static_cast<std::size_t>(envelope.counts)),
       types_(static_cast<std::size_t>(envelope.types)) {
   if (below.Type_get_envelope_c != nullptr) {
-    check(below.Type_get_contents_c(type, envelope.integers, envelope.addresses, envelope.counts, envelope.types,
-                                    integers_.data(), addresses_.data(), counts_.data(), types_.data()),
-          "MPI_Type_get_contents_c");
+    check_type(below.Type_get_contents_c(type, envelope.integers, envelope.addresses, envelope.counts, envelope.types,
+                                         integers_.data(), addresses_.data(), counts_.data(), types_.data()),
+               "MPI_Type_get_contents_c");
   } else {
-    check(below.Type_get_contents(type, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
-                                  static_cast<int>(envelope.types), integers_.data(), addresses_.data(), types_.data()),
-          "MPI_Type_get_contents");
+    check_type(
+        below.Type_get_contents(type, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
+                                static_cast<int>(envelope.types), integers_.data(), addresses_.data(), types_.data()),
+        "MPI_Type_get_contents");
   }
 }
 

@@ -10,7 +10,7 @@
 namespace crosslane::message {
 
 /// Chunks of one transfer under way at a time: one in the copy engine, the others with MPI.
-inline constexpr std::size_t window = 4;
+inline constexpr std::size_t chunk_window = 4;
 
 /// Not in the coroutines: GCC 12 cannot await what takes an initializer list.
 [[nodiscard]] inline engine::Completion either(const engine::Completion& one, const engine::Completion& other) {

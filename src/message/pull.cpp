@@ -40,13 +40,13 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
   lane::Batch batch(copier_, watch);
-  std::vector<Slot> slots(std::min(window, chunks));
+  std::vector<Slot> slots(std::min(chunk_window, chunks));
   // Requests write to the slots until they are done, so that an error leaves this loop only at its end.
   std::exception_ptr failure;
   const bool direct = !buffer.on_gpu && (room == 0 || buffer.layout->dense());
   std::byte* const flat = direct && room != 0 ? lane::byte_at(buffer.address, buffer.layout->true_lb()) : nullptr;
   const auto post = [&](std::size_t chunk) {
-    Slot& slot = slots[chunk % window];
+    Slot& slot = slots[chunk % chunk_window];
     if (direct && header.end(chunk) <= room) {
       slot.target = flat + header.begin(chunk);
     } else {
@@ -80,7 +80,7 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
   std::size_t posted = 0;
   while (posted < slots.size()) post(posted++);
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    Slot& slot = slots[chunk % window];
+    Slot& slot = slots[chunk % chunk_window];
     const int code = co_await slot.arrived;
     const auto expected = static_cast<MPI_Count>(header.end(chunk) - header.begin(chunk));
     if (code != mpi::success || mpi::received_bytes(mpi_, slot.status) != expected) {
@@ -95,7 +95,7 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
     // The block of the chunk before: its copy ran while MPI moved this one.
     if (chunk == 0 || posted == chunks) continue;
     try {
-      if (!failure) co_await written(slots[(chunk - 1) % window].copied, batch);
+      if (!failure) co_await written(slots[(chunk - 1) % chunk_window].copied, batch);
     } catch (...) {
       failure = std::current_exception();
     }

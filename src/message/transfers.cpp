@@ -60,7 +60,7 @@ std::optional<Header> Transfers::open(std::size_t bytes) {
   Header header;
   header.cookie = world_.cookie();
   header.bytes = bytes;
-  header.chunk_bytes = std::min(chunk_bytes_, std::max(least_chunk, bytes / window));
+  header.chunk_bytes = std::min(chunk_bytes_, std::max(least_chunk, bytes / chunk_window));
   header.sender = world_.rank();
   header.tag = *tag;
   return header;
@@ -141,17 +141,17 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
         continue;
       }
       // Copies run ahead of the messages as far as blocks are free.
-      while (copied < chunks && copied < posted + window) {
-        if (copied == slots.size() && slots.size() < window) {
+      while (copied < chunks && copied < posted + chunk_window) {
+        if (copied == slots.size() && slots.size() < chunk_window) {
           outgoing->blocks.push_back(batch.lend(buffer.place, header.chunk_bytes));
           slots.push_back({outgoing->blocks.back().data(), {}, 0});
         }
-        Slot& slot = slots[copied % window];
+        Slot& slot = slots[copied % chunk_window];
         if (!is_free(slot)) break;
         slot.copied = copy(slot.data, header.begin(copied), header.end(copied));
         ++copied;
       }
-      Slot& slot = slots[posted % window];
+      Slot& slot = slots[posted % chunk_window];
       if (copied == posted) {
         patient = co_await moved(outgoing->sent[slot.sent - 1].done, matched);
         continue;

@@ -7,7 +7,7 @@
 namespace crosslane::tests {
 namespace {
 
-constexpr auto intra = Group::Kind::intra, inter = Group::Kind::inter, topology = Group::Kind::topology;
+constexpr auto intra = Group::Kind::intra, inter = Group::Kind::inter, neighbourhood = Group::Kind::topology;
 
 // A root as this rank names it, and what the rank is to it.
 struct Root {
@@ -394,11 +394,11 @@ std::span<const Collective> collectives() {
       {"Exscan", {intra}, true, false, build_symmetric<true>, plain_reduction},
       {"Reduce_scatter_block", {intra, inter}, true, false, build_reduce_scatter_block, plain_reduction},
       {"Reduce_scatter", {intra, inter}, true, false, build_reduce_scatter, issue_reduce_scatter},
-      {"Neighbor_allgather", {topology}, false, false, build_allgather<false>, plain_singles},
-      {"Neighbor_allgatherv", {topology}, false, false, build_allgather<true>, plain_single_blocks},
-      {"Neighbor_alltoall", {topology}, false, false, build_alltoall, plain_singles},
-      {"Neighbor_alltoallv", {topology}, false, false, build_alltoallv<false>, issue_blocks},
-      {"Neighbor_alltoallw", {topology}, false, false, build_alltoallv<true>, issue_typed_blocks<true>}};
+      {"Neighbor_allgather", {neighbourhood}, false, false, build_allgather<false>, plain_singles},
+      {"Neighbor_allgatherv", {neighbourhood}, false, false, build_allgather<true>, plain_single_blocks},
+      {"Neighbor_alltoall", {neighbourhood}, false, false, build_alltoall, plain_singles},
+      {"Neighbor_alltoallv", {neighbourhood}, false, false, build_alltoallv<false>, issue_blocks},
+      {"Neighbor_alltoallw", {neighbourhood}, false, false, build_alltoallv<true>, issue_typed_blocks<true>}};
   return all;
 }
 

@@ -9,7 +9,7 @@ template <class Kind>
 class FollowTest : public MoverTest<Kind> {
  protected:
   /// Makes the list, as a first copy does.
-  std::optional<lane::Listed> list(const Element& element, const typename MoverTest<Kind>::OnGpu& memory) {
+  std::optional<lane::Listed> list(const Elements& element, const typename MoverTest<Kind>::OnGpu& memory) {
     const std::size_t bytes = element.layout.packed_size(element.count);
     typename MoverTest<Kind>::OnGpu packed(this->driver(), Bytes(bytes), 0);
     this->copy(Side::packed(packed.data()), Side::of(memory.data(), element.layout, element.count), 0, bytes);
@@ -38,7 +38,7 @@ TYPED_TEST(FollowTest, RandomLayouts) {
     const std::int64_t units_of[] = {1, 2, 4, 8, 12, 16, 64};
     const std::int64_t unit = units_of[maker.between(0, 6)];
     const std::int64_t units = maker.between(2, i % 10 == 0 ? 4000 : 300);
-    const Element from = element_of(maker, units, unit, static_cast<int>(maker.between(1, 4)));
+    const Elements from = elements_of(maker, units, unit, static_cast<int>(maker.between(1, 4)));
     const Bytes source = pattern(from.room, this->seed_ + static_cast<std::uint64_t>(i));
     typename TestFixture::OnGpu memory(this->driver(), source, static_cast<std::size_t>(maker.between(0, 15)));
     auto list = this->list(from, memory);
@@ -73,9 +73,9 @@ TYPED_TEST(FollowTest, RandomLayouts) {
     // The same layout, which the other rank made anew; more or fewer of it do not matter; or another one.
     const bool same = i % 2 == 0;
     const std::int64_t count = from.count + (i % 4 == 0 ? maker.between(0, 2) : 0);
-    const Element to = same ? Element{Layout(from.layout.node(), 0, from.layout.extent()), count,
-                                      static_cast<std::size_t>(from.layout.extent() * count)}
-                            : element_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
+    const Elements to = same ? Elements{Layout(from.layout.node(), 0, from.layout.extent()), count,
+                                        static_cast<std::size_t>(from.layout.extent() * count)}
+                             : elements_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
     const auto to_at = offsets_of(to.layout, to.count);
     Bytes expected(to.room);
     typename TestFixture::OnGpu target(this->driver(), expected, static_cast<std::size_t>(maker.between(0, 15)));
@@ -111,9 +111,9 @@ TYPED_TEST(FollowTest, OneRunMakesADifference) {
       placed.push_back({at + (moved && i == other ? 8 : 0), layout::block(0, static_cast<std::size_t>(length))});
       at += length + 16;
     }
-    return Element{Layout(layout::join(placed), 0, at), 1, static_cast<std::size_t>(at)};
+    return Elements{Layout(layout::join(placed), 0, at), 1, static_cast<std::size_t>(at)};
   };
-  const Element from = make(false), to = make(true);
+  const Elements from = make(false), to = make(true);
   const Bytes source = pattern(from.room, this->seed_);
   typename TestFixture::OnGpu memory(this->driver(), source, 0), target(this->driver(), Bytes(to.room), 0);
   const auto list = this->list(from, memory);
@@ -142,9 +142,9 @@ TYPED_TEST(FollowTest, HeldListsStay) {
       placed.push_back({at, layout::block(0, static_cast<std::size_t>(length))});
       at += length + 8 * gap;
     }
-    return Element{Layout(layout::join(placed), 0, at), 1, static_cast<std::size_t>(at)};
+    return Elements{Layout(layout::join(placed), 0, at), 1, static_cast<std::size_t>(at)};
   };
-  const Element held = make(1);
+  const Elements held = make(1);
   const Bytes source = pattern(held.room, this->seed_);
   typename TestFixture::OnGpu memory(this->driver(), source, 0);
   auto list = this->list(held, memory);
@@ -154,7 +154,7 @@ TYPED_TEST(FollowTest, HeldListsStay) {
   for (std::size_t k = 0; k < at.size(); ++k) expected[k] = source[static_cast<std::size_t>(at[k])];
   const std::byte* const place = list->data;
   for (std::int64_t gap = 2; gap < 30; ++gap) {
-    const Element other = make(gap);
+    const Elements other = make(gap);
     typename TestFixture::OnGpu there(this->driver(), Bytes(other.room), 0);
     if (gap == 15) {
       typename TestFixture::OnGpu packed(this->driver(), Bytes(expected.size()), 0);

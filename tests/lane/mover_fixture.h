@@ -108,13 +108,13 @@ class MoverTest : public KernelTest<Kind> {
   std::optional<lane::PinnedPool> pool_;
   std::optional<Mover> mover_;
 };
-struct Element {
+struct Elements {
   Layout layout;
   std::int64_t count;
   std::size_t room;
 };
 
-inline Element element_of(Maker& maker, std::int64_t units, std::int64_t unit, int depth) {
+inline Elements elements_of(Maker& maker, std::int64_t units, std::int64_t unit, int depth) {
   std::int64_t count = maker.between(1, 4);
   while (units % count != 0) --count;
   const Made made = maker.make(units / count, unit, depth);

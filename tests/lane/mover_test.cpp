@@ -18,8 +18,8 @@ TYPED_TEST(MoverTest, RandomLayoutsPackedUnpackedAndIntoEachOther) {
     const std::int64_t units_of[] = {1, 2, 3, 4, 8, 12, 16, 64};
     const std::int64_t unit = units_of[maker.between(0, 7)];
     const std::int64_t units = maker.between(1, i % 10 == 0 ? 4000 : 400);
-    const Element from = element_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
-    const Element to = i % 5 == 0 ? from : element_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
+    const Elements from = elements_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
+    const Elements to = i % 5 == 0 ? from : elements_of(maker, units, unit, static_cast<int>(maker.between(0, 4)));
     const auto all = static_cast<std::int64_t>(units * unit);
     ASSERT_EQ(static_cast<std::int64_t>(from.layout.packed_size(from.count)), all);
     const auto from_at = offsets_of(from.layout, from.count), to_at = offsets_of(to.layout, to.count);
