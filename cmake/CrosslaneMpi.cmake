@@ -84,11 +84,24 @@ function(crosslane_mpi_flags family)
   target_compile_definitions(mpi_${family} INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 endfunction()
 
+# What programs and their libraries have in common: the flags of a family's wrapper, the macro CROSSLANE_TEST_MPI_<FAMILY>=1.
+# Where a target <library>_<family> exists it is taken instead of <library>.
+function(crosslane_mpi_target target family scope)
+  string(TOUPPER "${family}" macro)
+  target_compile_definitions(${target} PRIVATE "CROSSLANE_TEST_MPI_${macro}=1")
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include"
+    "${PROJECT_SOURCE_DIR}/tests")
+  foreach(library IN LISTS ARGN)
+    target_link_libraries(${target} ${scope}
+      "$<IF:$<TARGET_EXISTS:${library}_${family}>,${library}_${family},${library}>")
+  endforeach()
+  target_link_libraries(${target} ${scope} crosslane_settings mpi_${family})
+endfunction()
+
 # crosslane_mpi_executable(<name> <source>... [CUDA] [FAMILY <family>...] [LIBRARIES <library>...])
 #
-# Builds <name>_<family> for each family found (or those of FAMILY) with the flags of its compiler wrapper and the macro
-# CROSSLANE_TEST_MPI_<FAMILY>=1. CUDA gives cuda.h and links libcuda.so.1 without a run path, so that the same binary
-# runs on the emulated driver (preloaded by run_mpi.sh) and on a real one. LIBRARIES works as in crosslane_family_library.
+# Builds <name>_<family> for each family found (or those of FAMILY). CUDA gives cuda.h and links libcuda.so.1 without a run
+# path, so that the same binary runs on the emulated driver (preloaded by run_mpi.sh) and on a real one.
 function(crosslane_mpi_executable name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA" "" "FAMILY;LIBRARIES")
   find_mpi_families()
@@ -100,22 +113,26 @@ function(crosslane_mpi_executable name)
     if(NOT family IN_LIST CROSSLANE_MPI_FAMILIES)
       continue()
     endif()
-    string(TOUPPER "${family}" macro)
     set(target "${name}_${family}")
     add_executable(${target} ${arg_UNPARSED_ARGUMENTS})
-    target_compile_definitions(${target} PRIVATE "CROSSLANE_TEST_MPI_${macro}=1")
-    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include"
-      "${PROJECT_SOURCE_DIR}/tests")
-    foreach(library IN LISTS arg_LIBRARIES)
-      target_link_libraries(${target} PRIVATE
-        "$<IF:$<TARGET_EXISTS:${library}_${family}>,${library}_${family},${library}>")
-    endforeach()
-    target_link_libraries(${target} PRIVATE crosslane_settings mpi_${family})
+    crosslane_mpi_target(${target} ${family} PRIVATE ${arg_LIBRARIES})
     if(arg_CUDA)
       # By name and without a run path: the emulated driver's folder would come ahead of the real driver's.
       target_link_libraries(${target} PRIVATE crosslane_cuda_link)
       add_dependencies(${target} crosslane_emulated_driver)
     endif()
+  endforeach()
+endfunction()
+
+# crosslane_mpi_library(<name> <source>... [LIBRARIES <library>...])
+#
+# What several programs share, compiled once for each family found: the static libraries <name>_<family>, for LIBRARIES.
+function(crosslane_mpi_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+  find_mpi_families()
+  foreach(family IN LISTS CROSSLANE_MPI_FAMILIES)
+    add_library(${name}_${family} STATIC EXCLUDE_FROM_ALL ${arg_UNPARSED_ARGUMENTS})
+    crosslane_mpi_target(${name}_${family} ${family} PUBLIC ${arg_LIBRARIES})
   endforeach()
 endfunction()
 

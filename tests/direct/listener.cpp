@@ -48,7 +48,7 @@ Listener::~Listener() {
 void Listener::read_all() {
   std::string text;
   std::array<char, 512> some{};
-  for (ssize_t got = 0; (got = read(from_, some.data(), some.size())) > 0;) {
+  for (ssize_t got = 0; (got = ::read(from_, some.data(), some.size())) > 0;) {
     if (write(real_, some.data(), static_cast<std::size_t>(got)) < 0) continue;
     text.append(some.data(), static_cast<std::size_t>(got));
     std::size_t at = 0;
