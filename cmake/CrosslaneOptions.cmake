@@ -59,6 +59,8 @@ target_compile_options(crosslane_settings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wold-style-cast> -Wcast-align $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>
   # What the optimiser believes about bounds differs by GCC version, with false alarms in the standard library: shown only.
   -Wno-error=array-bounds -Wno-error=stringop-overflow $<$<CXX_COMPILER_ID:GNU>:-Wno-error=stringop-overread>
+  # Said of members of unnamed namespaces' types, in any file but the one that is compiled: with CMAKE_UNITY_BUILD that is all.
+  $<$<AND:$<BOOL:${CMAKE_UNITY_BUILD}>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-Wno-subobject-linkage>
   $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
 target_link_libraries(crosslane_settings INTERFACE crosslane_formatting)
 target_include_directories(crosslane_settings SYSTEM INTERFACE
