@@ -70,7 +70,7 @@ void end_persistent(Process& process, Operation& operation, int code, const MPI_
   }
 }
 
-// A message that MPI held for a persistent receive; it is no header.
+// A message that MPI held for a persistent receive.
 void look_at_inner(Process& process, Operation& operation) {
   Look& look = *operation.look;
   int flag = 0;
@@ -78,7 +78,11 @@ void look_at_inner(Process& process, Operation& operation) {
   const int code = process.library().below().Test(&look.inner, &flag, &status);
   if (code == mpi::success && flag == 0) return;
   look.has_inner = false;
-  end_persistent(process, operation, code, status);
+  const auto header = code == mpi::success ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
+  if (header)
+    fetch(process, operation, *header, status);
+  else
+    end_persistent(process, operation, code, status);
 }
 
 void finish_fetch(Process& process, Operation& operation) {
@@ -250,6 +254,7 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
   Look& look = *operation.look;
   const auto& below = process.library().below();
   if (look.send != nullptr) {
+    process.engine().progress();  // it goes on by that alone where the receive is over
     try {
       if (look.send->done()) look.send.reset();
     } catch (...) {

@@ -21,6 +21,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -45,6 +46,14 @@ constexpr bool keeps_failed_requests = true;
 constexpr bool receives_own_messages =
     false;  // MPICH 4.0's MPI_Recv waits forever for some messages to the rank itself
 #endif
+
+/// MPICH 5.0.2 takes some messages that do not fit for received, in host memory and with nothing preloaded.
+bool loses_truncations() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  MPI_Get_library_version(version.data(), &length);
+  return std::string_view(version.data()).find("MPICH Version:      5") != std::string_view::npos;
+}
 
 int error_class(int result) {
   int value = MPI_SUCCESS;
@@ -107,6 +116,8 @@ class Rank {
     // Where MPI_Test raises a truncation is the MPI's choice: MPICH takes MPI_COMM_WORLD or SELF.
     CROSSLANE_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     CROSSLANE_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    if (loses_truncations_ && program.rank == 0)
+      fmt::print(stderr, "plain MPI is wrong here: it loses truncations of short messages; left out\n");
   }
   ~Rank() {
     for (auto& standing : standing_) MPI_Request_free(&standing.request);
@@ -124,7 +135,7 @@ class Rank {
     const int until = program_.shared().between(0, cases / 2);
     for (case_ = 0; case_ < cases; ++case_) {
       if (case_ == until) complete_early();
-      switch (program_.shared().below(16)) {
+      switch (program_.shared().below(17)) {
         case 0:
         case 1:
         case 2:
@@ -145,7 +156,7 @@ class Rank {
           break;
         case 10:
         case 11:
-          truncation();
+          if (!loses_truncations_) truncation();
           break;
         case 12:
           cancelled();
@@ -155,6 +166,9 @@ class Rank {
           break;
         case 14:
           freed_communicator();
+          break;
+        case 15:
+          probed_past();
           break;
         default:
           standing();
@@ -788,6 +802,52 @@ class Rank {
     CROSSLANE_MPI(MPI_Buffer_detach(&address, &bytes));
   }
 
+  // A probe finds a longer message behind short ones, which are received afterwards, by every way and in any order.
+  void probed_past() {
+    auto& random = program_.shared();
+    const int count = random.between(1, 6);
+    std::deque<Message> messages;
+    for (int from = 0; from < program_.size; ++from) {
+      for (int tag = 0; tag <= count; ++tag) {
+        const bool last = tag == count;
+        auto& message = messages.emplace_back(draw(random, from, (from + 1) % program_.size, tag, last));
+        message.link = {communicator_, from, message.to, "a duplicate"};
+        if (!last) continue;
+        message.unit_count = random.between(longest_token + 1, longest);  // one byte each
+        message.send_count = message.receive_count = static_cast<int>(message.unit_count);
+      }
+    }
+    step(fmt::format("a probe past {} messages", count));
+    std::deque<Outgoing> sends;
+    std::vector<Message*> mine;
+    for (auto& message : messages) {
+      if (message.from == program_.rank) start(sends.emplace_back(outgoing(message)));
+      if (message.to == program_.rank) mine.push_back(&message);
+    }
+    sleep();
+    MPI_Status status;
+    CROSSLANE_MPI(MPI_Probe(local().chance(30) ? MPI_ANY_SOURCE : left_, count, communicator_, &status));
+    check_bytes(status, mine.back()->unit_count, "a probe past others");
+    local().shuffle(mine);
+    std::deque<Incoming> receives;
+    for (auto* const message : mine) {
+      receives.push_back(incoming(message, message->link.text, 0));
+      receive(receives.back(), message->link, local().chance(50));
+    }
+    std::vector<Item> items;
+    for (auto& one : receives) {
+      if (one.handle != MPI_MESSAGE_NULL) receive_matched(one);
+      if (one.request != MPI_REQUEST_NULL)
+        items.push_back({&one.request, one.told ? &one.status : nullptr, one.way == Way::persistent});
+    }
+    for (auto& one : sends)
+      if (one.request != MPI_REQUEST_NULL) items.push_back({&one.request, nullptr, one.persistent});
+    complete_all(std::move(items));
+    for (auto& one : receives) check(one);
+    polite_barrier();
+    for (auto& one : sends) end(one);
+  }
+
   // Every rank sends to its right and receives from its left in one call.
   void exchange() {
     auto& random = program_.shared();
@@ -1070,6 +1130,7 @@ class Rank {
 
   Program& program_;
   const bool tokens_only_;
+  const bool loses_truncations_ = loses_truncations();
   int left_, right_;
   Units units_;
   Communicators communicators_;
