@@ -12,7 +12,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
       copier_(copier),
       least_export_(settings.export_bytes),
       offers_(world.directory()),
-      tokens_(world, offers_),
+      tokens_(world.directory(), offers_, world.cookie(), world.rank()),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {

@@ -33,14 +33,18 @@ std::uint64_t name_of(int owner, const share::Offers::Ticket& ticket) noexcept {
 
 }  // namespace
 
-Tokens::Tokens(team::World& world, const share::Offers& offers) noexcept
-    : world_(world), offers_(offers), key_(world.cookie()[0] ^ std::rotl(world.cookie()[1], 1)) {}
+Tokens::Tokens(const share::Directory& directory, const share::Offers& offers, const team::Cookie& cookie,
+               int world_rank) noexcept
+    : directory_(directory),
+      offers_(offers),
+      cookie_(cookie),
+      rank_(world_rank),
+      key_(cookie[0] ^ std::rotl(cookie[1], 1)) {}
 
-bool Tokens::usable() const noexcept { return world_.directory().ranks() <= 1 << owner_bits; }
+bool Tokens::usable() const noexcept { return directory_.ranks() <= 1 << owner_bits; }
 
 std::uint64_t Tokens::write(const Header& header, int to) const noexcept {
-  const int owner = world_.nodes().local_rank(header.sender);
-  const std::uint64_t token = name_of(owner, header.offer) ^ key_;
+  const std::uint64_t token = name_of(directory_.local_rank(), header.offer) ^ key_;
   const Beside beside{.token = token,
                       .bytes = header.bytes,
                       .round = header.offer.round,
@@ -61,15 +65,15 @@ std::optional<Header> Tokens::read(std::span<const std::byte> message) const noe
   if (name >> (owner_bits + line_bits + round_bits) != 0) return std::nullopt;
   const auto line = low_bits(name >> round_bits, line_bits);
   const auto owner = static_cast<int>(name >> (line_bits + round_bits));
-  if (owner >= world_.directory().ranks() || line >= share::Offers::most) return std::nullopt;
+  if (owner >= directory_.ranks() || line >= directory_.lines(owner).size()) return std::nullopt;
   const Note note = offers_.told(owner, line);
   Beside beside;
   std::memcpy(&beside, note.data(), sizeof beside);
-  if (beside.token != token || beside.bytes != message.size() || beside.to != world_.rank()) return std::nullopt;
+  if (beside.token != token || beside.bytes != message.size() || beside.to != rank_) return std::nullopt;
   Header header;
-  header.cookie = world_.cookie();
+  header.cookie = cookie_;
   header.bytes = header.chunk_bytes = beside.bytes;
-  header.sender = world_.directory().record(owner).world_rank;
+  header.sender = directory_.record(owner).world_rank;
   header.tag = beside.tag;
   header.offer = {beside.round, line};
   header.exposed = beside.exposed;

@@ -30,13 +30,14 @@ inline constexpr std::size_t token_bytes = sizeof(std::uint64_t);
 
 class Tokens {
  public:
-  /// Of this rank of the world. Both must outlive it.
-  Tokens(team::World& world, const share::Offers& offers) noexcept;
+  /// Of this rank of MPI_COMM_WORLD, whose node's directory and offers must outlive it.
+  Tokens(const share::Directory& directory, const share::Offers& offers, const team::Cookie& cookie,
+         int world_rank) noexcept;
 
   /// False on nodes of more ranks than a token tells apart.
   [[nodiscard]] bool usable() const noexcept;
 
-  /// Writes what the token of a header stands for beside the word of its offer, which is yet to be offered; for that rank of
+  /// Writes what the token of a header of this rank stands for beside the word of its offer, which is yet to be offered; for that rank of
   /// MPI_COMM_WORLD. The payload is contiguous.
   [[nodiscard]] std::uint64_t write(const Header& header, int to) const noexcept;
 
@@ -44,8 +45,10 @@ class Tokens {
   [[nodiscard]] std::optional<Header> read(std::span<const std::byte> message) const noexcept;
 
  private:
-  team::World& world_;
+  const share::Directory& directory_;
   const share::Offers& offers_;
+  const team::Cookie cookie_;
+  const int rank_;
   const std::uint64_t key_;
 };
 
