@@ -61,6 +61,31 @@ std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
     list_shown = peers_->show(list->data, 1, {});
     if (!list_shown) return std::nullopt;
   }
+  auto header = open_shown(buffer);
+  if (!header) return std::nullopt;
+  const auto begin = buffer.layout->span(buffer.count).begin;
+  if (shape) {
+    header->strided = 1;
+    header->shape = *shape;
+    header->shape.offset -= begin;
+  } else if (list) {
+    header->listed = std::move(*list);
+    header->listed.loops.offset -= begin;
+    header->list = list_shown->exposed;
+  }
+  return header;
+}
+
+std::optional<Header> Transfers::offer_with_token(const Buffer& buffer, int to) {
+  auto header = open_shown(buffer);
+  if (!header) return std::nullopt;
+  header->chunk_bytes = buffer.bytes;
+  header->token = peers_->tokens().write(*header, to);
+  return header;
+}
+
+// A header that offers what lies there, and says where its lowest byte is.
+std::optional<Header> Transfers::open_shown(const Buffer& buffer) {
   const auto span = buffer.layout->span(buffer.count);
   const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
   const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin), buffer.seen);
@@ -76,36 +101,6 @@ std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
   header->offer = *ticket;
   header->exposed = shown->exposed;
   header->address = shown->address;
-  if (shape) {
-    header->strided = 1;
-    header->shape = *shape;
-    header->shape.offset -= span.begin;
-  } else if (list) {
-    header->listed = std::move(*list);
-    header->listed.loops.offset -= span.begin;
-    header->list = list_shown->exposed;
-  }
-  return header;
-}
-
-std::optional<Header> Transfers::offer_with_token(const Buffer& buffer, int to) {
-  const auto* const first =
-      lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin));
-  const auto shown = peers_->show(first, buffer.bytes, buffer.seen);
-  if (!shown) return std::nullopt;
-  auto header = open(buffer.bytes);
-  if (!header) return std::nullopt;
-  ++events_;
-  const auto ticket = peers_->offers().reserve();
-  if (!ticket) {
-    tags_.give_back(header->tag);
-    return std::nullopt;
-  }
-  header->offer = *ticket;
-  header->chunk_bytes = buffer.bytes;
-  header->exposed = shown->exposed;
-  header->token = peers_->tokens().write(*header, to);
-  peers_->offers().offer(*ticket);
   return header;
 }
 

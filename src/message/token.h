@@ -37,7 +37,7 @@ class Tokens {
   /// False on nodes of more ranks than a token tells apart.
   [[nodiscard]] bool usable() const noexcept;
 
-  /// Writes what the token of a header of this rank stands for beside the word of its offer, which is yet to be offered; for that rank of
+  /// Writes what the token of a header of this rank stands for beside the word of its offer, before the token is sent; for that rank of
   /// MPI_COMM_WORLD. The payload is contiguous.
   [[nodiscard]] std::uint64_t write(const Header& header, int to) const noexcept;
 

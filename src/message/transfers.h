@@ -157,6 +157,7 @@ class Transfers {
     bool matched = true;                   ///< Return when the header is matched; else before.
     std::exception_ptr failure = nullptr;  ///< Why the chunks are empty.
   };
+  [[nodiscard]] std::optional<Header> open_shown(const Buffer& buffer);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,

@@ -5,7 +5,7 @@ namespace crosslane::share {
 
 std::optional<Offers::Ticket> Offers::open() {
   const auto ticket = reserve();
-  if (ticket) offer(*ticket);
+  if (ticket) own()[ticket->line].word.store(value(*ticket, State::offered), std::memory_order_release);
   return ticket;
 }
 

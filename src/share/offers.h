@@ -61,12 +61,9 @@ class Offers {
 
   /// A word that is offered now; nothing while all are in use.
   [[nodiscard]] std::optional<Ticket> open();
-  /// A word that is free, to be offered by offer() or a GPU; and again, a round later each time, once nobody reads any more.
+  /// A word that is free, to be offered by a GPU; and again, a round later each time, once nobody reads any more.
   [[nodiscard]] std::optional<Ticket> reserve();
-  void offer(const Ticket& ticket) const noexcept {
-    own()[ticket.line].word.store(value(ticket, State::offered), std::memory_order_release);
-  }
-  /// What the owner tells beside a word, before it offers it.
+  /// What the owner tells beside a word, before it sends the message that leads a reader there.
   using Note = std::array<std::uint64_t, std::tuple_size_v<decltype(Line::beside)>>;
   void tell(const Ticket& ticket, const Note& note) const noexcept;
   /// Of a reserved word that no GPU will offer: its reader finds that it is kept.

@@ -32,9 +32,8 @@ class TokenTest : public testing::Test {
     header.exposed.id = random_();
     header.exposed.offset = random_();
     for (std::byte& byte : header.exposed.handle) byte = static_cast<std::byte>(random_());
-    header.offer = offers_.reserve().value();
+    header.offer = offers_.open().value();
     header.token = sender_.write(header, to);
-    offers_.offer(header.offer);
     return header;
   }
   static std::vector<std::byte> message_of(const Header& header) {

@@ -631,15 +631,7 @@ class Rank {
     sleep();
     for (std::size_t i = before; i < mine.size(); ++i) receive_one(mine[i], true);
     step("completing");
-    std::vector<Item> items;
-    for (auto& one : receives) {
-      if (one.handle != MPI_MESSAGE_NULL) receive_matched(one);
-      if (one.request != MPI_REQUEST_NULL)
-        items.push_back({&one.request, one.told ? &one.status : nullptr, one.way == Way::persistent});
-    }
-    for (auto& one : sends)
-      if (one.request != MPI_REQUEST_NULL) items.push_back({&one.request, nullptr, one.persistent});
-    complete_all(std::move(items));
+    complete_all(receives, sends);
     step("checking");
     assign(receives, messages);
     for (auto& one : receives)
@@ -802,6 +794,18 @@ class Rank {
     CROSSLANE_MPI(MPI_Buffer_detach(&address, &bytes));
   }
 
+  void complete_all(std::deque<Incoming>& receives, std::deque<Outgoing>& sends) {
+    std::vector<Item> items;
+    for (auto& one : receives) {
+      if (one.handle != MPI_MESSAGE_NULL) receive_matched(one);
+      if (one.request != MPI_REQUEST_NULL)
+        items.push_back({&one.request, one.told ? &one.status : nullptr, one.way == Way::persistent});
+    }
+    for (auto& one : sends)
+      if (one.request != MPI_REQUEST_NULL) items.push_back({&one.request, nullptr, one.persistent});
+    complete_all(std::move(items));
+  }
+
   // A probe finds a longer message behind short ones, which are received afterwards, by every way and in any order.
   void probed_past() {
     auto& random = program_.shared();
@@ -834,15 +838,7 @@ class Rank {
       receives.push_back(incoming(message, message->link.text, 0));
       receive(receives.back(), message->link, local().chance(50));
     }
-    std::vector<Item> items;
-    for (auto& one : receives) {
-      if (one.handle != MPI_MESSAGE_NULL) receive_matched(one);
-      if (one.request != MPI_REQUEST_NULL)
-        items.push_back({&one.request, one.told ? &one.status : nullptr, one.way == Way::persistent});
-    }
-    for (auto& one : sends)
-      if (one.request != MPI_REQUEST_NULL) items.push_back({&one.request, nullptr, one.persistent});
-    complete_all(std::move(items));
+    complete_all(receives, sends);
     for (auto& one : receives) check(one);
     polite_barrier();
     for (auto& one : sends) end(one);
