@@ -2,13 +2,15 @@
 // make the plain stream that layouts describe (tried out once). The external32 forms, what the MPI would refuse and what
 // a tool wants to see go through host copies: the MPI works on them, and only the bytes that it packed or unpacked are
 // written.
+#include "base/error.h"
+#include "base/function_ref.h"
 #include "interpose/manual.h"
 #include "interpose/mutant.h"
 #include "interpose/process.h"
 #include "interpose/route.h"
 
+#include <cstddef>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 namespace crosslane::interpose {
@@ -66,22 +68,58 @@ void move(Process& process, const Packing& packing, const layout::Layout& layout
   batch.wait();
 }
 
+// A packed buffer that is too small is refused here: MPICH fills what there is, says nothing, and for nested datatypes
+// writes wherever its pointers happen to lead (4.0.2). `packed_bytes` are what all elements take.
+void check_room(const char* call, const Packing& packing, MPI_Count packed_bytes) {
+  const char* const limit = packing.packs ? "outsize" : "insize";
+  if (packing.position == nullptr)
+    throw base::Error(base::ErrorClass::argument, "{}: argument position is a null pointer; pass where to go on", call);
+  if (*packing.position < 0 || *packing.position > packing.size) {
+    throw base::Error(base::ErrorClass::argument,
+                      "{}: argument position says {}, which lies outside of the {} bytes of argument {}; begin with 0 "
+                      "and pass what the call before left there",
+                      call, *packing.position, packing.size, limit);
+  }
+  if (packed_bytes > packing.size - *packing.position) {
+    throw base::Error(base::ErrorClass::truncate,
+                      "{}: argument {} is {}, which leaves {} bytes behind position {}, but {} elements of this "
+                      "datatype take {} bytes, packed; {}",
+                      call, limit, packing.size, packing.size - *packing.position, *packing.position, packing.count,
+                      packed_bytes,
+                      packing.packs ? "provide what MPI_Pack_size (or MPI_Pack_external_size) tells"
+                                    : "unpack no more elements than were packed");
+  }
+}
+
+// How a procedure packs: what `count` elements take as its stream, in bytes (nothing where only the MPI knows) or the
+// MPI's error code, and whether kernels make the same stream.
+struct Stream {
+  base::FunctionRef<int(std::optional<MPI_Count>& bytes)> measure;
+  bool by_kernels;
+};
+
+// MPI_Pack's stream is plain where the MPI's is.
+int measure_plain(Process& process, MPI_Count count, MPI_Datatype datatype, std::optional<MPI_Count>& bytes) {
+  if (process.layouts().packs_plainly())
+    bytes = static_cast<MPI_Count>(process.layouts().of(datatype)->packed_size(count));
+  return mpi::success;
+}
+
+int measure_external(const mpi::Functions& next, const char* datarep, MPI_Count count, MPI_Datatype datatype,
+                     std::optional<MPI_Count>& bytes) {
+  MPI_Count known = 0;
+  const int code = mpi::calls::Pack_external_size(next, datarep, count, datatype, &known);
+  if (code == mpi::success) bytes = known;
+  return code;
+}
+
 // By kernels; nothing where the MPI has to have a look. `ask` makes the application's call with no elements and on host
 // memory: the MPI checks the other arguments, and raises what it does not like.
 template <class Ask>
-std::optional<int> by_kernels(Route& route, const Packing& packing, bool seen, Ask&& ask) {
+std::optional<int> by_kernels(Route& route, const Packing& packing, MPI_Count bytes, Ask&& ask) {
   auto& process = route.process();
-  if (seen || (!packing.elements.on_gpu() && !packing.packed.on_gpu()) || packing.position == nullptr ||
-      *packing.position < 0) {
-    return std::nullopt;
-  }
   if (packing.elements.on_gpu() && packing.packed.on_gpu() &&
       packing.elements.place().context != packing.packed.place().context)
-    return std::nullopt;
-  const auto layout = process.layouts().of(packing.type);
-  const std::size_t bytes = layout->packed_size(packing.count);
-  if (bytes == 0 || *packing.position > packing.size ||
-      bytes > static_cast<std::size_t>(packing.size - *packing.position) || !process.layouts().packs_plainly())
     return std::nullopt;
   std::byte nothing[1]{};
   MPI_Count unmoved = *packing.position;
@@ -89,23 +127,37 @@ std::optional<int> by_kernels(Route& route, const Packing& packing, bool seen, A
   route.took("kernels");
   process.settle(false);
   const auto& operation = route.operation();
-  if (!mutated(operation.call, "copy in dropped") && !mutated(operation.call, "copy out dropped"))
-    move(process, packing, *layout, bytes, operation.watch());
-  *packing.position += static_cast<MPI_Count>(bytes);
+  if (!mutated(operation.call, "copy in dropped") && !mutated(operation.call, "copy out dropped")) {
+    move(process, packing, *process.layouts().of(packing.type), static_cast<std::size_t>(bytes), operation.watch());
+  }
+  *packing.position += bytes;
   return mpi::success;
+}
+
+// Refuses what cannot be done, and does what kernels can. Nothing: the MPI does it on host copies.
+template <class Ask>
+std::optional<int> without_mpi(Route& route, const Packing& packing, const Stream& stream, Ask&& ask) {
+  if (!packing.elements.on_gpu() && !packing.packed.on_gpu()) return std::nullopt;
+  std::optional<MPI_Count> bytes;
+  if (const int code = stream.measure(bytes); code != mpi::success) return code;
+  if (!bytes) return std::nullopt;
+  check_room(route.operation().call, packing, *bytes);
+  if (!stream.by_kernels || *bytes == 0) return std::nullopt;
+  return by_kernels(route, packing, *bytes, ask);
 }
 
 // The packed buffer is bytes; what lies before and after the packed range keeps what it held, so that host copies have it
 // copied in as well.
 template <class Invoke>
 int packing(const Site& site, const char* call, const Target& target, const void* inbuf, MPI_Count incount,
-            MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position, bool seen, Invoke&& invoke) {
+            MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position, const Stream& stream,
+            Invoke&& invoke) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
     const auto& in = route.single("inbuf", inbuf, "incount", incount, 1, datatype, Direction::in, lane::Form::mirror);
     const auto& out = route.single("outbuf", outbuf, "outsize", outsize, 1, byte, Direction::inout, lane::Form::mirror);
     const Packing plain{true, in, const_cast<void*>(inbuf), incount, datatype, out, outbuf, outsize, position};
-    if (const auto code = by_kernels(route, plain, seen, [&](void* nothing, MPI_Count* unmoved) {
+    if (const auto code = without_mpi(route, plain, stream, [&](void* nothing, MPI_Count* unmoved) {
           return invoke(route.next(), nothing, 0, nothing, unmoved);
         })) {
       return *code;
@@ -118,7 +170,7 @@ int packing(const Site& site, const char* call, const Target& target, const void
 
 template <class Invoke>
 int unpacking(const Site& site, const char* call, const Target& target, const void* inbuf, MPI_Count insize,
-              MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype, bool seen,
+              MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype, const Stream& stream,
               Invoke&& invoke) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
@@ -126,7 +178,7 @@ int unpacking(const Site& site, const char* call, const Target& target, const vo
     const auto& out =
         route.single("outbuf", outbuf, "outcount", outcount, 1, datatype, Direction::out, lane::Form::mirror);
     const Packing plain{false, out, outbuf, outcount, datatype, in, const_cast<void*>(inbuf), insize, position};
-    if (const auto code = by_kernels(route, plain, seen, [&](void* nothing, MPI_Count* unmoved) {
+    if (const auto code = without_mpi(route, plain, stream, [&](void* nothing, MPI_Count* unmoved) {
           return invoke(route.next(), nothing, nothing, 0, unmoved);
         })) {
       return *code;
@@ -142,7 +194,12 @@ int unpacking(const Site& site, const char* call, const Target& target, const vo
 int manual::pack(const Site& site, const char* call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
                  void* outbuf, MPI_Count outsize, MPI_Count* position, MPI_Comm comm) {
   const bool seen = site.next().Pack != site.process().library().below().Pack;
-  return packing(site, call, Target::of_comm(comm), inbuf, incount, datatype, outbuf, outsize, position, seen,
+  auto& process = site.process();
+  const auto measure = [&](std::optional<MPI_Count>& bytes) {
+    return measure_plain(process, incount, datatype, bytes);
+  };
+  const Stream stream{measure, !seen};
+  return packing(site, call, Target::of_comm(comm), inbuf, incount, datatype, outbuf, outsize, position, stream,
                  [&](const mpi::Functions& next, const void* in, MPI_Count count, void* out, MPI_Count* place) {
                    return mpi::calls::Pack(next, in, count, datatype, out, outsize, place, comm);
                  });
@@ -151,7 +208,11 @@ int manual::pack(const Site& site, const char* call, const void* inbuf, MPI_Coun
 int manual::pack_external(const Site& site, const char* call, const char datarep[], const void* inbuf,
                           MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
                           MPI_Count* position) {
-  return packing(site, call, Target::self(), inbuf, incount, datatype, outbuf, outsize, position, true,
+  const auto measure = [&](std::optional<MPI_Count>& bytes) {
+    return measure_external(site.next(), datarep, incount, datatype, bytes);
+  };
+  const Stream stream{measure, false};
+  return packing(site, call, Target::self(), inbuf, incount, datatype, outbuf, outsize, position, stream,
                  [&](const mpi::Functions& next, const void* in, MPI_Count count, void* out, MPI_Count* place) {
                    return mpi::calls::Pack_external(next, datarep, in, count, datatype, out, outsize, place);
                  });
@@ -160,7 +221,12 @@ int manual::pack_external(const Site& site, const char* call, const char datarep
 int manual::unpack(const Site& site, const char* call, const void* inbuf, MPI_Count insize, MPI_Count* position,
                    void* outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) {
   const bool seen = site.next().Unpack != site.process().library().below().Unpack;
-  return unpacking(site, call, Target::of_comm(comm), inbuf, insize, position, outbuf, outcount, datatype, seen,
+  auto& process = site.process();
+  const auto measure = [&](std::optional<MPI_Count>& bytes) {
+    return measure_plain(process, outcount, datatype, bytes);
+  };
+  const Stream stream{measure, !seen};
+  return unpacking(site, call, Target::of_comm(comm), inbuf, insize, position, outbuf, outcount, datatype, stream,
                    [&](const mpi::Functions& next, const void* in, void* out, MPI_Count count, MPI_Count* place) {
                      return mpi::calls::Unpack(next, in, insize, place, out, count, datatype, comm);
                    });
@@ -169,7 +235,11 @@ int manual::unpack(const Site& site, const char* call, const void* inbuf, MPI_Co
 int manual::unpack_external(const Site& site, const char* call, const char datarep[], const void* inbuf,
                             MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
                             MPI_Datatype datatype) {
-  return unpacking(site, call, Target::self(), inbuf, insize, position, outbuf, outcount, datatype, true,
+  const auto measure = [&](std::optional<MPI_Count>& bytes) {
+    return measure_external(site.next(), datarep, outcount, datatype, bytes);
+  };
+  const Stream stream{measure, false};
+  return unpacking(site, call, Target::self(), inbuf, insize, position, outbuf, outcount, datatype, stream,
                    [&](const mpi::Functions& next, const void* in, void* out, MPI_Count count, MPI_Count* place) {
                      return mpi::calls::Unpack_external(next, datarep, in, insize, place, out, count, datatype);
                    });

@@ -162,6 +162,39 @@ class Errors {
     CROSSLANE_MPI(MPI_Type_free(&pair));
   }
 
+  // Packed streams that are too short for what is asked of them, and positions outside of them.
+  void packed() const {
+    CROSSLANE_STEP("packed streams");
+    const Allocation elements(megabytes), stream(megabytes);
+    std::array<char, 64> host{};
+    const MPI_Comm world = MPI_COMM_WORLD;
+    for (void* const there : {stream.data(), static_cast<void*>(host.data())}) {
+      int position = 4;
+      expect(MPI_Pack(elements.data(), 8, MPI_INT, there, 35, &position, world), MPI_ERR_TRUNCATE,
+             {"MPI_Pack", "outsize", "35"});
+      expect(MPI_Unpack(there, 35, &position, elements.data(), 8, MPI_INT, world), MPI_ERR_TRUNCATE,
+             {"MPI_Unpack", "insize", "35"});
+      CROSSLANE_CHECK_EQUAL(position, 4);
+      for (const int outside : {-1, 37}) {
+        position = outside;
+        expect(MPI_Pack(elements.data(), 1, MPI_INT, there, 36, &position, world), MPI_ERR_ARG,
+               {"MPI_Pack", "position"});
+        expect(MPI_Unpack(there, 36, &position, elements.data(), 1, MPI_INT, world), MPI_ERR_ARG,
+               {"MPI_Unpack", "position"});
+        CROSSLANE_CHECK_EQUAL(position, outside);
+      }
+      MPI_Aint place = 4;
+      expect(MPI_Pack_external("external32", elements.data(), 8, MPI_INT, there, 35, &place), MPI_ERR_TRUNCATE,
+             {"MPI_Pack_external", "outsize", "35"});
+      expect(MPI_Unpack_external("external32", there, 35, &place, elements.data(), 8, MPI_INT), MPI_ERR_TRUNCATE,
+             {"MPI_Unpack_external", "insize", "35"});
+      CROSSLANE_CHECK_EQUAL(place, MPI_Aint{4});
+    }
+    int position = 4;
+    CROSSLANE_MPI(MPI_Pack(elements.data(), 8, MPI_INT, stream.data(), 36, &position, world));
+    CROSSLANE_CHECK_EQUAL(position, 36);
+  }
+
   // The first half of a split collective, whose memory is no more; after that the file still works.
   void split_files() const {
     CROSSLANE_STEP("split collectives of files");
@@ -315,6 +348,7 @@ int main(int argc, char** argv) {
   errors.freed_memory(true);
   errors.past_the_end();
   errors.counts_and_types();
+  errors.packed();
   errors.split_files();
   errors.refused();
   errors.handlers();

@@ -1,7 +1,9 @@
 // MPI_Pack and MPI_Unpack of thousands of random datatypes with GPU memory on either side or on both, against the MPI on host
 // copies, byte by byte, positions too. Arguments: [seed [types]]. A failure prints the type's description and the seed.
+#include "base/error.h"
 #include "layout/decode.h"
 #include "layout/random_type.h"
+#include "mpi/abi.h"
 #include "mpi/library.h"
 #include "support/memory.h"
 
@@ -102,20 +104,24 @@ void compare(const mpi::Library& library, tests::RandomType& random, MPI_Datatyp
     EXPECT(back.bytes() == target);
   }
 
-  // A buffer that is too small is refused as the MPI refuses it, and nothing is written behind it.
+  // A packed buffer that is too small is refused, and nothing is written. Not compared with the MPI alone: MPICH 4.0.2
+  // writes anywhere then.
   if (bytes == 0) return;
-  const Held small(true, stream), plain_small(false, stream), mine(true, elements);
-  int ours = static_cast<int>(before), theirs = ours;
+  const auto refused = [&](int code) {
+    int error_class = 0;
+    mpi.Error_class(code, &error_class);
+    return error_class == mpi::error_class(base::ErrorClass::truncate);
+  };
   const int room_left = static_cast<int>(before + bytes - 1);
-  const int expected =
-      mpi.Pack(address_in(plain_elements, origin), count, type, plain_small.memory.data(), room_left, &theirs, comm);
-  const int code = mpi.Pack(address_in(mine, origin), count, type, small.memory.data(), room_left, &ours, comm);
-  int expected_class = 0, code_class = 0;
-  mpi.Error_class(expected, &expected_class);
-  mpi.Error_class(code, &code_class);
-  EXPECT(code_class == expected_class);
-  const Bytes now = small.bytes();
-  EXPECT(std::equal(now.begin() + room_left, now.end(), stream.begin() + room_left));
+  for (const bool there : {true, false}) {
+    const Held small(there, stream), mine(true, elements);
+    position = static_cast<int>(before);
+    EXPECT(refused(mpi.Pack(address_in(mine, origin), count, type, small.memory.data(), room_left, &position, comm)));
+    EXPECT(refused(mpi.Unpack(small.memory.data(), room_left, &position, address_in(mine, origin), count, type, comm)));
+    EXPECT(position == static_cast<int>(before));
+    EXPECT(small.bytes() == stream);
+    EXPECT(mine.bytes() == elements);
+  }
 }
 
 }  // namespace
