@@ -53,6 +53,23 @@ void Exposure::drop_dead() noexcept {
   }
 }
 
+template <class Condition>
+bool Exposure::close_those(int local_rank, Condition&& condition) noexcept {
+  const std::size_t closed = std::erase_if(
+      peers_, [&](const auto& each) { return each.first.first == local_rank && condition(each.first, each.second); });
+  closings_.fetch_add(closed, std::memory_order_relaxed);
+  return closed != 0;
+}
+
+bool Exposure::close_unheld(int local_rank) noexcept {
+  const std::lock_guard lock(mutex_);
+  return close_what_nobody_holds(local_rank);
+}
+
+bool Exposure::close_what_nobody_holds(int local_rank) noexcept {
+  return close_those(local_rank, [](const Key&, const Peer& peer) { return peer.mapping.use_count() == 1; });
+}
+
 void Exposure::close_revoked(int local_rank) noexcept {
   const WindowRecord& record = board_.window(local_rank);
   const std::uint64_t version = record.version.load(std::memory_order_acquire);
@@ -63,16 +80,8 @@ void Exposure::close_revoked(int local_rank) noexcept {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (record.version.load(std::memory_order_relaxed) != version) return;
   seen_version_[local_rank] = version;
-  const auto first = peers_.lower_bound({local_rank, 0});
-  const auto last = peers_.lower_bound({local_rank + 1, 0});
-  for (auto each = first; each != last;) {
-    if (std::ranges::find(shown, each->first.second) != shown.end()) {
-      ++each;
-      continue;
-    }
-    each = peers_.erase(each);
-    closings_.fetch_add(1, std::memory_order_relaxed);
-  }
+  close_those(local_rank,
+              [&](const Key& key, const Peer&) { return std::ranges::find(shown, key.second) == shown.end(); });
 }
 
 // Of those that nobody holds; false where there is none.
@@ -93,6 +102,15 @@ std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed
   return open(local_rank, buffer);
 }
 
+std::shared_ptr<const gpu::Mapping> Exposure::map(int local_rank, const CUipcMemHandle& handle) {
+  try {
+    return std::make_shared<const gpu::Mapping>(driver_, handle);
+  } catch (const base::Error&) {
+    if (!close_what_nobody_holds(local_rank)) throw;
+  }
+  return std::make_shared<const gpu::Mapping>(driver_, handle);
+}
+
 std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed& buffer) noexcept {
   const Key key{local_rank, buffer.id};
   auto found = peers_.find(key);
@@ -103,7 +121,7 @@ std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed
       while (peers_.size() >= most_open && close_oldest()) {}
       CUipcMemHandle handle;
       std::memcpy(&handle, buffer.handle.data(), sizeof handle);
-      found = peers_.emplace(key, Peer{std::make_shared<const gpu::Mapping>(driver_, handle), 0}).first;
+      found = peers_.emplace(key, Peer{map(local_rank, handle), 0}).first;
     }
   } catch (const base::Error& error) {
     base::log(base::Topic::debug, "a buffer of local rank {} cannot be mapped: {}", local_rank, error.what());

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
+#include "share/exposure.h"
 
 #include <algorithm>
 #include <cstring>
@@ -76,6 +77,15 @@ void Window::give_back(const Piece& piece) noexcept {
   segments_[piece.region.segment].free.give_back(piece.region.offset, piece.bytes);
 }
 
+gpu::Mapping PeerWindows::open(int local_rank, const CUipcMemHandle& handle) {
+  try {
+    return {driver_, handle};
+  } catch (const base::Error&) {
+    if (!exposure_.close_unheld(local_rank)) throw;
+  }
+  return {driver_, handle};
+}
+
 std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region region) {
   const std::lock_guard lock(mutex_);
   const std::pair key{local_rank, region.segment};
@@ -86,7 +96,7 @@ std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region
     CUipcMemHandle handle;
     std::memcpy(&handle, record.segment[region.segment].data(), sizeof handle);
     const gpu::ContextScope scope(driver_, context_);
-    found = mapped_.emplace(key, gpu::Mapping(driver_, handle)).first;
+    found = mapped_.emplace(key, open(local_rank, handle)).first;
   }
   return found->second.data() + region.offset;
 }

@@ -18,6 +18,8 @@
 
 namespace crosslane::share {
 
+class Exposure;
+
 /// This rank's window, on one GPU. Thread-safe.
 class Window {
  public:
@@ -62,14 +64,19 @@ class Window {
 /// Other ranks' segments as mapped in one context. Thread-safe. Segments live as long as their owner's process.
 class PeerWindows {
  public:
-  PeerWindows(const gpu::Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
+  /// `exposure` has the other ranks' buffers open in the same context; both must outlive it.
+  PeerWindows(const gpu::Driver& driver, CUcontext context, Exposure& exposure)
+      : driver_(driver), context_(context), exposure_(exposure) {}
 
   /// Where a region of another process's window lies here. Throws Error (other) where the driver refuses to open it.
   [[nodiscard]] std::byte* reach(const WindowRecord& record, int local_rank, Region region);
 
  private:
+  [[nodiscard]] gpu::Mapping open(int local_rank, const CUipcMemHandle& handle);  // with the context current
+
   const gpu::Driver& driver_;
   CUcontext context_;
+  Exposure& exposure_;
   std::mutex mutex_;
   std::map<std::pair<int, std::uint64_t>, gpu::Mapping> mapped_;  // by local rank and segment
 };

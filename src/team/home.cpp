@@ -38,8 +38,8 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       board_(board),
       kernels_(kernels_in(driver, context)),
       window_(driver, context, gpu_, board.own_window()),
-      peers_(driver, context),
       exposure_(driver, context, board),
+      peers_(driver, context, exposure_),
       side_by_side_(shared_by_mps(driver, device)) {
   board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
 }

@@ -69,8 +69,8 @@ class Home {
   share::Board& board_;
   kernel::Kernels kernels_;
   share::Window window_;
-  share::PeerWindows peers_;
   share::Exposure exposure_;
+  share::PeerWindows peers_;
   Turns turns_;
   bool side_by_side_;
   std::mutex mutex_;

@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|communicators|strangers|refused|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|strangers|refused|events|missing|fails|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -43,6 +43,26 @@ void buffers(Program& program) {
   constexpr std::size_t few = 96 * bytes;
   CROSSLANE_CHECK(free_after + few >= free_before, "{} bytes of GPU memory were free, {} rounds later {}", free_before,
                   rounds - 20, free_after);
+}
+
+// The window lies where a buffer lay that others read in place and still have open: drivers open nothing there until that is closed.
+void reused(Program& program) {
+  constexpr std::size_t bytes = std::size_t{64} << 20;  // as large as a segment of the window
+  {
+    Memory sent(MemoryKind::device, bytes), received(MemoryKind::device, bytes);
+    sent.write(pattern(mix(program.seed, program.rank), bytes));
+    const int after = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
+    for (int round = 0; round < 2; ++round) {
+      CROSSLANE_MPI(MPI_Sendrecv(sent.data(), bytes, MPI_BYTE, after, 0, received.data(), bytes, MPI_BYTE, before, 0,
+                                 MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    CROSSLANE_CHECK(received.read() == pattern(mix(program.seed, before), bytes), "what rank {} sent", before);
+  }
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  const std::int64_t before = direct_calls(Kind::allreduce);
+  world.run(sum_of_ints(20000, program.seed), on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, std::int64_t{world.in_turns() ? 0 : 1});
 }
 
 // More than the board has places, and than the window has room for at once.
@@ -209,6 +229,7 @@ int main(int argc, char** argv) {
                    {"communicators", communicators},
                    {"strangers", strangers},
                    {"refused", refused},
+                   {"reused", reused},
                    {"events", events},
                    {"missing", missing},
                    {.name = "fails", .run = fails, .before = only_last_rank_fails},

@@ -65,9 +65,11 @@ struct OpenFile {
   OpenFile& operator=(const OpenFile&) = delete;
 };
 
-// Opened memory handles: opening one twice in a context gives the same address, counted.
+// Opened memory handles: opening one twice in a context gives the same address, counted. What its owner allocated where
+// memory lies that was freed, but is still open here, cannot be opened.
 struct Opened {
   Address address;
+  std::size_t bytes;
   unsigned count;
 };
 using Key = std::tuple<int, std::uint64_t, int, std::uint64_t, std::uint64_t, CUcontext>;
@@ -128,6 +130,14 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle given, unsig
       *pointer = found->second.address;
       return;
     }
+    for (const auto& [other, mapping] : all.by_key) {
+      const bool same_memory =
+          std::tuple(std::get<0>(other), std::get<1>(other), std::get<2>(other), std::get<5>(other)) ==
+          std::tuple(handle.process, handle.started, handle.file, &context);
+      const std::uint64_t begin = std::get<3>(other);
+      require(!same_memory || handle.offset + handle.bytes <= begin || begin + mapping.bytes <= handle.offset,
+              CUDA_ERROR_ALREADY_MAPPED);
+    }
     const OpenFile file(handle);
     const std::size_t pages = round_up(handle.bytes, page);
     const Address address = memory().reserve(pages + page, handle.bytes >= granule ? granule : page);
@@ -151,7 +161,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle given, unsig
       memory().free(address, {Kind::imported});
       throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
-    all.by_key.emplace(key, Opened{address, 1});
+    all.by_key.emplace(key, Opened{address, handle.bytes, 1});
     *pointer = address;
   });
 }
