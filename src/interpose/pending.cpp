@@ -11,7 +11,7 @@
 namespace crosslane::interpose {
 
 Pending::Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed)
-    : process_(site.process()), next_(site.next()), call_(call), blamed_(blamed) {
+    : process_(site.process()), next_(site.next()), call_(call), blamed_(blamed), requests_(requests) {
   auto& table = process_.requests();
   for (int i = 0; i < count; ++i) {
     if (auto operation = table.take(requests[i])) {
@@ -92,7 +92,8 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
 
 void Pending::release(int index) {
   auto& operation = operations_[static_cast<std::size_t>(index)];
-  if (!operation->persistent) return operation.reset();
+  // Open MPI frees a persistent request that fails.
+  if (!operation->persistent || requests_[index] == process_.library().handles().request_null) return operation.reset();
   operation->active = false;
   operation->delivered = false;
 }

@@ -91,7 +91,8 @@ class Pending {
   Process& process_;
   const mpi::Functions& next_;
   const char* call_;
-  Target& blamed_;  // whom errors are raised on from now on
+  Target& blamed_;               // whom errors are raised on from now on
+  const MPI_Request* requests_;  // the application's, where completion leaves null handles
   std::vector<std::shared_ptr<Operation>> operations_;
   std::vector<MPI_Request> handles_;
 };

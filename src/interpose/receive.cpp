@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -54,6 +55,10 @@ void take_over(Process& process, Operation& operation, const message::Arrived& a
   }
   look.state = Look::State::fetched;
 }
+
+// MPICH 5.0's MPI_Request_get_status ends a persistent request without a word of what went wrong; Open MPI's MPI_Test frees one that
+// fails.
+constexpr bool tests_persistent = std::string_view(mpi::family) != "openmpi";
 
 // MPI has completed an ordinary message of a persistent receive, and raised what went wrong.
 void end_persistent(Process& process, Operation& operation, int code, const MPI_Status& status) {
@@ -265,8 +270,8 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
   if (look.state == Look::State::posted && !look.own) {
     int flag = 0;
     MPI_Status status{};
-    const int code =
-        operation.persistent ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
+    const bool tested = operation.persistent && tests_persistent;
+    const int code = tested ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
     if (code == mpi::success && flag == 0) return;
     // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
     // Of one whose request was freed the application may know by other messages that it is there, and have freed the memory: then it was
@@ -276,7 +281,7 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
     const auto header = could ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
     if (header) {
       fetch(process, operation, *header, status);
-    } else if (operation.persistent) {
+    } else if (tested) {
       end_persistent(process, operation, code, status);
     } else {
       look.state = Look::State::plain;

@@ -10,6 +10,11 @@
 namespace crosslane::interpose {
 namespace {
 
+// Open MPI has freed a persistent request that failed.
+void free_if_there(Process& process, MPI_Request request) {
+  if (request != process.library().handles().request_null) process.library().below().Request_free(&request);
+}
+
 // Nobody is left to be told of an error but who reads the log.
 void end(Process& process, Operation& operation, MPI_Request request) {
   try {
@@ -21,7 +26,7 @@ void end(Process& process, Operation& operation, MPI_Request request) {
   } catch (const base::Error& error) {
     base::log(base::Topic::error, "{}, whose request was freed: {}", operation.call, error.what());
   }
-  if (operation.persistent) process.library().below().Request_free(&request);
+  if (operation.persistent) free_if_there(process, request);
 }
 
 // False: it is still under way.
@@ -51,7 +56,7 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
   }
   if (flag == 0) return false;
   operation->deliver(process.copier(), &status, below);
-  if (operation->persistent) below.Request_free(&request);
+  if (operation->persistent) free_if_there(process, held);
   return true;
 }
 

@@ -40,9 +40,9 @@ constexpr bool has_isendrecv = false;
 #endif
 
 #ifdef OMPI_MAJOR_VERSION
-constexpr bool keeps_failed_requests = false;
+constexpr bool frees_failed_requests = true;  // persistent ones too
 #else
-constexpr bool keeps_failed_requests = true;
+constexpr bool frees_failed_requests = false;
 constexpr bool receives_own_messages =
     false;  // MPICH 4.0's MPI_Recv waits forever for some messages to the rank itself
 #endif
@@ -925,8 +925,7 @@ class Rank {
       const bool fits = cut.bytes <= cut.room;
       sleep();
       auto in = bytes_in(program_.kind(), cut.room);
-      // Open MPI frees even persistent requests that fail.
-      const auto way = local().below(!fits && !keeps_failed_requests ? 7 : 8);
+      const auto way = local().below(8);
       const auto what = fmt::format("way {}: {} bytes into {} in {}", way, cut.bytes, cut.room, in.text());
       MPI_Status status{};
       MPI_Request request = MPI_REQUEST_NULL;
@@ -961,7 +960,9 @@ class Rank {
           CROSSLANE_MPI(MPI_Recv_init(in.address(), room, in.type(), source, any_tag, returning_, &request));
           CROSSLANE_MPI(MPI_Start(&request));
           result = MPI_Wait(&request, &status);
-          CROSSLANE_MPI(MPI_Request_free(&request));
+          CROSSLANE_CHECK(request != MPI_REQUEST_NULL || (!fits && frees_failed_requests),
+                          "{}: the persistent request is null", what);
+          if (request != MPI_REQUEST_NULL) CROSSLANE_MPI(MPI_Request_free(&request));
           break;
         default:
           CROSSLANE_MPI(MPI_Irecv(in.address(), room, in.type(), source, any_tag, returning_, &request));
