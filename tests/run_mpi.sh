@@ -95,6 +95,9 @@ case "$preload" in
   off) ;;
   *) libraries+=("$preload") ;;
 esac
+# See tests/support/polling/yield.cpp.
+yield="$build/lib/libcrosslane_test_yield.so"
+if [ "$family" = mpich ] && [ -e "$yield" ]; then libraries+=("$yield"); fi
 for library in "${libraries[@]}"; do
   # ld.so only warns about a preload that is missing: the test would then pass or fail for the wrong reason.
   [ -e "$library" ] || { echo "run_mpi.sh: $library is not built" >&2; exit 2; }
