@@ -9,15 +9,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace crosslane::message {
 namespace {
 
-// Of pinned memory that a payload for the host may take; larger ones come in chunks.
+// Of pinned memory that a payload for the host may take at a time.
 constexpr std::size_t most_to_host = std::size_t{64} << 20;
 
 using State = share::Offers::State;
@@ -195,8 +195,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     }
   };
   const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
-  // What goes to the host is copied there whole, so that the sender need not wait until this rank comes by again.
-  reading->declined = reading->source.data == nullptr || !follows || (!buffer.on_gpu && header.bytes > most_to_host);
+  reading->declined = reading->source.data == nullptr || !follows;
   if (reading->declined) {
     offers.end(owner, header.offer, State::declined);
     return reading;
@@ -242,7 +241,14 @@ engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Receive
   try {
     if (!failure && bytes != 0 && !buffer.on_gpu) {
       header.listed.data = reading->list.data;
-      co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
+      if (bytes <= most_to_host) {
+        co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
+      } else {
+        // The sender need not wait until this rank comes by again.
+        const engine::Completion read = helper_().spawn(read_long_to_host(header, buffer, reading, watch));
+        co_await read;
+        read.rethrow();
+      }
     } else if (!failure) {
       co_await written(reading->done, reading->batch);
     }
@@ -284,8 +290,8 @@ engine::Completion Transfers::end_behind(lane::Batch& batch, const lane::Place& 
   return batch.mark(place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
 }
 
-// The same through pinned memory. All is enqueued before anything is waited for: the application may leave this task alone at any time.
-// Of a packed stream `from` is where byte 0 of it would be.
+// The same through pinned memory. What that has room for is enqueued before anything is waited for: the application may leave this task
+// alone at any time. Of a packed stream `from` is where byte 0 of it would be.
 engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                                        const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch) {
   struct Chunk {
@@ -294,12 +300,11 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
     std::size_t begin = 0, end = 0;
   };
   const lane::Place place = peers_->place();
-  std::vector<Chunk> chunks;  // until the batch has waited, whatever happens
   lane::Batch batch(copier_, watch);
-  for (std::size_t next = begin; next < end;) {
+  const auto fetch = [&](std::size_t from_byte, std::size_t to_byte) {
     Chunk chunk;
-    chunk.begin = next;
-    chunk.end = next = std::min<std::size_t>(next + header.chunk_bytes, end);
+    chunk.begin = from_byte;
+    chunk.end = to_byte;
     chunk.block = batch.lend(place, chunk.end - chunk.begin);
     if (header.listed.entries != 0) {
       batch.fetch(place, chunk.block.data(), from, header.listed, chunk.begin, chunk.end);
@@ -311,14 +316,38 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
       batch.fetch(place, chunk.block.data(), side, chunk.begin, chunk.end);
     }
     chunk.copied = batch.completion();
-    chunks.push_back(std::move(chunk));
-  }
-  const auto done = end_behind(batch, place, peers_->owner(header), offer);
-  for (const Chunk& chunk : chunks) {
+    return chunk;
+  };
+  std::deque<Chunk> chunks;
+  std::size_t next = begin, pinned = 0;
+  engine::Completion done;
+  std::exception_ptr failure;  // of what was to be enqueued: what was enqueued before has to end
+  do {
+    try {
+      while (!failure && next < end && (chunks.empty() || pinned + header.chunk_bytes <= most_to_host)) {
+        chunks.push_back(fetch(next, std::min<std::size_t>(next + header.chunk_bytes, end)));
+        next = chunks.back().end;
+        pinned += chunks.back().end - chunks.back().begin;
+        if (next == end) done = end_behind(batch, place, peers_->owner(header), offer);
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (chunks.empty()) break;
+    const Chunk& chunk = chunks.front();
     co_await written(chunk.copied, batch);
-    unpack(buffer, chunk.block.data(), chunk.begin, chunk.end);
-  }
+    if (!failure) unpack(buffer, chunk.block.data(), chunk.begin, chunk.end);
+    pinned -= chunk.end - chunk.begin;
+    chunks.pop_front();
+  } while (next < end || !chunks.empty());
+  if (failure) std::rethrow_exception(failure);
   co_await written(done, batch);
+}
+
+// On the helper thread. `reading` holds what is read.
+engine::Task<> Transfers::read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch) {
+  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
+  co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
 }
 
 }  // namespace crosslane::message

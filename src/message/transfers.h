@@ -167,6 +167,7 @@ class Transfers {
                           engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                               const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch);
+  engine::Task<> read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch);
   void pack_next(Packing& packing);
   engine::Task<> all_packed(PackingPointer packing);
   engine::Task<> settle(PackingPointer packing);
