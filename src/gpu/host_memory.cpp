@@ -41,9 +41,9 @@ std::uintptr_t heap_begin() {
 
 }  // namespace
 
-constinit thread_local std::uintptr_t detail::stack_end = 0;
+constinit thread_local detail::Stack detail::stack{0, 0};
 
-std::uintptr_t detail::find_stack_end() noexcept {
+std::uintptr_t detail::find_stack() noexcept {
   pthread_attr_t attributes;
   void* base = nullptr;
   std::size_t size = 0;
@@ -51,7 +51,8 @@ std::uintptr_t detail::find_stack_end() noexcept {
     pthread_attr_getstack(&attributes, &base, &size);
     pthread_attr_destroy(&attributes);
   }
-  return stack_end = reinterpret_cast<std::uintptr_t>(base) + size;
+  stack.begin = reinterpret_cast<std::uintptr_t>(base);
+  return stack.end = stack.begin + size;
 }
 
 HostMemory::HostMemory() : heap_begin_(heap_begin()) {

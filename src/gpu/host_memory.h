@@ -17,10 +17,13 @@ extern void* __curbrk
 namespace crosslane::gpu {
 
 namespace detail {
-// The end of this thread's stack, which grows down from there; 0 before it was asked for. Initial-exec: the library is
-// loaded at program start, and a call of __tls_get_addr would cost more than the comparison.
-extern constinit thread_local std::uintptr_t stack_end __attribute__((tls_model("initial-exec")));
-std::uintptr_t find_stack_end() noexcept;
+// Where the system's stack of this thread lies, which grows down from its end; an end of 0 before it was asked for. Initial-exec: the
+// library is loaded at program start, and a call of __tls_get_addr would cost more than the comparisons.
+struct Stack {
+  std::uintptr_t begin, end;
+};
+extern constinit thread_local Stack stack __attribute__((tls_model("initial-exec")));
+std::uintptr_t find_stack() noexcept;  // its end
 }  // namespace detail
 
 /// Thread-safe. What can never become GPU memory (the thread's stack, the program's data, the heap below its break)
@@ -34,9 +37,11 @@ class HostMemory {
   /// True if this byte is on the thread's stack, in the program's data or in its heap: some two nanoseconds.
   [[nodiscard]] bool certain(const void* address) const noexcept {
     const auto value = reinterpret_cast<std::uintptr_t>(address);
-    if (value >= reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {
-      const std::uintptr_t end = detail::stack_end != 0 ? detail::stack_end : detail::find_stack_end();
-      if (value < end) return true;
+    const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    if (value >= frame) {
+      const std::uintptr_t end = detail::stack.end != 0 ? detail::stack.end : detail::find_stack();
+      // User-level threads run on stacks in the heap or in mappings: anything may lie between theirs and the system's.
+      if (value < end && frame >= detail::stack.begin) return true;
     }
     if (value >= data_begin_ && value < data_end_) return true;
     return value >= heap_begin_ && value < heap_end();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <array>
@@ -45,6 +46,42 @@ TEST(HostMemory, StackAndDataAreCertain) {
       EXPECT_FALSE(certain_below(host, mine)) << "another thread's stack is not this one's";
     }).join();
   });
+}
+
+// What is asked on a stack other than the thread's own, as libraries of user-level threads make them.
+struct Elsewhere {
+  const gpu::HostMemory& host;
+  const void* address;
+  ucontext_t here{}, there{};
+  bool certain = false, local = false;
+};
+Elsewhere* elsewhere = nullptr;
+
+void ask_elsewhere() {
+  elsewhere->certain = certain_below(elsewhere->host, elsewhere->address);
+  on_the_stack([](const char* mine) { elsewhere->local = certain_below(elsewhere->host, mine); });
+}
+
+TEST(HostMemory, OnAStackOfTheProgramsMakingNothingAboveIsCertain) {
+  const gpu::HostMemory host;
+  char* const memory = map(nullptr, PROT_NONE);  // as a GPU's
+  constexpr std::size_t bytes = std::size_t{1} << 18;
+  void* const low = reinterpret_cast<void*>(std::uintptr_t{1} << 32);
+  void* const stack =
+      mmap(low, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(stack, MAP_FAILED);
+  if (memory == nullptr || memory < stack) GTEST_SKIP() << "no low addresses are free";
+  Elsewhere asked{host, memory};
+  elsewhere = &asked;
+  ASSERT_EQ(getcontext(&asked.there), 0);
+  asked.there.uc_stack.ss_sp = stack;
+  asked.there.uc_stack.ss_size = bytes;
+  asked.there.uc_link = &asked.here;
+  makecontext(&asked.there, ask_elsewhere, 0);
+  ASSERT_EQ(swapcontext(&asked.here, &asked.there), 0);
+  EXPECT_FALSE(asked.certain) << "it lies between that stack and the thread's";
+  EXPECT_FALSE(asked.local) << "the driver is asked about that stack itself";
+  munmap(stack, bytes);
 }
 
 TEST(HostMemory, TheHeapBelowItsBreakIsCertain) {
