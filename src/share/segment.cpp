@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -37,9 +38,21 @@ void reserve(Method method, int descriptor, std::size_t bytes) {
   const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
   const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   if (bytes / page_bytes >= pages) fail(method, fmt::format("cannot reserve {} bytes", bytes), ENOMEM);
-  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail(method, "cannot set the size", errno);
-  if (const int problem = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)); problem != 0)
-    fail(method, fmt::format("cannot reserve {} bytes", bytes), problem);
+  while (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0)
+    if (errno != EINTR) fail(method, "cannot set the size", errno);
+  // In older kernels a signal, such as a profiler's timer, ends the call, restarted or not, and takes back what was promised by then:
+  // smaller pieces get done in between.
+  std::size_t piece = bytes;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t next = std::min(piece, bytes - done);
+    const int problem = posix_fallocate(descriptor, static_cast<off_t>(done), static_cast<off_t>(next));
+    if (problem == 0)
+      done += next;
+    else if (problem == EINTR)
+      piece = std::max(next / 2, page_bytes);
+    else
+      fail(method, fmt::format("cannot reserve {} bytes", bytes), problem);
+  }
 }
 
 struct flock lock_of(int index) noexcept {

@@ -2,18 +2,36 @@
 #include "share/segment.h"
 #include "base/error.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
+
+namespace {
+// The most that is reserved before the next signal.
+off_t uninterrupted = std::numeric_limits<off_t>::max();
+}  // namespace
+
+// In place of glibc's: newer kernels let no signal interrupt it that does not kill.
+extern "C" int posix_fallocate(int file, off_t offset, off_t length) {
+  if (length > uninterrupted) return EINTR;
+  static const auto real = reinterpret_cast<decltype(&posix_fallocate)>(dlsym(RTLD_NEXT, "posix_fallocate"));
+  return real(file, offset, length);
+}
 
 namespace {
 
@@ -152,6 +170,24 @@ TEST(Segment, MoreThanDevShmHasIsAnError) {
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   if (facts.f_blocks == 0 || bytes >= machine) GTEST_SKIP() << "/dev/shm is not smaller than the machine's memory";
   expect_no_memory(Method::posix, bytes);
+}
+
+TEST_P(SegmentTest, SignalsDoNotKeepItFromBeingMade) {
+  EXPECT_EQ(in_child([&] {
+              struct sigaction action{};
+              action.sa_handler = [](int) {};
+              action.sa_flags = SA_RESTART;
+              constexpr itimerval often{{0, 50}, {0, 50}}, never{};
+              if (sigaction(SIGALRM, &action, nullptr) != 0 || setitimer(ITIMER_REAL, &often, nullptr) != 0)
+                return false;
+              uninterrupted = 100'000;
+              constexpr std::size_t bytes = std::size_t{16} << 20;
+              const Segment segment = Segment::create(GetParam(), bytes, secret());
+              setitimer(ITIMER_REAL, &never, nullptr);
+              const std::span<std::byte> memory = segment.memory();
+              return memory.size() == bytes && memory.back() == std::byte{0};
+            }),
+            0);
 }
 
 TEST_P(SegmentTest, MarksTellWhoIsGone) {
