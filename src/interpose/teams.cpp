@@ -154,21 +154,23 @@ std::uint64_t Teams::calls(std::string_view collective, std::string_view algorit
 }
 
 team::Home* Teams::home_at(const lane::Place& place) noexcept {
-  if (home_ != nullptr || homeless_) return home_.get();
+  if (auto* const known = home(); known != nullptr || homeless_.load(std::memory_order_relaxed)) return known;
   const std::lock_guard lock(mutex_);
-  if (home_ != nullptr || homeless_) return home_.get();
+  if (auto* const known = home(); known != nullptr || homeless_.load(std::memory_order_relaxed)) return known;
   try {
     const auto& driver = process_.gpu().driver();
-    home_ = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
+    auto made = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
     process_.see_device(place.device);
     // Loading may wait for kernels that run: not for one that waits for a peer, later.
     static_cast<void>(process_.copier().mover().prepare(place.context));
-    if (auto* const peers = process_.transfers().peers()) peers->live_at(*home_);
+    if (auto* const peers = process_.transfers().peers()) peers->live_at(*made);  // does not throw: then it stays
+    home_ = std::move(made);
+    home_seen_.store(home_.get(), std::memory_order_release);
   } catch (const std::exception& error) {
-    homeless_ = true;
+    homeless_.store(true, std::memory_order_relaxed);
     base::log(base::Topic::warning, "collectives and messages on GPU memory go through the host: {}", error.what());
   }
-  return home_.get();
+  return home();
 }
 
 }  // namespace crosslane::interpose

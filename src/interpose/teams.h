@@ -46,7 +46,7 @@ class Teams {
 
   /// The GPU that this rank takes part with: that of the first GPU memory which it passes. Null where it has none yet, or cannot
   /// take part (which is said once).
-  [[nodiscard]] team::Home* home() noexcept { return home_.get(); }
+  [[nodiscard]] team::Home* home() noexcept { return home_seen_.load(std::memory_order_acquire); }
   team::Home* home_at(const lane::Place& place) noexcept;
 
   /// The layout of a byte, for buffers that are nothing but bytes.
@@ -88,7 +88,8 @@ class Teams {
   std::vector<std::weak_ptr<team::Prepared>> prepared_;
   std::atomic<std::uint64_t> numbers_{0};
   std::unique_ptr<team::Home> home_;
-  bool homeless_ = false;
+  std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
+  std::atomic<bool> homeless_{false};
   std::unique_ptr<engine::HelperThread> helper_;
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue
 };
