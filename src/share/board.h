@@ -83,10 +83,10 @@ struct Region {
 };
 
 /// What a rank opens to the others of its node: library-owned segments, in the order of their making, and which of the
-/// application's allocations that it ever showed (Exposed) still live: mappings of others are to be closed.
+/// application's allocations that it showed last (Exposed) still live: mappings of others are to be closed (exposure.h).
 struct alignas(line_bytes) WindowRecord {
   static constexpr std::size_t most_segments = 9;  ///< One of them for messages.
-  static constexpr std::size_t most_shown = 64;
+  static constexpr std::size_t most_shown = 512;
   std::atomic<std::uint32_t> segments;  ///< How many are valid: stored with release after their rows.
   Uuid gpu;                             ///< Valid with the first segment.
   std::int32_t seats;                   ///< Which rank's record has this GPU's; valid with the first segment.

@@ -15,42 +15,55 @@ Exposed Exposure::show(const gpu::PointerInfo& info, const void* buffer) noexcep
   if (info.kind != gpu::PointerInfo::Kind::device || info.context != context_) return {};
   auto found = own_.find(info.buffer_id);
   if (found == own_.end()) {
-    drop_dead();
-    WindowRecord& record = board_.own_window();
-    const auto slot = std::ranges::find_if(record.shown, [](const auto& id) { return id.load() == 0; });
-    if (slot == record.shown.end()) return {};
     CUipcMemHandle handle;
     {
       const gpu::ContextScope scope(driver_, context_);
       if (driver_.ipc_get_mem_handle(&handle, info.base) != CUDA_SUCCESS) return {};
     }
-    Own own{info.base, static_cast<std::size_t>(slot - record.shown.begin()), {}};
+    drop_dead();
+    Own own{info.base, free_slot(), {}, 0};
     std::memcpy(own.handle.data(), &handle, sizeof handle);
+    WindowRecord& record = board_.own_window();
     record.version.fetch_add(1, std::memory_order_acq_rel);
-    slot->store(info.buffer_id, std::memory_order_relaxed);
+    record.shown[own.slot].store(info.buffer_id, std::memory_order_relaxed);
     record.version.fetch_add(1, std::memory_order_release);
     found = own_.emplace(info.buffer_id, own).first;
   }
+  found->second.used = ++uses_;
   return {info.buffer_id, reinterpret_cast<std::uintptr_t>(buffer) - info.base, found->second.handle};
 }
 
-// Ids are never used again: an allocation is gone once its address belongs to none or to another.
+// Ids are never used again: an allocation is gone once its address belongs to none or to another. Slots are checked in turns.
 void Exposure::drop_dead() noexcept {
-  WindowRecord& record = board_.own_window();
-  for (auto each = own_.begin(); each != own_.end();) {
+  const WindowRecord& record = board_.own_window();
+  const std::size_t checked = std::min(own_.size(), checked_at_once);
+  for (std::size_t count = 0; count < checked; next_checked_ = (next_checked_ + 1) % record.shown.size()) {
+    const auto own = own_.find(record.shown[next_checked_].load(std::memory_order_relaxed));
+    if (own == own_.end()) continue;
+    ++count;
     std::uint64_t id = 0;
     const bool lives =
-        driver_.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, each->second.base) == CUDA_SUCCESS &&
-        id == each->first;
-    if (lives) {
-      ++each;
-      continue;
-    }
-    record.version.fetch_add(1, std::memory_order_acq_rel);
-    record.shown[each->second.slot].store(0, std::memory_order_relaxed);
-    record.version.fetch_add(1, std::memory_order_release);
-    each = own_.erase(each);
+        driver_.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, own->second.base) == CUDA_SUCCESS &&
+        id == own->first;
+    if (!lives) withdraw(own);
   }
+}
+
+std::size_t Exposure::free_slot() noexcept {
+  const WindowRecord& record = board_.own_window();
+  if (own_.size() == record.shown.size())
+    withdraw(std::ranges::min_element(own_, {}, [](const auto& each) { return each.second.used; }));
+  const auto slot =
+      std::ranges::find_if(record.shown, [](const auto& id) { return id.load(std::memory_order_relaxed) == 0; });
+  return static_cast<std::size_t>(slot - record.shown.begin());
+}
+
+void Exposure::withdraw(OwnById::iterator own) noexcept {
+  WindowRecord& record = board_.own_window();
+  record.version.fetch_add(1, std::memory_order_acq_rel);
+  record.shown[own->second.slot].store(0, std::memory_order_relaxed);
+  record.version.fetch_add(1, std::memory_order_release);
+  own_.erase(own);
 }
 
 template <class Condition>
@@ -79,9 +92,15 @@ void Exposure::close_revoked(int local_rank) noexcept {
     shown[slot] = record.shown[slot].load(std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (record.version.load(std::memory_order_relaxed) != version) return;
-  seen_version_[local_rank] = version;
-  close_those(local_rank,
-              [&](const Key& key, const Peer&) { return std::ranges::find(shown, key.second) == shown.end(); });
+  std::ranges::sort(shown);
+  bool held = false;
+  close_those(local_rank, [&](const Key& key, const Peer& peer) {
+    if (std::ranges::binary_search(shown, key.second)) return false;
+    if (peer.mapping.use_count() == 1) return true;
+    held = true;
+    return false;
+  });
+  if (!held) seen_version_[local_rank] = version;
 }
 
 // Of those that nobody holds; false where there is none.

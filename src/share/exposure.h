@@ -1,5 +1,13 @@
 // Exposure: the application's own GPU buffers, shown to the node's other ranks and mapped from them. Opening costs milliseconds,
 // so mappings are kept while their allocation lives and room lasts. It must not know what the buffers are used for.
+//
+// A rank says of as many allocations as it has slots that they live; the one shown longest ago gives its slot to the next. It may still
+// live, and others may have it open, hold it, or come to open it by what they were told before: the handle opens it as long as it lives,
+// and an id never names another allocation, so what is mapped under it is right whatever the slots say. They only tell what to close:
+//   open, not held   closed before the next opening of that owner's memory; opened again if the id comes again
+//   held             kept, and looked at again before each such opening: a second mapping beside it might be refused
+//   opened later     closed after the owner's next change of its slots, which comes with all that it shows anew. If it frees the
+//                    allocation and shows nothing new, it stays open, as freed memory does that had a slot.
 #pragma once
 
 #include "gpu/driver.h"
@@ -42,12 +50,16 @@ class Exposure {
 
  private:
   static constexpr std::size_t most_open = 512;
+  // Questions to the driver before something new is shown: next to nothing beside what opening that costs.
+  static constexpr std::size_t checked_at_once = 64;
 
   struct Own {
     CUdeviceptr base;
     std::size_t slot;
     MemoryHandle handle;
+    std::uint64_t used;
   };
+  using OwnById = std::unordered_map<std::uint64_t, Own>;
   using Key = std::pair<int, std::uint64_t>;  // local rank and id
   struct Peer {
     std::shared_ptr<const gpu::Mapping> mapping;
@@ -55,6 +67,8 @@ class Exposure {
   };
 
   void drop_dead() noexcept;
+  std::size_t free_slot() noexcept;
+  void withdraw(OwnById::iterator own) noexcept;
   void close_revoked(int local_rank) noexcept;
   bool close_oldest() noexcept;
   bool close_what_nobody_holds(int local_rank) noexcept;
@@ -67,7 +81,8 @@ class Exposure {
   CUcontext context_;
   Board& board_;
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Own> own_;  // by id
+  OwnById own_;
+  std::size_t next_checked_ = 0;  // a slot
   std::map<Key, Peer> peers_;
   std::map<int, std::uint64_t> seen_version_;
   std::uint64_t uses_ = 0;

@@ -176,9 +176,9 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   if (left_out != 0) {
     base::log(
         base::Topic::info,
-        "crosslane_prepare: {} of {} buffers cannot be mapped by all ranks (no memory of cuMemAlloc, or more than "
-        "{} allocations shown by one rank); calls with them go through library memory",
-        left_out, buffers_.size(), share::WindowRecord::most_shown);
+        "crosslane_prepare: {} of {} buffers cannot be mapped by all ranks (no memory of cuMemAlloc, or the driver "
+        "refuses); calls with them go through library memory",
+        left_out, buffers_.size());
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include "point_to_point/short/ring.h"
 
+#include <cstddef>
+
 namespace crosslane::tests {
 
 // Messages from any rank to any, over every communicator: traffic.cpp.
@@ -33,5 +35,11 @@ void freed_communicator(Ring& ring);
 void truncation(Ring& ring);
 /// Whether the MPI by itself gets these wrong.
 [[nodiscard]] bool loses_truncations();
+
+// No case of a random program: patches.cpp.
+
+/// Rank 0 sends to rank 1 in turns from more allocations than it can say of that they live (share/exposure.h); then from others where
+/// those lay. Returns how many messages this rank sent or received.
+int send_patches(Program& program, std::size_t patches);
 
 }  // namespace crosslane::tests

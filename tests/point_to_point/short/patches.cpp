@@ -1,0 +1,34 @@
+// Messages from many allocations in turns. See cases.h.
+#include "point_to_point/short/cases.h"
+#include "support/memory.h"
+#include "support/program.h"
+#include "support/random.h"
+
+#include <vector>
+
+namespace crosslane::tests {
+
+int send_patches(Program& program, std::size_t patches) {
+  constexpr std::size_t bytes = 4096;
+  constexpr int rounds = 2;
+  int messages = 0;
+  for (int set = 0; set < rounds; ++set) {
+    std::vector<Memory> own;
+    for (std::size_t patch = 0; patch < (program.rank == 0 ? patches : 1); ++patch) {
+      own.emplace_back(MemoryKind::device, bytes);
+      own.back().write(pattern(mix(program.seed, set, patch), bytes));
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t patch = 0; patch < patches; ++patch, ++messages) {
+        if (program.rank == 0) CROSSLANE_MPI(MPI_Send(own[patch].data(), bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD));
+        if (program.rank != 1) continue;
+        CROSSLANE_MPI(MPI_Recv(own[0].data(), bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CROSSLANE_CHECK(own[0].read() == pattern(mix(program.seed, set, patch), bytes), "set {}, round {}, patch {}",
+                        set, round, patch);
+      }
+    }
+  }
+  return program.rank < 2 ? messages : 0;
+}
+
+}  // namespace crosslane::tests
