@@ -6,6 +6,8 @@
 #include "mpi/status.h"
 
 #include <algorithm>
+#include <exception>
+#include <mutex>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -14,9 +16,10 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
     : process_(site.process()), next_(site.next()), call_(call), blamed_(blamed), requests_(requests) {
   auto& table = process_.requests();
   for (int i = 0; i < count; ++i) {
-    if (auto operation = table.take(requests[i])) {
+    if (auto operation = table.take_unless_persistent(requests[i])) {
       if (operations_.empty()) {
         operations_.resize(static_cast<std::size_t>(count));
+        found_.resize(static_cast<std::size_t>(count), Found::nothing);
         handles_.assign(requests, requests + count);
       }
       operations_[static_cast<std::size_t>(i)] = std::move(operation);
@@ -26,12 +29,17 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
 
 Pending::~Pending() {
   for (std::size_t i = 0; i < operations_.size(); ++i)
-    if (operations_[i]) process_.requests().add(handles_[i], std::move(operations_[i]));
+    if (operations_[i] && !operations_[i]->persistent) process_.requests().add(handles_[i], std::move(operations_[i]));
 }
 
 Operation* Pending::look_at(int index) const {
   const auto& operation = operations_[static_cast<std::size_t>(index)];
-  return operation && operation->looks() && operation->active ? operation.get() : nullptr;
+  return operation && operation->active && operation->looks() ? operation.get() : nullptr;
+}
+
+Pending::Found Pending::state_of(const Operation& operation) {
+  if (!operation.ready()) return Found::unready;  // first: an undertaking may get over meanwhile
+  return operation.ends_here() ? Found::over : Found::ready;
 }
 
 bool Pending::looks() const noexcept {
@@ -49,28 +57,31 @@ bool Pending::advance() {
   bool undertaken = false;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     Operation* const operation = look_at(static_cast<int>(i));
-    if (operation == nullptr || operation->ready()) continue;
+    if (operation == nullptr) continue;
+    const std::lock_guard lock(operation->handling);
+    found_[i] = state_of(*operation);
+    if (found_[i] != Found::unready) continue;
     blamed_ = operation->raised_on();
     undertaken = undertaken || operation->undertaking;
     if (operation->look) interpose::advance(process_, *operation, handles_[i]);
-    all = all && operation->ready();
+    found_[i] = state_of(*operation);
+    all = all && found_[i] != Found::unready;
   }
   // What it waits for may depend on a message of this rank, and MPI is not asked for anything meanwhile.
   if (undertaken) {
     process_.engine().progress();
     process_.engine().make_mpi_progress();
+    for (std::size_t i = 0; i < operations_.size(); ++i)
+      if (found_[i] == Found::unready && operations_[i]->undertaking) found_[i] = state_of(*operations_[i]);
   }
   return all;
 }
 
-bool Pending::ends_here(int index) const {
-  const Operation* const operation = look_at(index);
-  return operation != nullptr && operation->ends_here();
-}
+bool Pending::ends_here(int index) const { return found_[static_cast<std::size_t>(index)] == Found::over; }
 
 bool Pending::hidden(int index) const {
-  const Operation* const operation = look_at(index);
-  return operation != nullptr && (operation->undertaking || !operation->ready() || operation->ends_here());
+  const Found found = found_[static_cast<std::size_t>(index)];
+  return found == Found::unready || found == Found::over;
 }
 
 int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
@@ -78,6 +89,7 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
   blamed_ = operation->raised_on();
   int result = mpi::success;
   try {
+    const std::lock_guard lock(operation->handling);
     if (operation->undertaking) {
       finish_undertaking(process_, *operation, request, status);
     } else {
@@ -92,8 +104,14 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
 
 void Pending::release(int index) {
   auto& operation = operations_[static_cast<std::size_t>(index)];
+  found_[static_cast<std::size_t>(index)] = Found::nothing;
+  if (!operation->persistent) return operation.reset();
   // Open MPI frees a persistent request that fails.
-  if (!operation->persistent || requests_[index] == process_.library().handles().request_null) return operation.reset();
+  if (requests_[index] == process_.library().handles().request_null) {
+    process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);
+    return operation.reset();
+  }
+  const std::lock_guard lock(operation->handling);
   operation->active = false;
   operation->delivered = false;
 }
@@ -131,17 +149,21 @@ std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
 }
 
 void Pending::deliver(const std::vector<int>& indices, const Statuses& statuses) noexcept {
+  // Another thread that has the request must not see it delivered before it is: completed() holds it meanwhile.
+  const auto apart = [&](const Operation& operation) {
+    return operation.one_sided || (operation.persistent && process_.multiple());
+  };
   try {
     lane::Batch batch(process_.copier(), watch());
     for (const int index : indices) {
       const auto& operation = operations_[static_cast<std::size_t>(index)];
-      if (!operation->one_sided) operation->deliver(batch, &statuses[index], process_.library().below());
+      if (!apart(*operation)) operation->deliver(batch, &statuses[index], process_.library().below());
     }
     batch.wait();
   } catch (const std::exception&) {
     for (const int index : indices) {
       const auto& operation = operations_[static_cast<std::size_t>(index)];
-      if (!operation->one_sided) operation->delivered = false;
+      if (!apart(*operation)) operation->delivered = false;
     }
   }
 }
@@ -150,15 +172,20 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
   const auto operation = operations_[static_cast<std::size_t>(index)];
   if (!operation || (operation->persistent && !operation->active)) return code;
   blamed_ = operation->raised_on();
-  const bool delivered = operation->persistent && operation->delivered;
-  release(index);
   // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
   const auto& below = process_.library().below();
-  if (code != mpi::success && !mpi::is_truncation(below, code)) return code;
-  if (delivered) return code;
+  std::exception_ptr failure;
+  if (code == mpi::success || mpi::is_truncation(below, code)) {
+    try {
+      const std::lock_guard lock(operation->handling);
+      operation->deliver(process_.copier(), status, below);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  release(index);  // others see it active until all is there
   try {
-    operation->deliver(process_.copier(), status, below);
-    if (operation->persistent) operation->delivered = false;
+    if (failure) std::rethrow_exception(failure);
   } catch (const base::Error& error) {
     return raise(process_, blamed_, call_, error);
   }
@@ -167,6 +194,8 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
 
 int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status) {
   *flag = 0;
+  std::unique_lock<std::mutex> lock;
+  if (const auto& known = operations_[static_cast<std::size_t>(index)]) lock = std::unique_lock(known->handling);
   if (Operation* const operation = look_at(index)) {
     blamed_ = operation->raised_on();
     if (operation->look) {
@@ -196,7 +225,9 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
 engine::Watch Pending::watch() const noexcept {
   engine::Watch watch{.call = call_};
   for (std::size_t i = 0; i < operations_.size(); ++i) {
-    if (!operations_[i] || !operations_[i]->active || (operations_[i]->looks() && operations_[i]->ready())) continue;
+    if (!operations_[i] || !operations_[i]->active) continue;
+    const std::lock_guard lock(operations_[i]->handling);
+    if (operations_[i]->looks() && operations_[i]->ready()) continue;
     watch = operations_[i]->watch();
     watch.call = call_;
     break;

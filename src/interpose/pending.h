@@ -1,5 +1,5 @@
-// The requests of one completion call that are ours, out of the table while MPI is asked, and what each of them needs
-// before and after. It must not know which call it is, but for messages.
+// The requests of one completion call that are ours, and what each of them needs before and after MPI is asked.
+// It must not know which call it is, but for messages.
 #pragma once
 
 #include "engine/watch.h"
@@ -53,7 +53,7 @@ class Pending {
   }
 
   /// Looks at every such one. True if all are ready: an ordinary message that MPI has completed, a fetched payload, an undertaking
-  /// that is over.
+  /// that is over. What the functions below say is what was found here: other threads' queries get on with them meanwhile.
   bool advance();
   /// It is ready, and end() completes it without MPI's call.
   [[nodiscard]] bool ends_here(int index) const;
@@ -84,7 +84,9 @@ class Pending {
   [[nodiscard]] engine::Watch watch() const noexcept;
 
  private:
+  enum class Found { nothing, unready, ready, over };
   [[nodiscard]] Operation* look_at(int index) const;
+  [[nodiscard]] static Found state_of(const Operation& operation);
   [[nodiscard]] bool hidden(int index) const;
   void release(int index);
 
@@ -94,6 +96,7 @@ class Pending {
   Target& blamed_;               // whom errors are raised on from now on
   const MPI_Request* requests_;  // the application's, where completion leaves null handles
   std::vector<std::shared_ptr<Operation>> operations_;
+  std::vector<Found> found_;  // by advance()
   std::vector<MPI_Request> handles_;
 };
 

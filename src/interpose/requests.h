@@ -38,10 +38,11 @@ struct Operation {
   std::vector<std::vector<MPI_Count>> arrays;  // arrays that the MPI may read until completion
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts
   bool persistent = false;
-  bool active = false;     // between start and completion
+  std::atomic<bool> active{false};  // between start and completion
   bool delivered = false;  // results were copied out before the request is completed: by a query, or with others
   bool one_sided = false;  // of one with a request: calls on its window complete it, too, perhaps on another thread
   std::mutex delivering;   // who copies the results of such a one out; the other waits
+  std::mutex handling;     // who looks at it, completes it or cancels it: several threads may have its request
 
   std::unique_ptr<Look> look;                // of a receive on a rank that looks at what it receives
   std::unique_ptr<Undertaking> undertaking;  // of what is under way without MPI
@@ -79,7 +80,8 @@ struct Operation {
 };
 
 /// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
-/// request value to another thread as soon as it has completed.
+/// request value to another thread as soon as it has completed; but not a persistent one, whose request stays: other
+/// threads may announce its partitions meanwhile.
 class Requests {
  public:
   /// Neither operations with requests nor freed ones that still go on.
@@ -95,6 +97,15 @@ class Requests {
 
   /// The same without taking it out: for calls that complete nothing, several threads at a time.
   [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const { return operations_.find(request); }
+
+  /// For calls that complete it.
+  [[nodiscard]] std::shared_ptr<Operation> take_unless_persistent(MPI_Request request) {
+    auto operation = find(request);
+    return operation && !operation->persistent ? take(request) : operation;
+  }
+
+  /// The MPI has freed the request of this operation, and may have given the value to another one by now.
+  void drop(MPI_Request request, const std::shared_ptr<Operation>& operation) { operations_.drop(request, operation); }
 
   /// The MPI has given an operation another request: Open MPI does so when a persistent send starts again while its last
   /// message is still on its way.

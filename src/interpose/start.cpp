@@ -175,6 +175,9 @@ int manual::parrived(const Site& site, MPI_Request request, int partition, int* 
   if (!operation) return result;
   try {
     const Nested nested;
+    // Another thread may wait for the whole, and start it again: then this partition is there.
+    const std::lock_guard lock(operation->handling);
+    if (!operation->active || operation->delivered) return result;
     lane::Batch batch(process.copier(), operation->watch());
     operation->arguments.front()->deliver_range(batch, static_cast<std::size_t>(partition) * operation->partition_bytes,
                                                 static_cast<std::size_t>(partition + 1) * operation->partition_bytes);

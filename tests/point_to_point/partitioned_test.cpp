@@ -1,5 +1,6 @@
 // Partitioned communication (MPI 5.0, chapter 4) around a ring: partitions are written and announced in random order by
-// every procedure, and each is read as soon as MPI_Parrived reports it. Skipped where the MPI has none.
+// every procedure, and each is read as soon as MPI_Parrived reports it. With --threads, a thread announces while another
+// one waits for the request. Skipped where the MPI has none.
 // It must not know Crosslane: the same program passes over a plain MPI in host memory.
 #include "support/plain_mpi.h"
 #include "support/program.h"
@@ -8,8 +9,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <numeric>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 namespace crosslane::tests {
@@ -52,7 +57,58 @@ class Rank {
     polite_barrier();
   }
 
+  /// The even ranks send, the odd ones receive; what completes a request is under way before the first partition is announced.
+  void run_threads(int cases) {
+    for (number_ = 0; number_ < cases; ++number_) {
+      if ((program_.rank ^ 1) < program_.size) one_threaded_case(program_.rank ^ 1, program_.rank % 2 == 0);
+    }
+    polite_barrier();
+  }
+
  private:
+  void one_threaded_case(int peer, bool sends) {
+    Random random(mix(program_.seed, number_, peer / 2));
+    partitions_ = random.between(1, 6);
+    const int count = random.pick(std::vector{1, 100, 50000});
+    part_ints_ = static_cast<std::size_t>(count);
+    CROSSLANE_STEP("case {}: {} partitions of {} ints with threads", number_, partitions_, count);
+    const auto all_ints = part_ints_ * static_cast<std::size_t>(partitions_);
+    Memory memory(program_.kind(), all_ints * sizeof(int));
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (sends) {
+      CROSSLANE_MPI(
+          MPI_Psend_init(memory.data(), partitions_, count, MPI_INT, peer, 2, communicator_, MPI_INFO_NULL, &request));
+    } else {
+      CROSSLANE_MPI(
+          MPI_Precv_init(memory.data(), partitions_, count, MPI_INT, peer, 2, communicator_, MPI_INFO_NULL, &request));
+    }
+    for (int start = 0; start < 4; ++start) {
+      memory.fill(std::vector<int>(all_ints, untouched));
+      CROSSLANE_MPI(MPI_Start(&request));
+      const bool inside = program_.local().chance(50);
+      std::atomic<bool> waits{false};
+      std::thread worker;
+      // No such watching: MPICH refuses MPI_Parrived once another thread has completed the request.
+      if (sends) {
+        worker = std::thread([&] {
+          if (program_.device() != nullptr) program_.device()->make_current();
+          while (!waits) sched_yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          announce(memory, request, start);
+        });
+      }
+      waits = true;
+      if (inside) {
+        CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      } else {
+        polite_wait(request);
+      }
+      for (int part = 0; !sends && part < partitions_; ++part) check(memory, part, peer, start, Element(false));
+      if (sends) worker.join();
+    }
+    CROSSLANE_MPI(MPI_Request_free(&request));
+  }
+
   void one_case() {
     Random random(mix(program_.seed, number_));
     partitions_ = random.between(1, 8);
@@ -179,9 +235,15 @@ class Rank {
 
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
-  Program program(argc, argv, "point_to_point_partitioned");
+  const bool threads = std::find(argv, argv + argc, std::string_view("--threads")) != argv + argc;
+  Program program(argc, argv, "point_to_point_partitioned", threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)  // Open MPI 5 calls itself 3.1
-  Rank(program).run(static_cast<int>(program.option("cases", 40)));
+  const int cases = static_cast<int>(program.option("cases", 40));
+  if (threads) {
+    Rank(program).run_threads(cases);
+  } else {
+    Rank(program).run(cases);
+  }
   return program.finish();
 #else
   if (program.rank == 0) fmt::print(stderr, "skipped: this MPI has no partitioned communication\n");
