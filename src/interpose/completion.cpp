@@ -295,7 +295,7 @@ int manual::request_get_status(const Site& site, MPI_Request request, int* flag,
   const auto& next = site.next();
   if (nothing_ours(site)) return next.Request_get_status(request, flag, status);
   return completing(site, "MPI_Request_get_status", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status", &request, 1, blamed);
+    Pending pending(site, "MPI_Request_get_status", &request, 1, blamed, Pending::Purpose::query);
     if (pending.none()) return next.Request_get_status(request, flag, status);
     return pending.query(0, request, flag, status);
   });
@@ -307,7 +307,7 @@ int manual::request_get_status_all(const Site& site, int count, const MPI_Reques
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Request_get_status_all(count, requests, flag, statuses);
   return completing(site, "MPI_Request_get_status_all", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status_all", requests, count, blamed);
+    Pending pending(site, "MPI_Request_get_status_all", requests, count, blamed, Pending::Purpose::query);
     if (pending.none()) return next.Request_get_status_all(count, requests, flag, statuses);
     Statuses own(statuses, count);
     *flag = 1;
@@ -323,7 +323,7 @@ int manual::request_get_status_any(const Site& site, int count, const MPI_Reques
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Request_get_status_any(count, requests, index, flag, status);
   return completing(site, "MPI_Request_get_status_any", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status_any", requests, count, blamed);
+    Pending pending(site, "MPI_Request_get_status_any", requests, count, blamed, Pending::Purpose::query);
     if (pending.none()) return next.Request_get_status_any(count, requests, index, flag, status);
     // What is null or inactive counts only if nothing else is there: the MPI knows which is.
     bool one_is_ours = false;
@@ -347,7 +347,7 @@ int manual::request_get_status_some(const Site& site, int incount, const MPI_Req
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
   return completing(site, "MPI_Request_get_status_some", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status_some", requests, incount, blamed);
+    Pending pending(site, "MPI_Request_get_status_some", requests, incount, blamed, Pending::Purpose::query);
     if (pending.none()) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
     const auto others = pending.others(requests);

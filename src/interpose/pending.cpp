@@ -12,11 +12,18 @@
 
 namespace crosslane::interpose {
 
-Pending::Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed)
-    : process_(site.process()), next_(site.next()), call_(call), blamed_(blamed), requests_(requests) {
+Pending::Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed,
+                 Purpose purpose)
+    : process_(site.process()),
+      next_(site.next()),
+      call_(call),
+      blamed_(blamed),
+      requests_(requests),
+      purpose_(purpose) {
   auto& table = process_.requests();
   for (int i = 0; i < count; ++i) {
-    if (auto operation = table.take_unless_persistent(requests[i])) {
+    if (auto operation =
+            purpose == Purpose::query ? table.find(requests[i]) : table.take_unless_persistent(requests[i])) {
       if (operations_.empty()) {
         operations_.resize(static_cast<std::size_t>(count));
         found_.resize(static_cast<std::size_t>(count), Found::nothing);
@@ -28,6 +35,7 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
 }
 
 Pending::~Pending() {
+  if (purpose_ == Purpose::query) return;
   for (std::size_t i = 0; i < operations_.size(); ++i)
     if (operations_[i] && !operations_[i]->persistent) process_.requests().add(handles_[i], std::move(operations_[i]));
 }

@@ -1,5 +1,5 @@
-// The requests of one completion call that are ours, and what each of them needs before and after MPI is asked.
-// It must not know which call it is, but for messages.
+// The requests of one call that completes or queries them that are ours, and what each of them needs before and after MPI
+// is asked. It must not know which call it is, but for messages.
 #pragma once
 
 #include "engine/watch.h"
@@ -35,7 +35,12 @@ class Statuses {
 
 class Pending {
  public:
-  Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed);
+  enum class Purpose {
+    completion,  ///< Those that are not persistent are out of the table meanwhile.
+    query,       ///< Other threads may query the same ones.
+  };
+  Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed,
+          Purpose purpose = Purpose::completion);
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
   /// What was not completed goes back.
@@ -95,6 +100,7 @@ class Pending {
   const char* call_;
   Target& blamed_;               // whom errors are raised on from now on
   const MPI_Request* requests_;  // the application's, where completion leaves null handles
+  const Purpose purpose_;
   std::vector<std::shared_ptr<Operation>> operations_;
   std::vector<Found> found_;  // by advance()
   std::vector<MPI_Request> handles_;
