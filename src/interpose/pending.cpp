@@ -191,6 +191,7 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
       failure = std::current_exception();
     }
   }
+  if (!failure && operation->look) failure = operation->look->send_error;
   release(index);  // others see it active until all is there
   try {
     if (failure) std::rethrow_exception(failure);

@@ -55,6 +55,30 @@ void failing(Program& program, bool sends) {
   CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "the failed request is not null");
 }
 
+#if MPI_VERSION >= 4
+// The half that sends fails; the other one receives an ordinary message, which is there.
+void failing_beside(Program& program) {
+  CROSSLANE_STEP("rank 1 fails as it sends and receives");
+  std::vector<char> small(1000, 'a');
+  const int few = static_cast<int>(small.size());
+  Memory memory(MemoryKind::device, bytes);
+  memory.write(contents(program, program.rank, 0));
+  if (program.rank != 1) {
+    CROSSLANE_MPI(MPI_Send(small.data(), few, MPI_CHAR, 1, 1, MPI_COMM_WORLD));
+    expect_error(MPI_Recv(memory.data(), bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                 {"rank 1 of MPI_COMM_WORLD could not read the GPU buffer"});
+    return;
+  }
+  std::vector<char> in(small.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  CROSSLANE_MPI(
+      MPI_Isendrecv(memory.data(), bytes, MPI_BYTE, 0, 1, in.data(), few, MPI_CHAR, 0, 1, MPI_COMM_WORLD, &request));
+  expect_error(MPI_Wait(&request, MPI_STATUS_IGNORE), {"cuMemcpyAsync", "CUDA_ERROR_"});
+  CROSSLANE_CHECK(in == small, "what was received beside the failed send");
+  CROSSLANE_CHECK(request == MPI_REQUEST_NULL, "the failed request is not null");
+}
+#endif
+
 // Until each rank knows what memory it can open.
 void meet(Program& program, int rounds) {
   CROSSLANE_STEP("meeting");
@@ -93,7 +117,17 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   meet(program, program.option("meetings", 0));
-  failing(program, program.text_option("fails", "send") == "send");
+  const auto fails = program.text_option("fails", "send");
+#if MPI_VERSION >= 4
+  if (fails == "isendrecv") {
+    failing_beside(program);
+  } else {
+    failing(program, fails == "send");
+  }
+#else
+  if (fails == "isendrecv") program.skip("this MPI has no MPI_Isendrecv");
+  failing(program, fails != "receive");
+#endif
   afterwards(program);
   return program.finish();
 }
