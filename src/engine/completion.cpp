@@ -110,6 +110,10 @@ int Completion::code() const noexcept {
   }
 }
 
+void Completion::cancel() const noexcept {
+  if (kind_ == Kind::request) static_cast<RequestState&>(*state_).unwanted.store(true, std::memory_order_release);
+}
+
 void Completion::rethrow() const {
   if (kind_ == Kind::task) {
     if (!state_->finished.load(std::memory_order_acquire) || !state_->error) return;

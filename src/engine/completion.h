@@ -86,6 +86,9 @@ class Completion {
   /// Throws what a done task threw (of several: the first).
   void rethrow() const;
 
+  /// Any thread, of a request: the engine calls MPI_Cancel before it tests it next. No effect on other kinds, and once it is done.
+  void cancel() const noexcept;
+
   /// In a task: `int code = co_await completion;` suspends until done, then returns code() or throws what rethrow() does.
   Awaiter operator co_await() const;
 
@@ -116,6 +119,8 @@ struct RequestState final : CompletionState {
   MPI_Request* request = nullptr;
   MPI_Status* status = nullptr;
   std::atomic<bool> adopted{false};  ///< An engine tests it already.
+  std::atomic<bool> unwanted{
+      false};  ///< Is to be cancelled, by who tests it: nobody else knows whether the handle is still there.
 };
 
 }  // namespace crosslane::engine

@@ -30,6 +30,7 @@ bool Requests::take_adopted() {
     handles_.push_back(*state->request);
     states_.push_back(std::move(state));
   }
+  cancel_unwanted(first);
   return test_each(first);
 }
 
@@ -43,6 +44,14 @@ void Requests::drop_abandoned() {
     dropped = true;
   }
   if (dropped) erase_finished();
+}
+
+void Requests::cancel_unwanted(std::size_t first) {
+  for (std::size_t index = first; index < states_.size(); ++index) {
+    auto& unwanted = states_[index]->unwanted;
+    if (unwanted.load(std::memory_order_relaxed) && unwanted.exchange(false, std::memory_order_acquire))
+      below_.Cancel(&handles_[index]);
+  }
 }
 
 void Requests::finish(std::size_t index, int code, const MPI_Status& status) noexcept {
@@ -104,11 +113,13 @@ bool Requests::some(Some call) {
 
 bool Requests::test() {
   drop_abandoned();
+  cancel_unwanted(0);
   return take_adopted() || some(below_.Testsome);
 }
 
 void Requests::sleep() {
   drop_abandoned();
+  cancel_unwanted(0);
   if (!take_adopted()) some(below_.Waitsome);
 }
 

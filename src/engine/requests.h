@@ -32,6 +32,7 @@ class Requests {
   using Some = int (*)(int, MPI_Request*, int*, int*, MPI_Status*);
   bool take_adopted();
   void drop_abandoned();
+  void cancel_unwanted(std::size_t first);
   bool some(Some call);
   bool test_each(std::size_t first);
   void finish(std::size_t index, int code, const MPI_Status& status) noexcept;

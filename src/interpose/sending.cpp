@@ -43,6 +43,8 @@ struct Sending::Posted {
   MPI_Status status{};
   std::shared_ptr<Operation> operation;
   int dest;
+  engine::Completion
+      matched{};  // of `request`, where the transfer waits for it; only then it tells that it was cancelled
 };
 
 class Sending::Started final : public Undertaking {
@@ -57,8 +59,9 @@ class Sending::Started final : public Undertaking {
     return fmt::format("waiting for rank {} to receive the message", posted_->dest);
   }
   void cancel() override {
-    if (!over() && posted_->request != process_.library().handles().request_null)
-      process_.library().below().Cancel(&posted_->request);
+    if (over()) return;
+    posted_->matched.cancel();
+    process_.engine().progress();
   }
   [[nodiscard]] MPI_Status status() const override {
     const auto& below = process_.library().below();
@@ -173,15 +176,16 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const bool shown = next_.Send != below.Send && seen != nullptr;
   const bool returns = !synchronous && message::Transfers::returns_unmatched(*header_);
   const auto patience = seen != nullptr ? message::Transfers::waiting_patience : message::Transfers::started_patience;
+  const engine::Completion matched =
+      shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
   // Synchronous in each mode, unless the buffer is free without a receiver, or the payload so short that nobody waits for one: until
   // it is matched, waiting is the application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to
   // be the application's call, and counts as matched.
   const int code = shown     ? seen(next_, posted_->header.data(), bytes, byte, dest, tag, comm)
                    : returns ? below.Isend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request)
                              : below.Issend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
-  const engine::Completion matched =
-      shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
   if (code != mpi::success) return code;  // and the header is dropped
+  if (!returns || protocol != message::Protocol::direct) posted_->matched = matched;
   const message::Header header = *std::exchange(header_, std::nullopt);
   const int peer = process_.communicators()->of(comm).world_rank(dest);
   const MPI_Status* const status = shown ? nullptr : &posted_->status;

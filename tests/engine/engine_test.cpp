@@ -95,6 +95,45 @@ TEST_F(EngineTest, ARequestThatNobodyWaitsForAnyMoreIsTheUsersAgain) {
   EXPECT_EQ(handle, fake::null_handle());
 }
 
+TEST_F(EngineTest, CancelsRequestsItself) {
+  Engine engine{below_, 0};
+  MPI_Request early;
+  MPI_Request late;
+  MPI_Request done;
+  fake::make(early, -1);
+  fake::make(late, -1);
+  fake::make(done, 0);
+  const Completion first = Completion::of(&early);
+  const Completion second = Completion::of(&late);
+  const Completion third = Completion::of(&done);
+  first.cancel();
+  engine.wait(Completion::when_any({first, second}), {.call = "test"});
+  EXPECT_TRUE(first.done());
+  EXPECT_FALSE(second.done());
+  second.cancel();
+  engine.wait(second, {.call = "test"});
+  EXPECT_EQ(fake::calls().cancel, 2);
+  engine.wait(third, {.call = "test"});
+  third.cancel();
+  Completion{}.cancel();
+  engine.progress();
+  EXPECT_EQ(fake::calls().cancel, 2);
+}
+
+// The handles change hands as they complete: another thread's wish must not reach MPI by a copy of one.
+TEST_F(EngineTest, CancelsForOtherThreadsInTheEngineAlone) {
+  Engine engine{below_, 0};
+  for (int round = 0; round < 200; ++round) {
+    MPI_Request handle;
+    fake::make(handle, round % 2 == 0 ? -1 : round);
+    const Completion completion = Completion::of(&handle);
+    std::thread other([&] { completion.cancel(); });
+    engine.wait(completion, {.call = "test"});
+    other.join();
+    EXPECT_EQ(handle, fake::null_handle());
+  }
+}
+
 TEST_F(EngineTest, TasksAwaitRequests) {
   Engine engine{below_, 0};
   std::vector<MPI_Request> handles(100);

@@ -114,6 +114,19 @@ int waitsome(int count, MPI_Request* handles, int* done, int* indices, MPI_Statu
   return some(count, handles, done, indices, statuses, true);
 }
 
+// One that is cancelled completes at the next test; a handle that is not there is a fault.
+int cancel(MPI_Request* handle) {
+  const Inside inside;
+  calls().cancel.fetch_add(1);
+  Request* request = request_of(*handle);
+  if (request == nullptr || !request->active) {
+    calls().overlapped = true;
+    return mpi::success;
+  }
+  request->tests_left = 0;
+  return mpi::success;
+}
+
 int iprobe(int, int, MPI_Comm, int* flag, MPI_Status*) {
   const Inside inside;
   calls().iprobe.fetch_add(1);
@@ -128,7 +141,7 @@ Calls& calls() { return table().calls; }
 void reset() {
   table().requests.clear();
   Calls& all = calls();
-  all.test = all.testsome = all.waitsome = all.iprobe = 0;
+  all.test = all.testsome = all.waitsome = all.iprobe = all.cancel = 0;
   all.overlapped = false;
 }
 
@@ -148,6 +161,7 @@ crosslane::mpi::Functions functions() {
   below.Testsome = testsome;
   below.Waitsome = waitsome;
   below.Iprobe = iprobe;
+  below.Cancel = cancel;
   return below;
 }
 

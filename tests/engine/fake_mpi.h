@@ -17,9 +17,9 @@ struct Request {
   int source = 0;  ///< What the status says.
 };
 
-/// Counts of what was called, and the fault that no test may see: two threads in MPI's test calls at once.
+/// Counts of what was called, and the fault that no test may see: two threads in MPI's calls with requests at once.
 struct Calls {
-  std::atomic<int> test{0}, testsome{0}, waitsome{0}, iprobe{0};
+  std::atomic<int> test{0}, testsome{0}, waitsome{0}, iprobe{0}, cancel{0};
   std::atomic<int> inside{0};
   std::atomic<bool> overlapped{false};
 };
