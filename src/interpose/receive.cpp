@@ -151,6 +151,14 @@ std::optional<message::Header> header_in(Process& process, const std::byte* land
   return process.transfers().peers()->tokens().read({landing, bytes});
 }
 
+int look_for_header(Process& process, const char* call, MPI_Comm comm, const Room& room, const MPI_Status& status,
+                    std::optional<message::Header>& header) noexcept {
+  return raising(process, Target::of_comm(comm), call, [&] {
+    header = header_in(process, room.first, room.bytes, status);
+    return mpi::success;
+  });
+}
+
 void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
   auto& process = route.process();
   const Argument* argument = nullptr;
@@ -227,7 +235,6 @@ bool match_started(Process& process, Operation& operation) {
   if (process.unexpected().empty()) return false;
   const auto arrived = process.unexpected().take(look.comm, look.source, look.tag);
   if (!arrived) return false;
-  operation.active = true;
   if (!arrived->held) {
     take_over(process, operation, *arrived);
     return true;
@@ -366,8 +373,9 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
     MPI_Status* const told = mpi::wanted(status) ? status : &own;
     const int result = mpi::calls::Recv(next, room.first, count, room.type, source, tag, comm, told);
     if (result != mpi::success) return result;
-    const auto header = header_in(process, room.first, room.bytes, *told);
-    if (!header) return result;
+    std::optional<message::Header> header;
+    const int code = look_for_header(process, call, comm, room, *told, header);
+    if (code != mpi::success || !header) return code;
     return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
       describe(route, receive, room, false);
       MPI_Request none = process.library().handles().request_null;

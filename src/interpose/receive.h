@@ -38,6 +38,10 @@ struct Room {
 [[nodiscard]] std::optional<message::Header> header_in(Process& process, const std::byte* landing, std::size_t room,
                                                        const MPI_Status& status);
 
+/// The same for the MPI's own receive on host memory, outside of any route: what goes wrong is raised, and its code returned.
+[[nodiscard]] int look_for_header(Process& process, const char* call, MPI_Comm comm, const Room& room,
+                                  const MPI_Status& status, std::optional<message::Header>& header) noexcept;
+
 /// The buffer of a receive that is not looked at, as the staged route takes it: packed, for as much as the status says.
 const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype);
 

@@ -221,15 +221,10 @@ int run_route(const Site& site, const char* call, const Target& target, base::Fu
   });
 }
 
-int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
-              base::FunctionRef<int(Route&)> body) noexcept {
+int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body) noexcept {
   try {
     const Nested nested;  // the MPI below, and tools between, may call wrappers again
-    trace::Span span(process.tracer(), trace::Kind::call, call);
-    Route route(process, next, call, target);
-    const int code = body(route);
-    span.set_bytes(route.bytes());
-    return code;
+    return body();
   } catch (const base::Error& error) {
     return raise(process, target, call, error);
   } catch (const std::bad_alloc&) {
@@ -238,6 +233,17 @@ int run_route(Process& process, const mpi::Functions& next, const char* call, co
   } catch (const std::exception& error) {
     return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
   }
+}
+
+int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
+              base::FunctionRef<int(Route&)> body) noexcept {
+  return raising(process, target, call, [&] {
+    trace::Span span(process.tracer(), trace::Kind::call, call);
+    Route route(process, next, call, target);
+    const int code = body(route);
+    span.set_bytes(route.bytes());
+    return code;
+  });
 }
 
 }  // namespace crosslane::interpose

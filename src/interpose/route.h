@@ -150,6 +150,9 @@ class Route {
   std::size_t bytes_ = 0;
 };
 
+/// Runs a call's work; what that throws is raised on the target, as it is by then, and its code returned.
+int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body) noexcept;
+
 /// Runs a route; what it throws is raised on the target. With the site, what that has seen need not be asked about again.
 int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) noexcept;
 int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,

@@ -188,8 +188,9 @@ int look_after(const Site& site, const char* call, const Receive& receive, const
                int result) {
   auto& process = site.process();
   if (result != mpi::success || room.small) return result;
-  const auto header = header_in(process, room.first, room.bytes, *told);
-  if (!header) return result;
+  std::optional<message::Header> header;
+  const int code = look_for_header(process, call, receive.comm, room, *told, header);
+  if (code != mpi::success || !header) return code;
   return run_route(process, site.next(), call, Target::of_comm(receive.comm), [&](Route& route) {
     describe(route, receive, room, false);
     MPI_Request none = process.library().handles().request_null;

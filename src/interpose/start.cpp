@@ -22,54 +22,68 @@ int start_look(Process& process, const mpi::Functions& next, Operation& operatio
   return match_started(process, operation) ? mpi::success : next.Start(request);
 }
 
+// It is under way, whatever becomes of others that are started by the same call.
+void mark_started(Process& process, Operation& operation) {
+  operation.active = true;
+  operation.delivered = false;
+  // An undertaking says itself which way it went; and all may be host memory, for whose sake nothing is staged.
+  const std::size_t bytes = operation.bytes_on_gpu();
+  if (!operation.undertaking && (bytes > 0 || !operation.starter)) process.took_route(operation.call, "staged", bytes);
+}
+
 // Copies in what the started operations read. Requests stay in the table: a start does not complete anything.
 template <class Start>
 int starting(const Site& site, const char* call, int count, MPI_Request requests[], Start&& start) {
   auto& process = site.process();
   const auto& next = site.next();
   Target blamed = Target::self();
-  try {
-    const Nested nested;
+  return raising(process, blamed, call, [&]() -> int {
     const std::vector<MPI_Request> before(requests, requests + count);
     std::vector<std::shared_ptr<Operation>> ours(static_cast<std::size_t>(count));
-    bool one_by_one = false;
+    // What cannot be had is found out before anything is under way, but for those whose starters are to be asked first.
     for (int i = 0; i < count; ++i) {
       auto operation = process.requests().find(requests[i]);
       if (!operation || operation->active) continue;
       blamed = operation->raised_on();
-      if (operation->starter) operation->undertaking = operation->starter->start(site);
       // Partitions are copied as they become ready.
-      if (operation->partition_bytes == 0 && !operation->undertaking) operation->fetch(process.copier());
-      one_by_one = one_by_one || operation->looks();
+      if (operation->partition_bytes == 0 && !operation->starter) operation->fetch(process.copier());
       ours[static_cast<std::size_t>(i)] = std::move(operation);
     }
-    int result = mpi::success;
+    bool one_by_one = false;
+    for (const auto& operation : ours) {
+      if (!operation) continue;
+      if (operation->starter) {
+        blamed = operation->raised_on();
+        operation->undertaking = operation->starter->start(site);
+        if (operation->undertaking)
+          mark_started(process, *operation);
+        else if (operation->partition_bytes == 0)
+          operation->fetch(process.copier());
+      }
+      one_by_one = one_by_one || operation->looks();
+    }
+    const auto started = [&](int i) {
+      process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
+      const auto& operation = ours[static_cast<std::size_t>(i)];
+      if (operation && !operation->active) mark_started(process, *operation);
+    };
     if (!one_by_one) {
-      result = start();
-    } else {
-      for (int i = 0; i < count && result == mpi::success; ++i) {
-        const auto& operation = ours[static_cast<std::size_t>(i)];
-        if (operation && operation->undertaking) continue;
-        const bool look = operation && operation->look;
-        result = look ? start_look(process, next, *operation, &requests[i]) : next.Start(&requests[i]);
-      }
+      const int code = start();
+      for (int i = 0; i < count; ++i) process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
+      for (int i = 0; i < count && code == mpi::success; ++i) started(i);
+      return code;
     }
-    for (int i = 0; i < count; ++i) process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
-    if (result == mpi::success) {
-      for (const auto& operation : ours) {
-        if (!operation) continue;
-        operation->active = true;
-        operation->delivered = false;
-        // An undertaking says itself which way it went; and all may be host memory, for whose sake nothing is staged.
-        const std::size_t bytes = operation->bytes_on_gpu();
-        if (!operation->undertaking && (bytes > 0 || !operation->starter))
-          process.took_route(operation->call, "staged", bytes);
-      }
+    for (int i = 0; i < count; ++i) {
+      const auto& operation = ours[static_cast<std::size_t>(i)];
+      if (operation && operation->undertaking) continue;
+      if (operation) blamed = operation->raised_on();
+      const bool look = operation && operation->look;
+      const int code = look ? start_look(process, next, *operation, &requests[i]) : next.Start(&requests[i]);
+      if (code != mpi::success) return code;
+      started(i);
     }
-    return result;
-  } catch (const base::Error& error) {
-    return raise(process, blamed, call, error);
-  }
+    return mpi::success;
+  });
 }
 
 template <class Init>
@@ -102,18 +116,17 @@ void fetch_partitions(const Site& site, MPI_Request request, const std::vector<s
   batch.wait(lane::Batch::Mpi::rests);
 }
 
+using Ranges = std::vector<std::pair<int, int>>;
+
 template <class Body>
-int with_partitions(const Site& site, const char* call, MPI_Request request,
-                    const std::vector<std::pair<int, int>>& ranges, Body&& body) {
+int with_partitions(const Site& site, const char* call, MPI_Request request, base::FunctionRef<Ranges()> ranges,
+                    Body&& body) {
   if (nothing_ours(site)) return body();
   Target blamed = Target::self();
-  try {
-    const Nested nested;
-    fetch_partitions(site, request, ranges, blamed);
+  return raising(site.process(), blamed, call, [&] {
+    fetch_partitions(site, request, ranges(), blamed);
     return body();
-  } catch (const base::Error& error) {
-    return raise(site.process(), blamed, call, error);
-  }
+  });
 }
 
 }  // namespace
@@ -149,21 +162,27 @@ int manual::partitioned_receive_init(const Site& site, void* buf, int partitions
 }
 
 int manual::pready(const Site& site, int partition, MPI_Request request) {
-  return with_partitions(site, "MPI_Pready", request, {{partition, partition}},
-                         [&] { return site.next().Pready(partition, request); });
+  return with_partitions(
+      site, "MPI_Pready", request, [&] { return Ranges{{partition, partition}}; },
+      [&] { return site.next().Pready(partition, request); });
 }
 
 int manual::pready_range(const Site& site, int partition_low, int partition_high, MPI_Request request) {
-  return with_partitions(site, "MPI_Pready_range", request, {{partition_low, partition_high}},
-                         [&] { return site.next().Pready_range(partition_low, partition_high, request); });
+  return with_partitions(
+      site, "MPI_Pready_range", request, [&] { return Ranges{{partition_low, partition_high}}; },
+      [&] { return site.next().Pready_range(partition_low, partition_high, request); });
 }
 
 int manual::pready_list(const Site& site, int length, const int partitions[], MPI_Request request) {
-  std::vector<std::pair<int, int>> ranges;
-  ranges.reserve(static_cast<std::size_t>(std::max(length, 0)));
-  for (int i = 0; i < length; ++i) ranges.emplace_back(partitions[i], partitions[i]);
-  return with_partitions(site, "MPI_Pready_list", request, ranges,
-                         [&] { return site.next().Pready_list(length, partitions, request); });
+  return with_partitions(
+      site, "MPI_Pready_list", request,
+      [&] {
+        std::vector<std::pair<int, int>> ranges;
+        ranges.reserve(static_cast<std::size_t>(std::max(length, 0)));
+        for (int i = 0; i < length; ++i) ranges.emplace_back(partitions[i], partitions[i]);
+        return ranges;
+      },
+      [&] { return site.next().Pready_list(length, partitions, request); });
 }
 
 // A partition that has arrived may be read before the whole is complete, so it is copied to the GPU here.
@@ -173,8 +192,7 @@ int manual::parrived(const Site& site, MPI_Request request, int partition, int* 
   auto& process = site.process();
   const auto operation = process.requests().find(request);
   if (!operation) return result;
-  try {
-    const Nested nested;
+  return raising(process, operation->raised_on(), "MPI_Parrived", [&] {
     // Another thread may wait for the whole, and start it again: then this partition is there.
     const std::lock_guard lock(operation->handling);
     if (!operation->active || operation->delivered) return result;
@@ -182,10 +200,8 @@ int manual::parrived(const Site& site, MPI_Request request, int partition, int* 
     operation->arguments.front()->deliver_range(batch, static_cast<std::size_t>(partition) * operation->partition_bytes,
                                                 static_cast<std::size_t>(partition + 1) * operation->partition_bytes);
     batch.wait();
-  } catch (const base::Error& error) {
-    return raise(process, operation->raised_on(), "MPI_Parrived", error);
-  }
-  return result;
+    return result;
+  });
 }
 
 }  // namespace crosslane::interpose

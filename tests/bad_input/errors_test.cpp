@@ -297,6 +297,38 @@ class Errors {
     }
   }
 
+  // One of the persistent operations that are started together cannot be: those before it are under way, and not complete at once.
+  void started_with_bad_ones() {
+    meet();
+    CROSSLANE_STEP("starting operations of which one has lost its memory");
+    constexpr int bytes = static_cast<int>(megabytes);
+    const int left = (rank_ + size_ - 1) % size_, right = (rank_ + 1) % size_;
+    const MPI_Comm world = MPI_COMM_WORLD;
+    Memory out(MemoryKind::device, megabytes), in(MemoryKind::device, megabytes);
+    out.write(pattern(mix(rank_, 3), out.size()));
+    Allocation lost(megabytes);
+    std::array<MPI_Request, 2> requests{};
+    CROSSLANE_MPI(MPI_Send_init(out.data(), bytes, MPI_BYTE, right, 3, world, &requests[0]));
+    CROSSLANE_MPI(MPI_Send_init(lost.data(), 8, MPI_BYTE, right, 4, world, &requests[1]));
+    lost.free();
+    expect(MPI_Startall(2, requests.data()), MPI_ERR_BUFFER, {"MPI_Startall"});
+    int flag = -1;
+    CROSSLANE_MPI(MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(flag == 0, "a send that nobody has received is complete");
+    CROSSLANE_MPI(MPI_Barrier(world));
+    CROSSLANE_MPI(MPI_Recv(in.data(), bytes, MPI_BYTE, left, 3, world, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(in.read() == pattern(mix(left, 3), in.size()), "from rank {}", left);
+    for (auto& request : requests) {
+      CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_Request_free(&request));
+    }
+  }
+
+  // Messages between GPUs, after which ranks know what they can read of each other.
+  void meet() {
+    for (int round = 0; round < 4; ++round) still_usable(MemoryKind::device);
+  }
+
   void still_usable(MemoryKind kind) {
     CROSSLANE_STEP("communication after the errors");
     Memory out(kind, 100000), in(kind, 100000);
@@ -354,6 +386,7 @@ int main(int argc, char** argv) {
   errors.handlers();
   errors.handlers_of_requests(false);
   errors.handlers_of_requests(true);
+  errors.started_with_bad_ones();
   errors.still_usable(MemoryKind::device);
   return program.finish();
 }
