@@ -1,6 +1,7 @@
 // The process's object, and the calls that begin and end its life (MPI 5.0, section 11.2).
 #include "interpose/process.h"
 
+#include "base/function_ref.h"
 #include "base/log.h"
 #include "gpu/context.h"
 #include "interpose/attached_buffers.h"
@@ -177,18 +178,21 @@ void Process::form_world() {
 void Process::finalizing() noexcept {
   if (!active_ || copier_ == nullptr) return;
   const Nested nested;
-  try {
-    settle(true);
-    layouts_->release();
-    for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
-    // First, for others may still read what this rank has sent from the memory that goes with its teams.
-    if (transfers_) transfers_->finish();
-    teams_.reset();
-  } catch (const std::exception& error) {
-    base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
-  }
-  report();
+  // Whatever becomes of one step, the next one comes: other ranks wait in it for this one.
+  const auto step = [](base::FunctionRef<void()> body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      base::log(base::Topic::error, "MPI_Finalize: {}", error.what());
+    }
+  };
+  step([this] { settle(true); });
+  step([this] { layouts_->release(); });
+  for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
+  // First, for others may still read what this rank has sent from the memory that goes with its teams.
+  if (transfers_) step([this] { transfers_->finish(); });
   teams_.reset();
+  report();
   looks_ = false;
   unexpected_.reset();
   transfers_.reset();

@@ -1,10 +1,13 @@
 // What is left to Crosslane after the application's call: operations whose requests it freed, and payloads kept for slow
 // receivers. Later calls give them a turn, MPI_Finalize ends them.
+#include "base/function_ref.h"
 #include "base/log.h"
 #include "interpose/process.h"
 #include "interpose/receive.h"
 #include "interpose/undertaking.h"
+#include "mpi/status.h"
 
+#include <exception>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -16,17 +19,35 @@ void free_if_there(Process& process, MPI_Request request) {
 }
 
 // Nobody is left to be told of an error but who reads the log.
-void end(Process& process, Operation& operation, MPI_Request request) {
+void logging(const Operation& operation, base::FunctionRef<void()> body) noexcept {
   try {
+    body();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::error, "{}, whose request was freed: {}", operation.call, error.what());
+  }
+}
+
+void end(Process& process, Operation& operation, MPI_Request request) {
+  logging(operation, [&] {
     if (operation.undertaking) {
       finish_undertaking(process, operation, &request, mpi::status_ignore());
     } else {
       finish(process, process.library().below(), operation, &request, mpi::status_ignore());
     }
-  } catch (const base::Error& error) {
-    base::log(base::Topic::error, "{}, whose request was freed: {}", operation.call, error.what());
-  }
+  });
   if (operation.persistent) free_if_there(process, request);
+}
+
+// One that MPI has completed with a header, whose payload is not to be had, is over all the same.
+void advance_or_fail(Process& process, Operation& operation, MPI_Request request) {
+  Look& look = *operation.look;
+  try {
+    advance(process, operation, request);
+  } catch (...) {
+    if (look.state != Look::State::posted) throw;
+    look.error = std::current_exception();
+    look.state = Look::State::fetched;
+  }
 }
 
 // False: it is still under way.
@@ -35,7 +56,7 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
   if (operation->looks()) {
     if (operation->look) operation->look->left = true;
     const auto ready = [&] {
-      if (operation->look) advance(process, *operation, request);
+      if (operation->look) advance_or_fail(process, *operation, request);
       if (operation->ready()) return true;
       if (operation->undertaking) process.engine().make_mpi_progress();
       return false;
@@ -49,13 +70,10 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
   int flag = 1;
   MPI_Status status;
   MPI_Request held = request;
-  if (wait) {
-    below.Wait(&held, &status);
-  } else {
-    below.Test(&held, &flag, &status);
-  }
-  if (flag == 0) return false;
-  operation->deliver(process.copier(), &status, below);
+  const int code = wait ? below.Wait(&held, &status) : below.Test(&held, &flag, &status);
+  if (code == mpi::success && flag == 0) return false;
+  if (code == mpi::success || mpi::is_truncation(below, code))
+    logging(*operation, [&] { operation->deliver(process.copier(), &status, below); });
   if (operation->persistent) free_if_there(process, held);
   return true;
 }
@@ -64,8 +82,12 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
 
 void Process::settle(bool all) {
   if (transfers_) transfers_->progress();
-  for (auto& [request, operation] : requests_.take_adopted())
-    if (!settle_one(*this, operation, request, all)) requests_.adopt(request, std::move(operation));
+  // Each by itself: MPI may still write to the host copies of the others, and the call that this happens in is another's.
+  for (auto& [request, operation] : requests_.take_adopted()) {
+    bool settled = false;
+    logging(*operation, [&] { settled = settle_one(*this, operation, request, all); });
+    if (!settled) requests_.adopt(request, std::move(operation));
+  }
 }
 
 }  // namespace crosslane::interpose
