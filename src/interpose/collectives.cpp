@@ -138,15 +138,16 @@ class PersistentCollective final : public Starter {
       interpose::prepare(teams, *team_, watch());
   }
 
-  std::unique_ptr<Undertaking> start(const Site& site) override {
+  int start(const Site& site, std::unique_ptr<Undertaking>& undertaking) override {
     Teams& teams = *process_.teams();
     std::optional<Role> role, refused;
     const auto verdict =
         come(site, teams, *team_, call_, [this] { return role_; }, role, refused, team::Pace::starting, watch());
-    if (verdict != share::Verdict::direct) return nullptr;
+    if (verdict != share::Verdict::direct) return mpi::success;
     collective::Claim claim = claim_;
     claim.direct = role.has_value();
-    return undertake(process_, team_, call_, role, claim);
+    undertaking = undertake(process_, team_, call_, role, claim);
+    return mpi::success;
   }
 
  private:

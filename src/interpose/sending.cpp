@@ -234,23 +234,17 @@ class PersistentSend final : public Starter {
     buffer_.seen = {};  // the memory may be another one by then
   }
 
-  std::unique_ptr<Undertaking> start(const Site& site) override {
+  int start(const Site& site, std::unique_ptr<Undertaking>& undertaking) override {
     const auto operation = operation_.lock();
     // A communicator that was freed is known to MPI's request alone.
     if (operation->communicator == nullptr || operation->communicator->freed.load(std::memory_order_acquire))
-      return nullptr;
+      return mpi::success;
     Sending sending(site.process(), site.next(), operation);
-    return start_offered(sending, buffer_, dest_, tag_, comm_, mode_);
-  }
-
-  /// Null where the send goes another way.
-  static std::unique_ptr<Undertaking> start_offered(Sending& sending, const message::Buffer& buffer, int dest, int tag,
-                                                    MPI_Comm comm, manual::Mode mode) {
-    if (!message::has_header(sending.choose(buffer, dest, comm, {.waits = false}))) return nullptr;
-    const bool synchronous = mode == manual::Mode::synchronous;
-    if (sending.start_with_header(buffer, dest, tag, comm, nullptr, synchronous) != mpi::success)
-      throw base::Error(base::ErrorClass::other, "the MPI refused to send a header");
-    return sending.undertaking();
+    if (!message::has_header(sending.choose(buffer_, dest_, comm_, {.waits = false}))) return mpi::success;
+    const bool synchronous = mode_ == manual::Mode::synchronous;
+    const int code = sending.start_with_header(buffer_, dest_, tag_, comm_, nullptr, synchronous);
+    if (code == mpi::success) undertaking = sending.undertaking();
+    return code;
   }
 
  private:
@@ -297,13 +291,25 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
     auto& operation = route.operation();
     Sending sending(process, site.next(), route.shared_operation());
     const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
-    operation.undertaking = PersistentSend::start_offered(sending, buffer, dest, tag, comm, mode);
-    if (operation.undertaking) {
+    if (message::has_header(sending.choose(buffer, dest, comm, {.waits = false}))) {
       process.settle(false);
+      // First: what is under way has to have a request.
+      if (const int code = lend_idle_request(process, request); code != mpi::success) return code;
+      int code = mpi::success;
+      try {
+        code = sending.start_with_header(buffer, dest, tag, comm, nullptr, mode == Mode::synchronous);
+      } catch (...) {
+        take_back_idle_request(process, request);
+        throw;
+      }
+      if (code != mpi::success) {
+        take_back_idle_request(process, request);
+        return code;
+      }
+      operation.undertaking = sending.undertaking();
       operation.active = true;
-      const int code = lend_idle_request(process, request);
-      if (code == mpi::success) process.requests().add(*request, route.shared_operation());
-      return code;
+      process.requests().add(*request, route.shared_operation());
+      return mpi::success;
     }
     return route.nonblocking(request, [&](const mpi::Functions& next, mpi::Narrowed&) {
       const auto procedure = mode == Mode::synchronous ? mpi::calls::Issend

@@ -54,7 +54,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       if (!operation) continue;
       if (operation->starter) {
         blamed = operation->raised_on();
-        operation->undertaking = operation->starter->start(site);
+        if (const int code = operation->starter->start(site, operation->undertaking); code != mpi::success) return code;
         if (operation->undertaking)
           mark_started(process, *operation);
         else if (operation->partition_bytes == 0)

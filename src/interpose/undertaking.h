@@ -38,8 +38,9 @@ class Starter {
   Starter(const Starter&) = delete;
   Starter& operator=(const Starter&) = delete;
   virtual ~Starter() = default;
-  /// What is under way now instead; null where MPI is to be asked. Throws Error.
-  virtual std::unique_ptr<Undertaking> start(const Site& site) = 0;
+  /// `undertaking`: what is under way now instead; null where MPI is to be asked. Returns MPI's code, of an error that it has raised; throws
+  /// Error.
+  virtual int start(const Site& site, std::unique_ptr<Undertaking>& undertaking) = 0;
 };
 
 /// A request that MPI never completes by itself, and that is no other's. Returns MPI's code.

@@ -297,6 +297,48 @@ class Errors {
     }
   }
 
+  // MPI's own error: it has called the handler, and nobody else does.
+  void refused_by_mpi() {
+    meet();
+    CROSSLANE_STEP("tags that MPI refuses");
+    const Allocation memory(megabytes), other(megabytes);
+    std::vector<std::byte> host(megabytes), other_host(megabytes);
+    MPI_Comm own = heard_communicator();
+    constexpr int bytes = static_cast<int>(megabytes), bad = -7;
+    const int right = (rank_ + 1) % size_;
+    MPI_Request request = MPI_REQUEST_NULL;
+    const auto check = [&](const char* call, void* on_gpu, void* on_host, auto&& body) {
+      CROSSLANE_STEP("{} with a tag that MPI refuses", call);
+      std::array<int, 2> classes{}, calls{};
+      for (const bool gpu : {false, true}) {
+        Heard::calls() = 0;
+        const int result = body(gpu ? on_gpu : on_host);
+        MPI_Error_class(result, &classes.at(gpu ? 1 : 0));
+        calls.at(gpu ? 1 : 0) = Heard::calls();
+        CROSSLANE_CHECK(result == MPI_SUCCESS || Heard::last().code == result, "the handler was told {}, the caller {}",
+                        Heard::last().code, result);
+      }
+      CROSSLANE_CHECK_EQUAL(classes[0], MPI_ERR_TAG);
+      CROSSLANE_CHECK_EQUAL(classes[1], MPI_ERR_TAG);
+      CROSSLANE_CHECK_EQUAL(calls[0], 1);
+      CROSSLANE_CHECK_EQUAL(calls[1], 1);
+    };
+    check("MPI_Send", memory.data(), host.data(),
+          [&](void* data) { return MPI_Send(data, bytes, MPI_BYTE, right, bad, own); });
+    check("MPI_Isend", memory.data(), host.data(),
+          [&](void* data) { return MPI_Isend(data, bytes, MPI_BYTE, right, bad, own, &request); });
+    check("MPI_Issend", memory.data(), host.data(),
+          [&](void* data) { return MPI_Issend(data, bytes, MPI_BYTE, right, bad, own, &request); });
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)  // Open MPI 5 calls itself 3.1
+    check("MPI_Isendrecv", memory.data(), host.data(), [&](void* data) {
+      void* const in = data == host.data() ? other_host.data() : other.data();
+      return MPI_Isendrecv(data, bytes, MPI_BYTE, right, bad, in, bytes, MPI_BYTE, right, 5, own, &request);
+    });
+#endif
+    CROSSLANE_MPI(MPI_Comm_free(&own));
+    meet();
+  }
+
   // One of the persistent operations that are started together cannot be: those before it are under way, and not complete at once.
   void started_with_bad_ones() {
     meet();
@@ -386,6 +428,7 @@ int main(int argc, char** argv) {
   errors.handlers();
   errors.handlers_of_requests(false);
   errors.handlers_of_requests(true);
+  errors.refused_by_mpi();
   errors.started_with_bad_ones();
   errors.still_usable(MemoryKind::device);
   return program.finish();
