@@ -35,6 +35,28 @@ std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* nam
   }
 }
 
+base::Error ArgumentBuilder::several_memories(const char* name) const {
+  return {base::ErrorClass::buffer,
+          "{}: one part of argument {} is in host memory while another is in GPU memory; a buffer lies in one memory, "
+          "so pass "
+          "each by a call of its own",
+          call_, name};
+}
+
+// With absolute addresses a datatype may reach several memories: its first members are asked about, and its last byte.
+void ArgumentBuilder::check_all_on_host(const char* name, const void* base, const layout::Layout& layout,
+                                        MPI_Count count) const {
+  constexpr int members = 16;
+  constexpr std::size_t looked_at = std::size_t{1} << 20;  // of the packed stream
+  int asked = 0;
+  layout.for_each_run(1, 0, std::min<std::size_t>(layout.size(), looked_at), [&](std::int64_t offset, std::size_t) {
+    if (asked++ < members && copier_.gpu().inspect(byte_at(base, static_cast<std::ptrdiff_t>(offset))).on_gpu())
+      throw several_memories(name);
+  });
+  const auto last = static_cast<std::ptrdiff_t>(layout.span(count).end - 1);
+  if (copier_.gpu().inspect(byte_at(base, last)).on_gpu()) throw several_memories(name);
+}
+
 bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
                              lane::Place& place, gpu::PointerInfo* seen) const {
   if (count == 0 || layout.size() == 0) return false;
@@ -52,6 +74,7 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
                         "does it belong to a context that was destroyed?",
                         call_, name, static_cast<const void*>(first));
     }
+    if (base == nullptr || layout.true_lb() != 0) check_all_on_host(name, base, layout, count);
     return false;
   }
   // Mostly it lies in the allocation that is known already; else neighbouring mappings are walked.
@@ -59,8 +82,8 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
   if (const std::size_t there = within ? length : gpu.contiguous_from(first, length); there < length) {
     throw base::Error(base::ErrorClass::buffer,
                       "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and "
-                      "datatype against "
-                      "what was allocated",
+                      "datatype against what was allocated; where its parts lie in several allocations, pass each by a "
+                      "call of its own",
                       call_, name, length, static_cast<const void*>(first), there);
   }
   place = copier_.place(info);
@@ -132,6 +155,7 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
   std::shared_ptr<const layout::Layout> layout;
   std::vector<std::size_t> holds;  // the block of each part
   layout::Span whole{};            // of all blocks, from the buffer's address
+  bool any_on_host = false;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Block& block = list[i];
     if (block.count == 0) continue;
@@ -146,12 +170,10 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
     lane::Place place;
     const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place);
     const bool first = argument->parts_.empty();
-    if (first && !on_gpu) return argument;
+    if (on_gpu ? any_on_host : !first) throw several_memories(name);
     if (!on_gpu) {
-      throw base::Error(
-          base::ErrorClass::buffer,
-          "{}: block {} of argument {} is in host memory while others are in GPU memory; a buffer lies in one memory",
-          call_, i, name);
+      any_on_host = true;
+      continue;
     }
     if (first) argument->place_ = place;
     argument->place_.settled = argument->place_.settled && place.settled;

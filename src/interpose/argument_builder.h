@@ -2,6 +2,7 @@
 // there, and lays out the host copy. Errors name the call, the argument and the remedy.
 #pragma once
 
+#include "base/error.h"
 #include "interpose/argument.h"
 #include "layout/cache.h"
 
@@ -33,6 +34,8 @@ class ArgumentBuilder {
 
  private:
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
+  void check_all_on_host(const char* name, const void* base, const layout::Layout& layout, MPI_Count count) const;
+  base::Error several_memories(const char* name) const;
 
   lane::Copier& copier_;
   layout::Cache& layouts_;

@@ -243,7 +243,9 @@ bool Site::begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept {
   MPI_Count low = 0, extent = 0;
   if (mpi::calls::Type_get_true_extent(process_.library().below(), type, &low, &extent) != mpi::success || low == 0)
     return false;
-  return on_gpu(lane::byte_at(buffer, static_cast<std::ptrdiff_t>(low)));
+  // From an absolute address members may lie in several memories, which is refused where it is looked at closely: MPI must not get at it.
+  const auto byte = [&](MPI_Count offset) { return lane::byte_at(buffer, static_cast<std::ptrdiff_t>(offset)); };
+  return on_gpu(byte(low)) || (extent > 1 && on_gpu(byte(low + extent - 1)));
 }
 
 int manual::init(const Site& site, int* argc, char*** argv) {

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace crosslane::tests {
@@ -160,6 +161,46 @@ class Errors {
     MPI_Error_class(by_device, &by_device);
     CROSSLANE_CHECK_EQUAL(by_device, by_host);
     CROSSLANE_MPI(MPI_Type_free(&pair));
+  }
+
+  // One buffer, by absolute addresses, whose parts lie in several memories: an error instead of a CPU that touches GPU memory.
+  void several_memories() const {
+    CROSSLANE_STEP("parts in several memories");
+    const Allocation first(megabytes), second(megabytes);
+    std::vector<int> heap(1024);
+    int on_the_stack = 0;
+    const MPI_Comm world = MPI_COMM_WORLD;
+    for (const auto& [one, other] : {std::pair<void*, void*>(first.data(), second.data()),
+                                     {first.data(), heap.data()},
+                                     {heap.data(), first.data()},
+                                     {first.data(), &on_the_stack},
+                                     {&on_the_stack, first.data()}}) {
+      std::array<MPI_Aint, 2> addresses{};
+      CROSSLANE_MPI(MPI_Get_address(one, &addresses[0]));
+      CROSSLANE_MPI(MPI_Get_address(other, &addresses[1]));
+      MPI_Datatype type = MPI_DATATYPE_NULL;
+      CROSSLANE_MPI(MPI_Type_create_hindexed_block(2, 1, addresses.data(), MPI_INT, &type));
+      CROSSLANE_MPI(MPI_Type_commit(&type));
+      expect(MPI_Send(MPI_BOTTOM, 1, type, MPI_PROC_NULL, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
+      expect(MPI_Bcast(MPI_BOTTOM, 1, type, 0, world), MPI_ERR_BUFFER, {"MPI_Bcast", "buffer"});
+      CROSSLANE_MPI(MPI_Type_free(&type));
+      // Blocks of one call.
+      const auto peers = static_cast<std::size_t>(size_);
+      std::vector<int> counts(peers, 1), displacements(peers, 0);
+      std::vector<MPI_Datatype> types(peers, MPI_INT);
+      for (std::size_t i = 0; i < peers; ++i) {
+        const MPI_Aint address = addresses[i % 2];
+        CROSSLANE_MPI(MPI_Type_create_hindexed_block(1, 1, &address, MPI_INT, &types[i]));
+        CROSSLANE_MPI(MPI_Type_commit(&types[i]));
+      }
+      if (size_ > 1 && other != second.data()) {
+        expect(
+            MPI_Alltoallw(MPI_BOTTOM, counts.data(), displacements.data(), types.data(), second.data(), counts.data(),
+                          displacements.data(), std::vector<MPI_Datatype>(peers, MPI_INT).data(), world),
+            MPI_ERR_BUFFER, {"MPI_Alltoallw", "sendbuf"});
+      }
+      for (auto& each : types) CROSSLANE_MPI(MPI_Type_free(&each));
+    }
   }
 
   // Packed streams that are too short for what is asked of them, and positions outside of them.
@@ -422,6 +463,7 @@ int main(int argc, char** argv) {
   errors.freed_memory(true);
   errors.past_the_end();
   errors.counts_and_types();
+  errors.several_memories();
   errors.packed();
   errors.split_files();
   errors.refused();
