@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace crosslane::interpose {
@@ -38,23 +39,29 @@ std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* nam
 base::Error ArgumentBuilder::several_memories(const char* name) const {
   return {base::ErrorClass::buffer,
           "{}: one part of argument {} is in host memory while another is in GPU memory; a buffer lies in one memory, "
-          "so pass "
-          "each by a call of its own",
+          "so pass each by a call of its own",
           call_, name};
 }
 
 // With absolute addresses a datatype may reach several memories: its first members are asked about, and its last byte.
 void ArgumentBuilder::check_all_on_host(const char* name, const void* base, const layout::Layout& layout,
                                         MPI_Count count) const {
-  constexpr int members = 16;
-  constexpr std::size_t looked_at = std::size_t{1} << 20;  // of the packed stream
-  int asked = 0;
-  layout.for_each_run(1, 0, std::min<std::size_t>(layout.size(), looked_at), [&](std::int64_t offset, std::size_t) {
-    if (asked++ < members && copier_.gpu().inspect(byte_at(base, static_cast<std::ptrdiff_t>(offset))).on_gpu())
+  constexpr std::size_t members = 16;
+  const auto looked_at = std::min<std::size_t>(layout.size(), std::size_t{1} << 20);  // of the packed stream
+  std::array<std::int64_t, members + 1> bytes{};
+  std::size_t found = 0;
+  // A run cannot be told to be the last one: of many short ones the first few bytes have enough.
+  for (std::size_t end = std::min<std::size_t>(looked_at, 256); found < members; end = std::min(looked_at, 16 * end)) {
+    found = 0;
+    layout.for_each_run(1, 0, end, [&](std::int64_t offset, std::size_t) {
+      if (found < members) bytes[found++] = offset;
+    });
+    if (end == looked_at) break;
+  }
+  bytes[found++] = layout.span(count).end - 1;
+  for (std::size_t i = 0; i < found; ++i)
+    if (copier_.gpu().inspect(byte_at(base, static_cast<std::ptrdiff_t>(bytes[i]))).on_gpu())
       throw several_memories(name);
-  });
-  const auto last = static_cast<std::ptrdiff_t>(layout.span(count).end - 1);
-  if (copier_.gpu().inspect(byte_at(base, last)).on_gpu()) throw several_memories(name);
 }
 
 bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,

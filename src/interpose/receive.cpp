@@ -151,14 +151,6 @@ std::optional<message::Header> header_in(Process& process, const std::byte* land
   return process.transfers().peers()->tokens().read({landing, bytes});
 }
 
-int look_for_header(Process& process, const char* call, MPI_Comm comm, const Room& room, const MPI_Status& status,
-                    std::optional<message::Header>& header) noexcept {
-  return raising(process, Target::of_comm(comm), call, [&] {
-    header = header_in(process, room.first, room.bytes, status);
-    return mpi::success;
-  });
-}
-
 void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
   auto& process = route.process();
   const Argument* argument = nullptr;
@@ -355,6 +347,31 @@ int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status) {
   return finish(process, route.next(), operation, request, status);
 }
 
+bool is_simple(Process& process, const Room& room) {
+  return (room.small || room.dense) && process.unexpected().empty() && !process.multiple();
+}
+
+int look_after(const Site& site, const char* call, const Receive& receive, const Room& room, MPI_Status* told,
+               int result) {
+  if (result != mpi::success || room.small) return result;
+  auto& process = site.process();
+  const Target target = Target::of_comm(receive.comm);
+  std::optional<message::Header> header;
+  const int code = raising(process, target, call, [&] {
+    header = header_in(process, room.first, room.bytes, *told);
+    return mpi::success;
+  });
+  if (code != mpi::success || !header) return code;
+  return run_route(site, call, target, [&](Route& route) {
+    describe(route, receive, room, false);
+    MPI_Request none = process.library().handles().request_null;
+    route.operation().look->own = true;
+    route.operation().persistent = true;  // there is no request to free
+    fetch(process, route.operation(), *header, *told);
+    return wait_and_finish(route, &none, told);
+  });
+}
+
 const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype) {
   return route.single("buf", buf, "count", count, 1, datatype, Direction::out, lane::Form::packed, true);
 }
@@ -367,23 +384,12 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
   const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && !room.known) return mpi::calls::Recv(next, buf, count, datatype, source, tag, comm, status);
-  if (!on_gpu && (room.small || room.dense) && process.unexpected().empty() && !process.multiple()) {
+  if (!on_gpu && is_simple(process, room)) {
     if (room.small) return mpi::calls::Recv(next, buf, count, datatype, source, tag, comm, status);
     MPI_Status own{};
     MPI_Status* const told = mpi::wanted(status) ? status : &own;
     const int result = mpi::calls::Recv(next, room.first, count, room.type, source, tag, comm, told);
-    if (result != mpi::success) return result;
-    std::optional<message::Header> header;
-    const int code = look_for_header(process, call, comm, room, *told, header);
-    if (code != mpi::success || !header) return code;
-    return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
-      describe(route, receive, room, false);
-      MPI_Request none = process.library().handles().request_null;
-      route.operation().look->own = true;
-      route.operation().persistent = true;  // there is no request to free
-      fetch(process, route.operation(), *header, *told);
-      return wait_and_finish(route, &none, told);
-    });
+    return look_after(site, call, receive, room, told, result);
   }
   return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {

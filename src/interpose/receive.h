@@ -38,9 +38,12 @@ struct Room {
 [[nodiscard]] std::optional<message::Header> header_in(Process& process, const std::byte* landing, std::size_t room,
                                                        const MPI_Status& status);
 
-/// The same for the MPI's own receive on host memory, outside of any route: what goes wrong is raised, and its code returned.
-[[nodiscard]] int look_for_header(Process& process, const char* call, MPI_Comm comm, const Room& room,
-                                  const MPI_Status& status, std::optional<message::Header>& header) noexcept;
+/// A receive into host memory that the MPI's own blocking call can do, with look_after() behind it.
+[[nodiscard]] bool is_simple(Process& process, const Room& room);
+
+/// That call has returned `result` and told this status: looks at what it received, and fetches the payload where that was a header.
+[[nodiscard]] int look_after(const Site& site, const char* call, const Receive& receive, const Room& room,
+                             MPI_Status* told, int result);
 
 /// The buffer of a receive that is not looked at, as the staged route takes it: packed, for as much as the status says.
 const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype);

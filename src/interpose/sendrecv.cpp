@@ -179,28 +179,6 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
   return result;
 }
 
-bool is_simple(Process& process, const Room& room) {
-  return (room.small || room.dense) && process.unexpected().empty() && !process.multiple();
-}
-
-// The MPI's own call on host memory has returned: looks at what it received.
-int look_after(const Site& site, const char* call, const Receive& receive, const Room& room, MPI_Status* told,
-               int result) {
-  auto& process = site.process();
-  if (result != mpi::success || room.small) return result;
-  std::optional<message::Header> header;
-  const int code = look_for_header(process, call, receive.comm, room, *told, header);
-  if (code != mpi::success || !header) return code;
-  return run_route(process, site.next(), call, Target::of_comm(receive.comm), [&](Route& route) {
-    describe(route, receive, room, false);
-    MPI_Request none = process.library().handles().request_null;
-    route.operation().look->own = true;
-    route.operation().persistent = true;  // there is no request to free
-    fetch(process, route.operation(), *header, *told);
-    return wait_and_finish(route, &none, told);
-  });
-}
-
 }  // namespace
 
 int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MPI_Count sendcount,

@@ -62,15 +62,14 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       }
       one_by_one = one_by_one || operation->looks();
     }
-    const auto started = [&](int i) {
+    const auto started = [&](int i, int code) {
       process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
       const auto& operation = ours[static_cast<std::size_t>(i)];
-      if (operation && !operation->active) mark_started(process, *operation);
+      if (code == mpi::success && operation && !operation->active) mark_started(process, *operation);
     };
     if (!one_by_one) {
       const int code = start();
-      for (int i = 0; i < count; ++i) process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
-      for (int i = 0; i < count && code == mpi::success; ++i) started(i);
+      for (int i = 0; i < count; ++i) started(i, code);
       return code;
     }
     for (int i = 0; i < count; ++i) {
@@ -80,7 +79,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       const bool look = operation && operation->look;
       const int code = look ? start_look(process, next, *operation, &requests[i]) : next.Start(&requests[i]);
       if (code != mpi::success) return code;
-      started(i);
+      started(i, code);
     }
     return mpi::success;
   });
@@ -98,12 +97,13 @@ int partitioned_init(const Site& site, const char* call, const void* buf, int pa
   });
 }
 
+using Ranges = std::vector<std::pair<int, int>>;
+
 // Copies partitions [low, high] of a send to the host before the MPI hears that they are ready. MPI rests meanwhile: one
 // that progresses between the second start of a send and its last MPI_Pready makes Open MPI 5.0 take the partitions that
 // are not ready for sent ones (mca/part/persist tests their inactive requests). The send is then complete before it began,
 // or never. A program in which other MPI calls come in between meets that without us too.
-void fetch_partitions(const Site& site, MPI_Request request, const std::vector<std::pair<int, int>>& ranges,
-                      Target& blamed) {
+void fetch_partitions(const Site& site, MPI_Request request, const Ranges& ranges, Target& blamed) {
   auto& process = site.process();
   const auto operation = process.requests().find(request);
   if (!operation) return;
@@ -115,8 +115,6 @@ void fetch_partitions(const Site& site, MPI_Request request, const std::vector<s
                                               static_cast<std::size_t>(high + 1) * operation->partition_bytes);
   batch.wait(lane::Batch::Mpi::rests);
 }
-
-using Ranges = std::vector<std::pair<int, int>>;
 
 template <class Body>
 int with_partitions(const Site& site, const char* call, MPI_Request request, base::FunctionRef<Ranges()> ranges,
@@ -177,7 +175,7 @@ int manual::pready_list(const Site& site, int length, const int partitions[], MP
   return with_partitions(
       site, "MPI_Pready_list", request,
       [&] {
-        std::vector<std::pair<int, int>> ranges;
+        Ranges ranges;
         ranges.reserve(static_cast<std::size_t>(std::max(length, 0)));
         for (int i = 0; i < length; ++i) ranges.emplace_back(partitions[i], partitions[i]);
         return ranges;

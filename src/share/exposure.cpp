@@ -74,15 +74,6 @@ bool Exposure::close_those(int local_rank, Condition&& condition) noexcept {
   return closed != 0;
 }
 
-bool Exposure::close_unheld(int local_rank) noexcept {
-  const std::lock_guard lock(mutex_);
-  return close_what_nobody_holds(local_rank);
-}
-
-bool Exposure::close_what_nobody_holds(int local_rank) noexcept {
-  return close_those(local_rank, [](const Key&, const Peer& peer) { return peer.mapping.use_count() == 1; });
-}
-
 void Exposure::close_revoked(int local_rank) noexcept {
   const WindowRecord& record = board_.window(local_rank);
   const std::uint64_t version = record.version.load(std::memory_order_acquire);
@@ -121,13 +112,22 @@ std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed
   return open(local_rank, buffer);
 }
 
-std::shared_ptr<const gpu::Mapping> Exposure::map(int local_rank, const CUipcMemHandle& handle) {
+gpu::Mapping Exposure::map(int local_rank, const MemoryHandle& exported) {
+  const std::lock_guard lock(mutex_);
+  return map_locked(local_rank, exported);
+}
+
+gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported) {
+  CUipcMemHandle handle;
+  static_assert(sizeof handle == sizeof exported);
+  std::memcpy(&handle, exported.data(), sizeof handle);
   try {
-    return std::make_shared<const gpu::Mapping>(driver_, handle);
+    return {driver_, handle};
   } catch (const base::Error&) {
-    if (!close_what_nobody_holds(local_rank)) throw;
+    const auto unheld = [](const Key&, const Peer& peer) { return peer.mapping.use_count() == 1; };
+    if (!close_those(local_rank, unheld)) throw;
   }
-  return std::make_shared<const gpu::Mapping>(driver_, handle);
+  return {driver_, handle};
 }
 
 std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed& buffer) noexcept {
@@ -138,9 +138,8 @@ std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed
       const gpu::ContextScope scope(driver_, context_);
       close_revoked(local_rank);
       while (peers_.size() >= most_open && close_oldest()) {}
-      CUipcMemHandle handle;
-      std::memcpy(&handle, buffer.handle.data(), sizeof handle);
-      found = peers_.emplace(key, Peer{map(local_rank, handle), 0}).first;
+      auto mapping = std::make_shared<const gpu::Mapping>(map_locked(local_rank, buffer.handle));
+      found = peers_.emplace(key, Peer{std::move(mapping), 0}).first;
     }
   } catch (const base::Error& error) {
     base::log(base::Topic::debug, "a buffer of local rank {} cannot be mapped: {}", local_rank, error.what());

@@ -40,10 +40,10 @@ class Exposure {
   /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
   [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
 
-  /// Closes what nobody holds of another rank's, and says whether there was any. Drivers refuse to open new memory (ALREADY_MAPPED) where
-  /// freed memory of its owner's is still open, of which its owner says nothing until it shows something new.
-  /// The context has to be current.
-  bool close_unheld(int local_rank) noexcept;
+  /// Opens what another rank exported, with the context current. Drivers refuse to open new memory (ALREADY_MAPPED) where freed memory of
+  /// its owner's is still open, of which its owner says nothing until it shows something new: then what nobody holds is closed first.
+  /// Throws Error (other) where the driver refuses.
+  [[nodiscard]] gpu::Mapping map(int local_rank, const MemoryHandle& exported);
 
   /// Grows each time that a mapping was closed: what was reached before may be gone.
   [[nodiscard]] std::uint64_t closings() const noexcept { return closings_.load(std::memory_order_relaxed); }
@@ -71,11 +71,10 @@ class Exposure {
   void withdraw(OwnById::iterator own) noexcept;
   void close_revoked(int local_rank) noexcept;
   bool close_oldest() noexcept;
-  bool close_what_nobody_holds(int local_rank) noexcept;
   template <class Condition>
   bool close_those(int local_rank, Condition&& condition) noexcept;  // (Key, Peer): is it to be closed?
   std::shared_ptr<const gpu::Mapping> open(int local_rank, const Exposed& buffer) noexcept;
-  std::shared_ptr<const gpu::Mapping> map(int local_rank, const CUipcMemHandle& handle);
+  gpu::Mapping map_locked(int local_rank, const MemoryHandle& exported);
 
   const gpu::Driver& driver_;
   CUcontext context_;

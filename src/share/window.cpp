@@ -77,15 +77,6 @@ void Window::give_back(const Piece& piece) noexcept {
   segments_[piece.region.segment].free.give_back(piece.region.offset, piece.bytes);
 }
 
-gpu::Mapping PeerWindows::open(int local_rank, const CUipcMemHandle& handle) {
-  try {
-    return {driver_, handle};
-  } catch (const base::Error&) {
-    if (!exposure_.close_unheld(local_rank)) throw;
-  }
-  return {driver_, handle};
-}
-
 std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region region) {
   const std::lock_guard lock(mutex_);
   const std::pair key{local_rank, region.segment};
@@ -93,10 +84,8 @@ std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region
   if (found == mapped_.end()) {
     if (region.segment >= record.segments.load(std::memory_order_acquire))
       throw base::Error(base::ErrorClass::intern, "local rank {} has no window segment {}", local_rank, region.segment);
-    CUipcMemHandle handle;
-    std::memcpy(&handle, record.segment[region.segment].data(), sizeof handle);
     const gpu::ContextScope scope(driver_, context_);
-    found = mapped_.emplace(key, open(local_rank, handle)).first;
+    found = mapped_.emplace(key, exposure_.map(local_rank, record.segment[region.segment])).first;
   }
   return found->second.data() + region.offset;
 }

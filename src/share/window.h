@@ -72,8 +72,6 @@ class PeerWindows {
   [[nodiscard]] std::byte* reach(const WindowRecord& record, int local_rank, Region region);
 
  private:
-  [[nodiscard]] gpu::Mapping open(int local_rank, const CUipcMemHandle& handle);  // with the context current
-
   const gpu::Driver& driver_;
   CUcontext context_;
   Exposure& exposure_;
