@@ -2,6 +2,7 @@
 // which argument it was, calls the right error handler once, and leaves MPI usable. It must not know Crosslane.
 #include "support/plain_mpi.h"
 #include "support/program.h"
+#include "support/sharing.h"
 
 #include <unistd.h>
 
@@ -340,6 +341,10 @@ class Errors {
 
   // MPI's own error: it has called the handler, and nobody else does.
   void refused_by_mpi() {
+    if (!checks_tags()) {
+      if (rank_ == 0) fmt::print(stderr, "plain MPI takes a tag of -7 here: it is built without checks; left out\n");
+      return;
+    }
     meet();
     CROSSLANE_STEP("tags that MPI refuses");
     const Allocation memory(megabytes), other(megabytes);
@@ -380,7 +385,8 @@ class Errors {
     meet();
   }
 
-  // One of the persistent operations that are started together cannot be: those before it are under way, and not complete at once.
+  // One of the persistent operations that are started together cannot be. Those before it are under way, and not complete
+  // at once; where ranks take turns, all host copies are filled before anything starts, so nothing is.
   void started_with_bad_ones() {
     meet();
     CROSSLANE_STEP("starting operations of which one has lost its memory");
@@ -395,6 +401,7 @@ class Errors {
     CROSSLANE_MPI(MPI_Send_init(lost.data(), 8, MPI_BYTE, right, 4, world, &requests[1]));
     lost.free();
     expect(MPI_Startall(2, requests.data()), MPI_ERR_BUFFER, {"MPI_Startall"});
+    if (take_turns(world)) CROSSLANE_MPI(MPI_Start(&requests[0]));
     int flag = -1;
     CROSSLANE_MPI(MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE));
     CROSSLANE_CHECK(flag == 0, "a send that nobody has received is complete");
@@ -405,6 +412,14 @@ class Errors {
       CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
       CROSSLANE_MPI(MPI_Request_free(&request));
     }
+  }
+
+  // MPICH can be built without checks of arguments, as PyPI's is.
+  static bool checks_tags() {
+    MPI_Comm own = heard_communicator();
+    const bool refused = MPI_Send(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, -7, own) != MPI_SUCCESS;
+    CROSSLANE_MPI(MPI_Comm_free(&own));
+    return refused;
   }
 
   // Messages between GPUs, after which ranks know what they can read of each other.

@@ -125,10 +125,9 @@ int main(int argc, char** argv) {
   Program program(argc, argv, "point_to_point_short");
   const bool routes = program.option("routes", 0) != 0;
   const auto patches = static_cast<std::size_t>(program.option("patches", 0));
-  constexpr int few = 20;  // before rank 0 knows that rank 1 can read its memory
   int least = 1;
   if (patches != 0) {
-    least = std::max(send_patches(program, patches) - few, 0);
+    least = send_patches(program, patches);
   } else {
     run(program, routes, static_cast<int>(program.option("cases", 30)), static_cast<int>(program.option("begin", -1)));
   }
