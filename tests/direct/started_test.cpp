@@ -427,6 +427,10 @@ void freed(Program& program) {
     await_result(data, expected);
     polite_barrier();
 
+#ifdef OPEN_MPI
+    // What goes through the host is Open MPI's own nonblocking collective, which goes on with a communicator that is gone.
+    if (world.in_turns()) continue;
+#endif
     CROSSLANE_STEP("round {}: a communicator is freed", round);
     MPI_Comm made = MPI_COMM_NULL;
     MPI_Comm_dup(MPI_COMM_WORLD, &made);

@@ -129,13 +129,13 @@ void refused(Program& program) {
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce), std::int64_t{0});
 }
 
-// The preferred algorithm cannot have what it needs on some rank: all ranks take another one.
+// The preferred algorithm cannot have what it needs on some rank: all ranks take another one, where kernels need not take turns.
 void events(Program& program) {
   const Job world(program, MPI_COMM_WORLD, "the world");
   world.warm_up();
   const std::int64_t before = direct_calls(Kind::allreduce);
   world.run(sum_of_ints(5000, program.seed, 3), on_the_gpu(), program.local());
-  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, std::int64_t{3});
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, std::int64_t{world.in_turns() ? 0 : 3});
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "gsb"), std::int64_t{0});
 }
 
