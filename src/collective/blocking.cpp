@@ -181,7 +181,16 @@ void Blocking::compare(team::Team& team, const Claim& claim, const Pieces* piece
   if (pieces != nullptr) show_passages(team, *pieces);
   team.arrive(watch);
   const Finish finish{team};
-  compare_claims(team);
+  if (!team.excused()) compare_claims(team);
+}
+
+void Blocking::excuse(team::Team& team, share::Excuse why, const engine::Watch& watch) const {
+  if (!team.queued().done()) engine_.wait(team.queued(), watch);
+  share::Arrival& own = team.own_arrival();
+  own.send = own.receive = {};
+  team.arrive(watch, why);
+  const Finish finish{team};
+  static_cast<void>(team.excused());
 }
 
 // One rank's side of a direct call, from its arrival to the end. Who waits in between is its user's affair.
@@ -290,13 +299,14 @@ class Blocking::Passage {
   std::unique_ptr<Plan> plan_;
 };
 
-const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
+const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
                                const engine::Watch& watch) const {
   if (!team.queued().done()) engine_.wait(team.queued(), watch);
   Passage passage(*this, team, shape, mine);
   passage.show();
   team.arrive(watch);
   const Finish finish{team};
+  if (team.excused()) return nullptr;
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
     drive(algorithm, passage.call(), team, nullptr, watch);
@@ -308,7 +318,7 @@ const Algorithm& Blocking::run(team::Team& team, const Shape& shape, const Side&
     passage.check();
   }
   passage.remember();
-  return algorithm;
+  return &algorithm;
 }
 
 bool Blocking::wants_large_windows(const team::TeamView& team, const Shape& shape) const {
@@ -424,11 +434,20 @@ engine::Task<> Blocking::pass(Started& call) const {
   team::Team& team = *call.team;
   gpu::ignore_captures_of_other_threads(team.connection().home->driver());
   Passage passage(*this, team, call.shape, call.mine);
-  passage.show();
-  team.announce();
+  if (call.excuse == share::Excuse::none)
+    passage.show();
+  else
+    team.own_arrival().send = team.own_arrival().receive = {};
+  team.announce(call.excuse);
   call.number.store(team.direct_call(), std::memory_order_release);
   const Finish finish{team};
   for (int member = 0; member < team.size(); ++member) co_await team.arrival_of(member);
+  if (team.excused())
+    throw base::Error(
+        base::ErrorClass::other,
+        "a rank of the communicator has ended the CUDA context that it took part with, so that the GPUs cannot "
+        "carry out what others have started; started again, it goes through the host");
+  if (call.excuse != share::Excuse::none) co_return;
   if (call.compares_only) {
     compare_claims(team);
     throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");

@@ -35,6 +35,7 @@ struct Started {
   Shape shape;
   Side mine;
   bool compares_only = false;  ///< This rank cannot run it: what it was called with is compared, and is wrong.
+  share::Excuse excuse = share::Excuse::none;  ///< This rank only tells the others.
   engine::Completion over;
   /// How it went, once it is over.
   const Algorithm* algorithm = nullptr;
@@ -61,11 +62,13 @@ class Blocking {
   /// Of a call whose verdict is `direct`, but which this rank cannot run so: returns if that holds for all members, who all go to
   /// MPI then. `pieces`: of blocks of different sizes, where they are known; else null. Throws Error (argument) naming what differs otherwise. Only where checks().
   void compare(team::Team& team, const Claim& claim, const Pieces* pieces, const engine::Watch& watch) const;
+  /// Of a call whose verdict is `direct`: tells the others that this rank takes no part in it.
+  void excuse(team::Team& team, share::Excuse why, const engine::Watch& watch) const;
 
   /// Returns when this rank's part is complete: its buffers may be used again and hold the result. Throws Error (other) naming the
   /// member that did not take part within the limit, and where the GPU fails. The verdict of the team for this call is `direct`.
-  /// Returns the algorithm that ran, a row of the catalogue.
-  const Algorithm& run(team::Team& team, const Shape& shape, const Side& mine, const engine::Watch& watch) const;
+  /// Returns the algorithm that ran, a row of the catalogue; null where all members go to MPI instead, since one has told so.
+  const Algorithm* run(team::Team& team, const Shape& shape, const Side& mine, const engine::Watch& watch) const;
 
   /// The same of a call on a communicator that is on several nodes, by an algorithm that spans them. `shape` names ranks of the
   /// communicator.

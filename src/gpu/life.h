@@ -14,6 +14,8 @@ class Life {
   /// The same of a context that need not be current.
   static Life of(const Driver& driver, CUcontext context);
 
+  [[nodiscard]] CUcontext context() const noexcept { return context_; }
+
   /// The context was destroyed or reset, or the process exits: its handles must not be touched.
   [[nodiscard]] bool over() const noexcept;
 

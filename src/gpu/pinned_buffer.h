@@ -21,6 +21,10 @@ class PinnedBuffer {
   ~PinnedBuffer();
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// The context of its construction, which it goes with; null if it is empty.
+  [[nodiscard]] CUcontext context() const noexcept { return life_.context(); }
+  /// That context has ended: there is no memory at data() any more.
+  [[nodiscard]] bool gone() const noexcept { return data_ != nullptr && life_.over(); }
   /// The address by which the GPU of the context at construction knows data().
   [[nodiscard]] CUdeviceptr device_address() const noexcept { return device_address_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }

@@ -86,6 +86,11 @@ class AcrossNodes {
       if (span_.failed())
         throw base::Error(base::ErrorClass::other,
                           "an earlier collective of this communicator failed among its nodes; make another one");
+      if (process_.teams()->standing_home() == nullptr)
+        throw base::Error(
+            base::ErrorClass::other,
+            "the CUDA context that this rank took part with was destroyed or reset; make another communicator, "
+            "whose collectives go through the host");
       buffers.emplace(process_, span_.team(), call_, within, false);
     } catch (...) {
       reason = std::current_exception();

@@ -1,6 +1,8 @@
 // See argument.h.
 #include "interpose/argument.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 
 namespace crosslane::interpose {
@@ -24,6 +26,13 @@ void Argument::stage(lane::Batch& batch) {
   if (parts_.empty()) return;
   host_ = batch.lend(place_, host_bytes_);
   address_ = lane::byte_at(host_.data(), first_);
+}
+
+void Argument::throw_if_gone() const {
+  if (host_.gone())
+    throw base::Error(
+        base::ErrorClass::buffer,
+        "the CUDA context whose memory the request was made with was destroyed or reset; make the request anew");
 }
 
 std::byte* Argument::host_of(const Part& part, std::size_t begin) const {

@@ -58,6 +58,9 @@ class Argument {
 
   /// Lends the host copy its memory. Addresses are valid from then on. Call once.
   void stage(lane::Batch& batch);
+  /// Before the MPI gets to work with the host copy again. Throws Error (buffer) where the application has ended the context that the
+  /// buffer was in.
+  void throw_if_gone() const;
   /// Enqueues the copies to the host (reads) or to the GPU (writes; the first `limit` bytes of the packed stream).
   void fetch(lane::Batch& batch) const { fetch_range(batch, 0, bytes_); }
   void deliver(lane::Batch& batch, std::size_t limit) const { deliver_range(batch, 0, limit); }

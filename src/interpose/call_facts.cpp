@@ -40,7 +40,7 @@ bool passes_gpu_memory(const Site& site, const CollectiveCall& call) {
   Teams& teams = *site.process().teams();
   for (const void* const buffer : {static_cast<const void*>(call.receive), call.send}) {
     if (buffer == nullptr || !site.on_gpu(buffer)) continue;
-    if (teams.home() != nullptr) return true;
+    if (teams.standing_home() != nullptr) return true;
     Process& process = site.process();
     const auto info = process.gpu().inspect(buffer);
     if (!info.on_gpu()) continue;  // not significant, or wrong: for the call's own route to tell

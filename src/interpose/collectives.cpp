@@ -22,15 +22,24 @@
 namespace crosslane::interpose {
 namespace {
 
-void run_direct(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call, const Role& role,
+// False where all members go to MPI instead.
+bool run_direct(Process& process, Teams& teams, team::Team& team, const CollectiveCall& call, const Role& role,
                 const engine::Watch& watch) {
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role.bytes());
-  DirectBuffers buffers(process, team, call, role);
-  if (teams.blocking().checks()) buffers.side().claim = claim_of(process, seat_in(team), call, role);
-  const collective::Algorithm& algorithm = teams.blocking().run(team, role.shape, buffers.side(), watch);
-  teams.count(algorithm);
-  process.took_route(call.call, algorithm.name, role.bytes());
-  buffers.lower();
+  std::optional<DirectBuffers> buffers;
+  try {
+    buffers.emplace(process, team, call, role);
+  } catch (...) {
+    teams.blocking().excuse(team, share::Excuse::failed, watch);
+    throw;
+  }
+  if (teams.blocking().checks()) buffers->side().claim = claim_of(process, seat_in(team), call, role);
+  const collective::Algorithm* const algorithm = teams.blocking().run(team, role.shape, buffers->side(), watch);
+  if (algorithm == nullptr) return false;
+  teams.count(*algorithm);
+  process.took_route(call.call, algorithm->name, role.bytes());
+  buffers->lower();
+  return true;
 }
 
 // A direct call that was only started.
@@ -47,6 +56,13 @@ class DirectUndertaking final : public Undertaking {
       : process_(process), call_(call.call) {
     started_->team = std::move(team);
     started_->compares_only = true;
+  }
+  /// That only tells the others why this rank takes no part.
+  DirectUndertaking(Process& process, std::shared_ptr<team::Team> team, const CollectiveCall& call,
+                    share::Excuse excuse)
+      : process_(process), call_(call.call) {
+    started_->team = std::move(team);
+    started_->excuse = excuse;
   }
 
   void start(const collective::Claim& claim) {
@@ -80,7 +96,9 @@ class DirectUndertaking final : public Undertaking {
 
 // One step towards being connected, if it is not; why this rank cannot is told.
 void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
-  if (const auto refusal = team.prepare(*teams.home()))
+  team::Home* const home = teams.home();
+  if (home == nullptr) return;
+  if (const auto refusal = team.prepare(*home))
     base::log(base::Topic::info, "{}: collectives go through the host: {}", watch.name(watch.context), *refusal);
 }
 
@@ -112,10 +130,20 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
 std::unique_ptr<DirectUndertaking> undertake(Process& process, const std::shared_ptr<team::Team>& team,
                                              const CollectiveCall& call, const std::optional<Role>& role,
                                              const collective::Claim& claim) {
-  if (!role && !process.teams()->blocking().checks())
-    throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
-  auto undertaking = role ? std::make_unique<DirectUndertaking>(process, team, call, *role)
-                          : std::make_unique<DirectUndertaking>(process, team, call);
+  std::unique_ptr<DirectUndertaking> undertaking;
+  try {
+    if (process.teams()->home() == nullptr)
+      undertaking = std::make_unique<DirectUndertaking>(process, team, call, share::Excuse::homeless);
+    else if (role)
+      undertaking = std::make_unique<DirectUndertaking>(process, team, call, *role);
+    else if (process.teams()->blocking().checks())
+      undertaking = std::make_unique<DirectUndertaking>(process, team, call);
+    else
+      throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
+  } catch (...) {
+    DirectUndertaking(process, team, call, share::Excuse::failed).start(claim);
+    throw;
+  }
   undertaking->start(claim);
   return undertaking;
 }
@@ -182,6 +210,10 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     const auto find_role = [&] { return role_in(process, seat_in(*team), call); };
     const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::blocking, watch);
     if (verdict != share::Verdict::direct) return otherwise();
+    if (teams.home() == nullptr) {
+      teams.blocking().excuse(*team, share::Excuse::homeless, watch);
+      return otherwise();
+    }
     if (!role && teams.blocking().checks()) {
       std::optional<collective::Pieces> pieces;
       if (refused && uneven(call.collective)) pieces = pieces_of(*refused, {team->size(), team->me()}, true, true);
@@ -190,8 +222,7 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
       return otherwise();
     }
     if (!role) throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
-    run_direct(process, teams, *team, call, *role, watch);
-    return mpi::success;
+    return run_direct(process, teams, *team, call, *role, watch) ? mpi::success : otherwise();
   } catch (const base::Error& error) {
     return raise(process, Target::of_comm(call.comm), call.call, error);
   } catch (const std::exception& error) {

@@ -63,6 +63,10 @@ void Operation::stage(lane::Copier& copier) {
   for (const auto& argument : arguments) argument->stage(batch);
 }
 
+void Operation::throw_if_gone() const {
+  for (const auto& argument : arguments) argument->throw_if_gone();
+}
+
 void Operation::fetch(lane::Copier& copier) {
   if (mutated(call, "copy in dropped")) return;
   lane::Batch batch(copier, watch());

@@ -70,6 +70,8 @@ struct Operation {
   [[nodiscard]] engine::Watch watch() const noexcept;
   /// Lends host copies to all arguments.
   void stage(lane::Copier& copier);
+  /// Before it starts again: see Argument.
+  void throw_if_gone() const;
   /// Copies all that is read to the host, and returns when it is there.
   void fetch(lane::Copier& copier);
   /// Copies all that was written to the GPU, once, and returns when it is there. `status` tells how much a receive wrote;

@@ -45,6 +45,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       auto operation = process.requests().find(requests[i]);
       if (!operation || operation->active) continue;
       blamed = operation->raised_on();
+      operation->throw_if_gone();
       // Partitions are copied as they become ready.
       if (operation->partition_bytes == 0 && !operation->starter) operation->fetch(process.copier());
       ours[static_cast<std::size_t>(i)] = std::move(operation);

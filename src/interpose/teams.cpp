@@ -153,8 +153,37 @@ std::uint64_t Teams::calls(std::string_view collective, std::string_view algorit
   return sum;
 }
 
+team::Home* Teams::standing_home() noexcept {
+  auto* const known = home();
+  if (known == nullptr || known->stands()) return known;
+  leave_home();
+  return nullptr;
+}
+
+void Teams::leave_home() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (homeless_.exchange(true)) return;
+  // It stays in memory: what was prepared with it refers to it, and asks nothing of its context.
+  home_seen_.store(nullptr, std::memory_order_release);
+  for (const auto& each : living_)
+    if (const auto team = each.lock()) team->withdraw();
+  if (auto* const peers = process_.transfers().peers()) peers->leave_for_good();
+  base::log(
+      base::Topic::warning,
+      "the application has ended the CUDA context of GPU {} whose memory it passed first: its collectives and messages "
+      "on GPU memory go through the host from now on",
+      home_->device());
+}
+
 team::Home* Teams::home_at(const lane::Place& place) noexcept {
-  if (auto* const known = home(); known != nullptr || homeless_.load(std::memory_order_relaxed)) return known;
+  if (auto* const known = home(); known != nullptr) {
+    // Memory of its own context that is there tells that it stands, unless a handle was given away again.
+    const std::uint64_t ended = process_.copier().contexts_ended();
+    if (place.context == known->context() && ended == contexts_ended_.load(std::memory_order_relaxed)) return known;
+    contexts_ended_.store(ended, std::memory_order_relaxed);
+    return standing_home();
+  }
+  if (homeless_.load(std::memory_order_relaxed)) return nullptr;
   const std::lock_guard lock(mutex_);
   if (auto* const known = home(); known != nullptr || homeless_.load(std::memory_order_relaxed)) return known;
   try {

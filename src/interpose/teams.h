@@ -45,9 +45,12 @@ class Teams {
   void created(MPI_Comm parent, MPI_Comm child) noexcept;
 
   /// The GPU that this rank takes part with: that of the first GPU memory which it passes. Null where it has none yet, or cannot
-  /// take part (which is said once).
+  /// take part: the GPU does not have what it needs, or the application has ended its context (said once).
   [[nodiscard]] team::Home* home() noexcept { return home_seen_.load(std::memory_order_acquire); }
+  /// The same for a call with GPU memory at `place`, made where there is none yet.
   team::Home* home_at(const lane::Place& place) noexcept;
+  /// The same for a call with GPU memory of which nobody has asked yet where it is; asks whether its context stands.
+  [[nodiscard]] team::Home* standing_home() noexcept;
 
   /// The layout of a byte, for buffers that are nothing but bytes.
   [[nodiscard]] const std::shared_ptr<const layout::Layout>& byte() const noexcept { return byte_; }
@@ -74,6 +77,8 @@ class Teams {
   std::shared_ptr<team::Team> make_team(const share::TeamKey& key, std::vector<int> local_ranks, int me, bool drives,
                                         std::size_t part_bytes = team::default_part_bytes);
   [[nodiscard]] std::shared_ptr<team::Span> make_span(const team::CommunicatorFacts& facts);
+  /// The context of the home has ended: this rank takes part through the host from now on.
+  void leave_home() noexcept;
 
   Process& process_;
   team::World& world_;
@@ -90,6 +95,7 @@ class Teams {
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
   std::atomic<bool> homeless_{false};
+  std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands
   std::unique_ptr<engine::HelperThread> helper_;
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue
 };

@@ -19,19 +19,17 @@ Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& sett
 Place Copier::place(const gpu::PointerInfo& info) {
   const std::lock_guard lock(mutex_);
   Place place{info.context, info.device, settled_.contains(info.buffer_id)};
-  if (place.context == nullptr) {
-    auto found = primary_.find(info.device);
-    if (found == primary_.end())
-      found = primary_.emplace(info.device, gpu::PrimaryContext(gpu_.driver(), info.device)).first;
-    place.context = found->second.context();
-  } else if (std::ranges::find(seen_, place.context) == seen_.end()) {
+  // The handle of a context that has ended may be given to another one; its allocations are others then.
+  if (!place.settled) look_for_ended();
+  if (place.context == nullptr)
+    place.context = primary(info.device);
+  else if (!seen_.contains(place.context))
     keep_if_primary(place);
-    seen_.push_back(place.context);
-  }
   if (!place.settled) {
     unsigned on = 1;
     const auto& driver = gpu_.driver();
     const gpu::ContextScope scope(driver, place.context);
+    seen_.try_emplace(place.context, driver);
     if (driver.pointer_set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, info.base) == CUDA_SUCCESS) {
       constexpr std::size_t most = 1 << 16;
       if (settled_.size() >= most) settled_.clear();
@@ -39,6 +37,29 @@ Place Copier::place(const gpu::PointerInfo& info) {
     }
   }
   return place;
+}
+
+CUcontext Copier::primary(int device) {
+  auto found = primary_.find(device);
+  if (found == primary_.end()) found = primary_.emplace(device, gpu::PrimaryContext(gpu_.driver(), device)).first;
+  return found->second.context();
+}
+
+void Copier::look_for_ended() noexcept {
+  for (auto each = seen_.begin(); each != seen_.end();) {
+    if (!each->second.over()) {
+      ++each;
+      continue;
+    }
+    CUcontext const gone = each->first;
+    each = seen_.erase(each);
+    ended_.fetch_add(1, std::memory_order_release);
+    settled_.clear();
+    idle_.erase(gone);
+    mover_.forget(gone);
+    pool_.forget(gone);
+    std::erase_if(primary_, [&](const auto& held) { return held.second.context() == gone; });
+  }
 }
 
 void Copier::keep_if_primary(const Place& place) {
@@ -55,17 +76,25 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
     if (!idle.empty()) {
       auto channel = std::move(idle.back());
       idle.pop_back();
+      channel->ended = contexts_ended();
       return channel;
     }
   }
   const auto& driver = gpu_.driver();
   const gpu::ContextScope scope(driver, place.context);
-  return std::make_unique<Channel>(
-      Channel{place.context, gpu::Stream(driver), gpu::Marker(driver), gpu::Event(driver), false, {}});
+  return std::make_unique<Channel>(Channel{place.context,
+                                           gpu::Stream(driver),
+                                           gpu::Marker(driver),
+                                           gpu::Event(driver),
+                                           gpu::Life(driver),
+                                           contexts_ended(),
+                                           false,
+                                           {}});
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   channel->stores.clear();  // of a batch that failed
+  if (channel->ended != contexts_ended() && channel->life.over()) return;
   const std::lock_guard lock(mutex_);
   auto& idle = idle_[channel->context];
   idle.push_back(std::move(channel));
@@ -107,7 +136,7 @@ Batch::~Batch() {
 }
 
 HostBlock Batch::lend(const Place& place, std::size_t bytes) {
-  if (HostBlock kept = copier_.pool_.lend_kept(bytes); kept.data() != nullptr) return kept;
+  if (HostBlock kept = copier_.pool_.lend_kept(place.context, bytes); kept.data() != nullptr) return kept;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   return copier_.pool_.lend(bytes);
 }
@@ -185,7 +214,6 @@ void Batch::pull(const Place& place, std::byte* device, const std::byte* source,
 void Batch::copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
                  std::size_t begin, std::size_t end, Form form, Toward toward, Source source) {
   if (begin == end) return;
-  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   std::ptrdiff_t first = 0;
   layout.for_each_run(count, begin, begin + 1,
                       [&](std::int64_t offset, std::size_t) { first = static_cast<std::ptrdiff_t>(offset); });
@@ -198,7 +226,7 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
                       "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
                       static_cast<const void*>(byte), toward == Toward::host ? "from" : "to");
   }
-
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
   if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&
       layout.contiguous(count) && channel(place).stores.add(byte, host_byte, end - begin)) {

@@ -8,6 +8,7 @@
 #include "gpu/context.h"
 #include "gpu/driver.h"
 #include "gpu/event.h"
+#include "gpu/life.h"
 #include "gpu/marker.h"
 #include "gpu/stores.h"
 #include "gpu/stream.h"
@@ -58,6 +59,10 @@ class Copier {
   /// do not wait for the default ones); what came before is waited for, and always where memory cannot be marked.
   [[nodiscard]] Place place(const gpu::PointerInfo& info);
 
+  /// How many contexts the application has ended (destroyed, or reset their GPU), as far as place() has noticed: it looks when an
+  /// allocation is seen first. Nothing that belonged to one may be touched any more; what this has of it is given up.
+  [[nodiscard]] std::uint64_t contexts_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+
   /// Throws Error (other) where what was enqueued at that place has failed.
   void throw_if_failed(const Place& place);
   [[nodiscard]] bool failed(const Place& place) noexcept;
@@ -70,14 +75,21 @@ class Copier {
     gpu::Stream stream;
     gpu::Marker marker;
     gpu::Event before;  // orders the stream after the default streams
+    gpu::Life life;
+    std::uint64_t ended;  // contexts, when it was lent
     bool ordered = false;
     gpu::Stores stores;  // to be enqueued with the marker, or before anything else
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
   static void throw_if_failed(const Channel& channel);
+  // The mutex is held in what follows.
+  /// The primary context of a device, held.
+  CUcontext primary(int device);
   /// So that streams and windows there outlive the application's own hold on it, which may end before MPI_Finalize.
   void keep_if_primary(const Place& place);
+  /// Gives up what belongs to contexts that have ended.
+  void look_for_ended() noexcept;
 
   gpu::Gpu& gpu_;
   engine::Engine& engine_;
@@ -89,7 +101,8 @@ class Copier {
   std::unordered_set<std::uint64_t>
       settled_;  // allocations that were marked, by buffer id; started anew when it grows large
   std::map<int, gpu::PrimaryContext> primary_;  // by device: of memory that was seen there, or belongs to no context
-  std::vector<CUcontext> seen_;
+  std::map<CUcontext, gpu::Life> seen_;
+  std::atomic<std::uint64_t> ended_{0};
 };
 
 /// The copies of one call. They are enqueued by to_host and to_gpu and complete when wait() returns; a batch that is

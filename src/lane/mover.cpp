@@ -131,6 +131,11 @@ bool Mover::prepare(CUcontext context) {
   return site(context) != nullptr;
 }
 
+void Mover::forget(CUcontext context) noexcept {
+  const std::lock_guard lock(mutex_);
+  sites_.erase(context);
+}
+
 Mover::Resolved Mover::resolve(const Side& side, std::size_t begin) {
   Resolved result;
   if (side.form_ == Side::Form::packed) {

@@ -98,6 +98,9 @@ class Mover {
   /// where this build or GPU has none, and copies are all there is.
   bool prepare(CUcontext context);
 
+  /// The context has ended, and what was loaded and kept there with it.
+  void forget(CUcontext context) noexcept;
+
  private:
   struct Site;
   struct Resolved;

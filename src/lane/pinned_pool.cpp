@@ -39,12 +39,20 @@ HostBlock::~HostBlock() {
   if (pool_ != nullptr) pool_->take_back(data_, size_);
 }
 
+bool HostBlock::gone() const noexcept { return pool_ != nullptr && pool_->gone(data_); }
+
+bool PinnedPool::gone(std::byte* data) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = lent_.find(data);
+  return found != lent_.end() && found->second.buffer.gone();
+}
+
 HostBlock PinnedPool::lend(gpu::PinnedBuffer buffer, std::size_t size) {
   HostBlock block;
   block.data_ = buffer.data();
   block.size_ = size;
   try {
-    lent_.emplace(block.data_, std::move(buffer));
+    lent_.emplace(block.data_, Lent{std::move(buffer), ended_});
   } catch (...) {
     pinned_ -= size;  // the buffer goes, and with it its share of the limit
     throw;
@@ -53,10 +61,10 @@ HostBlock PinnedPool::lend(gpu::PinnedBuffer buffer, std::size_t size) {
   return block;
 }
 
-HostBlock PinnedPool::lend_kept(std::size_t bytes) {
+HostBlock PinnedPool::lend_kept(CUcontext context, std::size_t bytes) {
   const std::size_t size = class_size(bytes);
   const std::lock_guard lock(mutex_);
-  const auto found = kept_.find(size);
+  const auto found = kept_.find({context, size});
   if (found == kept_.end() || found->second.empty()) return {};
   gpu::PinnedBuffer buffer = std::move(found->second.back());
   found->second.pop_back();
@@ -64,7 +72,9 @@ HostBlock PinnedPool::lend_kept(std::size_t bytes) {
 }
 
 HostBlock PinnedPool::lend(std::size_t bytes) {
-  if (HostBlock kept = lend_kept(bytes); kept.data() != nullptr) return kept;
+  CUcontext context = nullptr;
+  gpu::check(driver_(), driver_().ctx_get_current(&context), "cuCtxGetCurrent");
+  if (HostBlock kept = lend_kept(context, bytes); kept.data() != nullptr) return kept;
   const std::size_t size = class_size(bytes);
   const std::lock_guard lock(mutex_);
   std::optional<gpu::PinnedBuffer> buffer;
@@ -107,15 +117,28 @@ void PinnedPool::take_back(std::byte* data, std::size_t size) noexcept {
     std::free(data);
     return;
   }
+  auto& [buffer, ended] = node.mapped();
+  if (ended != ended_ && buffer.gone()) {
+    pinned_ -= size;
+    return;
+  }
   try {
-    kept_[size].push_back(std::move(node.mapped()));
+    kept_[{buffer.context(), size}].push_back(std::move(buffer));
   } catch (const std::bad_alloc&) {
     pinned_ -= size;  // no memory for the list: the block is freed instead of kept
   }
 }
 
+void PinnedPool::forget(CUcontext context) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++ended_;
+  for (const auto& [kept, blocks] : kept_)
+    if (kept.context == context) pinned_ -= kept.size * blocks.size();
+  std::erase_if(kept_, [&](const auto& each) { return each.first.context == context; });
+}
+
 void PinnedPool::trim() noexcept {
-  for (const auto& [size, blocks] : kept_) pinned_ -= size * blocks.size();
+  for (const auto& [kept, blocks] : kept_) pinned_ -= kept.size * blocks.size();
   kept_.clear();
 }
 

@@ -1,11 +1,13 @@
-// The pool of pinned host memory that staged copies go through: pinning costs milliseconds, so blocks are kept.
-// It must not know what is staged: it lends blocks and takes them back.
+// The pool of pinned host memory that staged copies go through: pinning costs milliseconds, so blocks are kept, each for
+// the context that it was pinned in, with which it goes. It must not know what is staged: it lends blocks and takes them back.
 #pragma once
 
 #include "gpu/driver.h"
 #include "gpu/pinned_buffer.h"
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -31,12 +33,11 @@ class HostBlock {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// The context that it was pinned in has ended, and the memory with it.
+  [[nodiscard]] bool gone() const noexcept;
 
  private:
   friend class PinnedPool;
-
-  /// Gives the driver at first use, which loads it.
-  using DriverSource = std::function<const gpu::Driver&()>;
   PinnedPool* pool_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
@@ -51,24 +52,38 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  /// Lends at least `bytes`. A context must be current. Throws Error (no_memory) when the host has no memory left.
+  /// Lends at least `bytes`, pinned in the current context. Throws Error (no_memory) when the host has no memory left.
   [[nodiscard]] HostBlock lend(std::size_t bytes);
-  /// The same of what is there, without a driver call; empty where nothing is.
-  [[nodiscard]] HostBlock lend_kept(std::size_t bytes);
+  /// The same of what is there for a context, without a driver call; empty where nothing is.
+  [[nodiscard]] HostBlock lend_kept(CUcontext context, std::size_t bytes);
+
+  /// A context has ended, and all that was pinned in it: nothing of that is lent any more.
+  void forget(CUcontext context) noexcept;
 
  private:
   friend class HostBlock;
+  struct Class {
+    CUcontext context;
+    std::size_t size;
+    friend auto operator<=>(const Class&, const Class&) = default;
+  };
+  struct Lent {
+    gpu::PinnedBuffer buffer;
+    std::uint64_t ended;  // how many contexts had when it was lent
+  };
   void take_back(std::byte* data, std::size_t size) noexcept;
+  [[nodiscard]] bool gone(std::byte* data) noexcept;
   HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size);
   /// Gives every kept block back to the system. The mutex is held.
   void trim() noexcept;
 
   const DriverSource driver_;
   const std::size_t limit_;
-  std::mutex mutex_;                                            // guards what follows
-  std::map<std::size_t, std::vector<gpu::PinnedBuffer>> kept_;  // by class size
-  std::map<std::byte*, gpu::PinnedBuffer> lent_;                // pinned blocks in use, by address
+  std::mutex mutex_;  // guards what follows
+  std::map<Class, std::vector<gpu::PinnedBuffer>> kept_;
+  std::map<std::byte*, Lent> lent_;  // pinned blocks in use, by address
   std::size_t pinned_ = 0;
+  std::uint64_t ended_ = 0;
   bool fallback_said_ = false;
 };
 

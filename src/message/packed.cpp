@@ -262,6 +262,8 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
 // it.
 engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                                    engine::Watch watch) {
+  // Where nothing is taken, the sender takes it back.
+  if (!peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr)) co_return 0;
   auto& offers = peers_->offers();
   const Pieces& pieces = header.pieces;
   const int owner = peers_->owner(header);

@@ -1,6 +1,7 @@
 // See peer_memory.h.
 #include "message/peer_memory.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "gpu/context.h"
 #include "gpu/marker.h"
@@ -120,8 +121,8 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
 }
 
 lane::Place PeerMemory::place() const noexcept {
-  const team::Home& home = *home_.load(std::memory_order_acquire);
-  return {home.context(), home.device(), true};
+  const team::Home* const home = home_.load(std::memory_order_acquire);
+  return home == nullptr ? lane::Place{} : lane::Place{home->context(), home->device(), true};
 }
 
 PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
@@ -145,11 +146,31 @@ void PeerMemory::refuse(int world_rank) noexcept {
     directory.lines(directory.local_rank(), local)[0].word.store(refuses, std::memory_order_release);
 }
 
+bool PeerMemory::reads_for(const lane::Place* place) noexcept {
+  const team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr) return false;
+  // Memory of its own context that is there tells that it stands.
+  if ((place != nullptr && place->context == home->context()) || home->stands()) return true;
+  leave_for_good();
+  return false;
+}
+
+void PeerMemory::leave_for_good() noexcept {
+  leave();
+  auto& directory = world_.directory();
+  for (int local = 0; local < directory.ranks(); ++local) {
+    if (local == directory.local_rank()) continue;
+    tried_[static_cast<std::size_t>(local)].store(true, std::memory_order_release);
+    directory.lines(directory.local_rank(), local)[0].word.store(refuses, std::memory_order_release);
+  }
+}
+
 const std::byte* PeerMemory::reach_window(const Header& header) {
-  team::Home& home = *home_.load(std::memory_order_acquire);
   if (header.sender == world_.rank()) return parcels_.memory();
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr) throw base::Error(base::ErrorClass::other, "this rank's GPU context was destroyed or reset");
   const int local_rank = owner(header);
-  return home.peers().reach(world_.board().window(local_rank), local_rank, header.pieces.window);
+  return home->peers().reach(world_.board().window(local_rank), local_rank, header.pieces.window);
 }
 
 }  // namespace crosslane::message

@@ -33,8 +33,13 @@ class PeerMemory {
 
   /// This rank takes part with that GPU: once. Until then nothing is shown nor reached.
   void live_at(team::Home& home) noexcept;
-  /// The home goes; nothing is under way any more.
+  /// The home goes; nothing is under way there any more.
   void leave() noexcept;
+  /// Before others' memory is read for a buffer at `place`, or of the host (null): whether this rank can. Where the application has
+  /// ended the home's context it leaves, and says to all that they are to send otherwise.
+  [[nodiscard]] bool reads_for(const lane::Place* place) noexcept;
+  /// The application has ended the home's context.
+  void leave_for_good() noexcept;
 
   /// Before this rank receives GPU memory from a rank of the world, or from any (mpi::any_source): tries once whether memory of that
   /// rank can be opened here, and tells it; and, to ranks that it tells from then on, whether it takes tokens. Some milliseconds the first
@@ -62,7 +67,7 @@ class PeerMemory {
   /// For payloads that cannot be shown, of the GPU where this rank lives.
   [[nodiscard]] Parcels& parcels() noexcept { return parcels_; }
 
-  /// Where this rank lives. Only where something is met.
+  /// Where this rank lives; nowhere before something is met.
   [[nodiscard]] lane::Place place() const noexcept;
 
   /// Another rank's memory as this one reads it; or its own.

@@ -184,8 +184,9 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   if (!offers.take(owner, header.offer)) return nullptr;
   ++events_;
   const bool listed = header.listed.entries != 0;
-  reading->source = peers_->reach(header);
-  if (listed) reading->list = peers_->reach_list(header);
+  const bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
+  if (reads) reading->source = peers_->reach(header);
+  if (reads && listed) reading->list = peers_->reach_list(header);
   const auto kernels_here = [&] {
     try {
       return copier_.mover().prepare(peers_->place().context);

@@ -216,6 +216,11 @@ Ready TeamPlace::ready(int which) const noexcept { return member(which).window.r
 
 Region TeamPlace::region(int which) const noexcept { return member(which).window.region; }
 
+void TeamPlace::withdraw() const noexcept {
+  show_ready(Ready::never);
+  slot_->lapses.fetch_add(1, std::memory_order_release);
+}
+
 bool TeamPlace::all_ready(Ready degree) const noexcept {
   for (int which = 0; which < members_; ++which) {
     const Ready now = ready(which);

@@ -32,7 +32,7 @@
 //                                            window of others before call d + 1. Who leaves the team waits for it.
 //   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
 //                           1 -> 2 mapped    ... after it can reach every other member's region
-//                           any -> 3 never   ... when it finds that it cannot take part; the reason is said by it
+//                           any -> 3 never   ... when it finds that it cannot take part, or can no more (a lapse); the reason is said by it
 //   given, complete of a member, by level   ... -> step   by that member alone in a host-driven call (steps.h), with release, after it
 //                                            recorded its event of that step on its stream. Who sees the step and then has a stream
 //                                            wait for the event is ordered after what the step tells of. Steps only grow: the
@@ -112,11 +112,19 @@ struct Exposed {
   MemoryHandle handle;
 };
 
+/// Why a member that arrives at a direct call does not take part in it; worse ones are greater.
+enum class Excuse : std::uint64_t {
+  none,
+  homeless,  ///< The application has ended the context that it took part with: all go to MPI.
+  failed     ///< It could not begin, and has told so: the call fails on all.
+};
+
 struct alignas(line_bytes) Arrival {
   Exposed send, receive;
   std::array<std::uint64_t, 8> facts;  ///< The collective's own: equal meaning on all members.
   std::uint64_t large_windows;         ///< 1: this member has mapped all others' windows for large reductions.
   std::array<std::uint64_t, 4> claim;  ///< The same, of what the member was called with; only where members compare it.
+  Excuse excuse;
 };
 
 /// What goes between a member and one other in a direct call whose blocks differ, as the member shows it along with its Arrival.
@@ -162,7 +170,7 @@ class TeamPlace {
   void ask_from(std::uint64_t sequence) const noexcept;
   /// It may not ask in this call, which it entered, nor in those that follow. Followed by a fence.
   void ask_no_more(std::uint64_t sequence) const noexcept;
-  /// Grows with each member that asks no more.
+  /// Grows with each member that asks no more, or withdraws.
   [[nodiscard]] std::uint64_t lapses() const noexcept;
   /// True once every member has joined; then it stays so.
   [[nodiscard]] bool whole() const noexcept;
@@ -211,6 +219,8 @@ class TeamPlace {
   /// What all members can; once all are `mapped`.
   [[nodiscard]] std::uint32_t common_abilities() const noexcept;
   void show_ready(Ready ready) const noexcept;
+  /// This member, which may have been ready, takes part no more.
+  void withdraw() const noexcept;
   [[nodiscard]] Ready ready(int member) const noexcept;
   [[nodiscard]] Region region(int member) const noexcept;
   /// True if every member is ready in that degree, and none never.

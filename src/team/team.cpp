@@ -54,6 +54,10 @@ void Team::wait_for_readers() noexcept {
   }
 }
 
+void Team::withdraw() noexcept {
+  if (place_) place_->withdraw();
+}
+
 Verdict Team::enter(bool wishes_direct, Pace pace, engine::Watch watch) {
   ++sequence_;
   if (!place_) return Verdict::staged;
@@ -78,6 +82,7 @@ Verdict Team::enter(bool wishes_direct, Pace pace, engine::Watch watch) {
   if (const std::uint64_t lapses = place_->lapses(); !everybody_asks_ || lapses != lapses_) {
     lapses_ = lapses;
     everybody_asks_ = place_->everybody_asks(sequence_);
+    all_mapped_ = false;  // somebody may have withdrawn
   }
   const bool direct =
       wishes_direct && connected_everywhere() && (everybody_asks_ || !place_->somebody_unasked(sequence_));
@@ -107,8 +112,8 @@ void Team::wait_for_laggards(engine::Watch watch) {
   clear_until_ = place_->clear_until();
 }
 
-void Team::arrive(const engine::Watch& watch) {
-  announce();
+void Team::arrive(const engine::Watch& watch, share::Excuse excuse) {
+  announce(excuse);
   engine::Watch waiting = watch;
   waiting.sequence = sequence_;
   for (int member = 0; member < size(); ++member) {
@@ -118,10 +123,23 @@ void Team::arrive(const engine::Watch& watch) {
   }
 }
 
-void Team::announce() {
+void Team::announce(share::Excuse excuse) {
+  own_arrival().excuse = excuse;
   ++direct_;
   expected_.emplace(connection_->home->turns(), *place_, direct_);
   place_->arrive(direct_);
+}
+
+bool Team::excused() const {
+  bool homeless = false;
+  for (int member = 0; member < size(); ++member) {
+    const share::Excuse excuse = arrival(member).excuse;
+    if (excuse == share::Excuse::failed && member != me_)
+      throw base::Error(base::ErrorClass::other,
+                        "rank {} of the communicator could not begin it; its own error says why", rank(member));
+    homeless = homeless || excuse == share::Excuse::homeless;
+  }
+  return homeless;
 }
 
 engine::Completion Team::arrival_of(int member) const noexcept {

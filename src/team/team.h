@@ -23,6 +23,7 @@
 #include "team/view.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -67,6 +68,8 @@ class Team {
   /// One step towards being connected; cheap once it is. Why this rank cannot take part, if that was just found out: to be
   /// told to the user once.
   [[nodiscard]] std::optional<std::string> prepare(Home& home);
+  /// This rank's home has ended: the members go direct no more, but in calls for which one of them has wished already.
+  void withdraw() noexcept;
   [[nodiscard]] bool connected() const noexcept { return connection_ != nullptr && connection_->mapped; }
 
   /// What the members can reach of one another; only while connected.
@@ -111,15 +114,18 @@ class Team {
   [[nodiscard]] share::Arrival& own_arrival() noexcept { return place_->own_arrival(direct_ + 1); }
   /// The same of its passages, where blocks differ.
   [[nodiscard]] std::span<share::Passage> own_passages() noexcept { return place_->own_passages(direct_ + 1); }
-  /// Returns once all members have arrived at the direct call.
-  void arrive(const engine::Watch& watch);
+  /// Returns once all members have arrived at the direct call. A member with an excuse comes all the same: it has been waited for.
+  void arrive(const engine::Watch& watch, share::Excuse excuse = share::Excuse::none);
   /// After arrive(), of a call that is started on the GPU, where it keeps `blocks` of each member's GPU: the same on all members.
   /// True once this rank may start it, at once: see turns.h. Ask again later otherwise; it never waits.
   [[nodiscard]] bool may_start(unsigned blocks);
   /// All of that call is on its stream.
   void started() noexcept { expected_->started(); }
   /// The same without waiting: it is over once arrival_of() every member is done.
-  void announce();
+  void announce(share::Excuse excuse = share::Excuse::none);
+  /// Once all have arrived: whether they go to MPI, since some member is homeless. Throws Error (other) naming a member that has
+  /// failed.
+  [[nodiscard]] bool excused() const;
   [[nodiscard]] engine::Completion arrival_of(int member) const noexcept;
   /// Whether the member has arrived at that direct call.
   [[nodiscard]] bool has_arrived(int member, std::uint64_t direct) const noexcept {
