@@ -554,7 +554,29 @@ void persistent(Program& program) {
   }
 }
 
-// Buffers that are too small, on all ranks.
+// The rank that is wrong hears why, and the others that it is; nobody waits for it.
+void one_is_wrong(Program& program, const Job& world, void* small, int wrong_rank) {
+  if (world.in_turns()) return;  // what goes through the host waits in MPI
+  constexpr int ints = 100000;
+  Memory right(MemoryKind::device, ints * sizeof(int));
+  const bool am_wrong = program.rank == wrong_rank;
+  void* const mine = am_wrong ? small : right.data();
+  const auto check = [&](const char* how, int code) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    CROSSLANE_CHECK(error_class == (am_wrong ? MPI_ERR_BUFFER : MPI_ERR_OTHER), "{}: error class {}", how, error_class);
+  };
+  CROSSLANE_STEP("rank {} is wrong in a blocking call", wrong_rank);
+  check("blocking", MPI_Allreduce(MPI_IN_PLACE, mine, ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  CROSSLANE_STEP("rank {} is wrong in a call that it starts", wrong_rank);
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_Iallreduce(MPI_IN_PLACE, mine, ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+  if (!am_wrong) CROSSLANE_CHECK_EQUAL(code, MPI_SUCCESS);
+  if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  check("started", code);
+}
+
+// Buffers that are too small, on all ranks and on one.
 void wrong(Program& program) {
   const Job world(program, MPI_COMM_WORLD, "the world");
   world.warm_up();
@@ -569,6 +591,7 @@ void wrong(Program& program) {
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);
     CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_BUFFER);
+    one_is_wrong(program, world, reinterpret_cast<void*>(small), round % program.size);
     CROSSLANE_CUDA(cuMemFree(small));
     Sum sum(world, 1000, mix(program.seed, round), program.local());
     sum.start();
