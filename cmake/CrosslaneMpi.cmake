@@ -182,3 +182,13 @@ function(crosslane_mpi_test name)
       LABELS "${labels}")
   endforeach()
 endfunction()
+
+option(CROSSLANE_TESTS_SHARE_A_GPU "Tests that run at once use the kernels of one GPU, a real one under MPS" OFF)
+
+# A test that may fill a GPU with kernels that wait for peers: what keeps those all resident (share/board.h, seats) counts within a job
+# alone, and several such jobs on one GPU wait for each other for ever.
+function(crosslane_fills_gpu name)
+  foreach(family IN LISTS CROSSLANE_MPI_FAMILIES)
+    set_tests_properties(${name}.${family} PROPERTIES RUN_SERIAL ${CROSSLANE_TESTS_SHARE_A_GPU})
+  endforeach()
+endfunction()

@@ -190,7 +190,8 @@ void Blocking::excuse(team::Team& team, share::Excuse why, const engine::Watch& 
   own.send = own.receive = {};
   team.arrive(watch, why);
   const Finish finish{team};
-  static_cast<void>(team.excused());
+  // Who has failed has an error of its own to tell.
+  if (why != share::Excuse::failed) static_cast<void>(team.excused());
 }
 
 // One rank's side of a direct call, from its arrival to the end. Who waits in between is its user's affair.
