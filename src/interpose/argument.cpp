@@ -42,14 +42,24 @@ std::byte* Argument::host_of(const Part& part, std::size_t begin) const {
 
 void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
   for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
-    batch.to_host(place_, host_of(part, from), part.device, *part.layout, part.count, from, to, form_);
+    std::byte* const host = host_of(part, from);
+    from += part.begin, to += part.begin;
+    if (part.place)
+      batch.to_host(*part.place, host, part.memory, *part.layout, part.count, from, to, form_);
+    else
+      part.layout->pack(host, part.memory, part.count, from, to);
   });
 }
 
 void Argument::deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
   for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
-    batch.to_gpu(place_, const_cast<std::byte*>(part.device), host_of(part, from), *part.layout, part.count, from, to,
-                 form_);
+    const std::byte* const host = host_of(part, from);
+    auto* const memory = const_cast<std::byte*>(part.memory);
+    from += part.begin, to += part.begin;
+    if (part.place)
+      batch.to_gpu(*part.place, memory, host, *part.layout, part.count, from, to, form_);
+    else
+      part.layout->unpack(memory, host, part.count, from, to);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,17 +28,18 @@ using BlockList = std::vector<Block>;
 /// What the MPI below is given for a buffer argument. For GPU memory that is a host copy, of which only the bytes that the
 /// datatype touches are ever copied:
 /// - in mirror form the copy has the layout of the original, and counts, displacements and types stay;
-/// - where that would be mostly holes the copy is packed, and stands as as many elements of a contiguous type of its size
+/// - where that would be mostly holes, or parts of it lie in other memories, the copy is packed, and stands as as many elements of a contiguous type of its size
 ///   (the packed twin), so that any extent is fine. Reductions and files always keep their type.
 class Argument {
  public:
-  /// A part of the argument in GPU memory and its place in the host copy.
+  /// A part of the argument that lies in one memory, and its place in the host copy.
   struct Part {
-    const std::byte* device;  // where the buffer's block starts (not its first touched byte)
+    const std::byte* memory;  // where the buffer's block starts (not its first touched byte)
     std::shared_ptr<const layout::Layout> layout;
     MPI_Count count;
-    std::ptrdiff_t offset;  // in the host copy: of the packed stream, or of the block's start in mirror form
-    std::size_t bytes;      // length of the packed stream
+    std::optional<lane::Place> place;  // nothing of host memory: of an argument some of which is in GPU memory
+    std::ptrdiff_t offset;             // in the host copy: of the part, or of the block's start in mirror form
+    std::size_t begin, bytes;          // of the block's packed stream
   };
 
   [[nodiscard]] void* address() const noexcept { return address_; }
@@ -48,6 +50,8 @@ class Argument {
   [[nodiscard]] const MPI_Datatype* types() const noexcept { return types_.data(); }
 
   [[nodiscard]] bool on_gpu() const noexcept { return !parts_.empty(); }
+  /// It lies in several memories, one at least of a GPU: nothing but its host copy has it in one place.
+  [[nodiscard]] bool apart() const noexcept { return apart_; }
   [[nodiscard]] bool reads() const noexcept { return direction_ == Direction::in || direction_ == Direction::inout; }
   [[nodiscard]] bool writes() const noexcept { return direction_ == Direction::out || direction_ == Direction::inout; }
   [[nodiscard]] bool received() const noexcept { return received_; }
@@ -82,6 +86,7 @@ class Argument {
   Direction direction_ = Direction::none;
   lane::Form form_ = lane::Form::packed;
   bool received_ = false;
+  bool apart_ = false;
   lane::Place place_;
   gpu::PointerInfo seen_;
   std::vector<Part> parts_;

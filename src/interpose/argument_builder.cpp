@@ -2,10 +2,12 @@
 #include "interpose/argument_builder.h"
 
 #include "base/error.h"
+#include "interpose/memories.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 namespace crosslane::interpose {
 namespace {
@@ -37,35 +39,15 @@ std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* nam
 }
 
 base::Error ArgumentBuilder::several_memories(const char* name) const {
-  return {base::ErrorClass::buffer,
-          "{}: one part of argument {} is in host memory while another is in GPU memory; a buffer lies in one memory, "
-          "so pass each by a call of its own",
-          call_, name};
-}
-
-// With absolute addresses a datatype may reach several memories: its first members are asked about, and its last byte.
-void ArgumentBuilder::check_all_on_host(const char* name, const void* base, const layout::Layout& layout,
-                                        MPI_Count count) const {
-  constexpr std::size_t members = 16;
-  const auto looked_at = std::min<std::size_t>(layout.size(), std::size_t{1} << 20);  // of the packed stream
-  std::array<std::int64_t, members + 1> bytes{};
-  std::size_t found = 0;
-  // A run cannot be told to be the last one: of many short ones the first few bytes have enough.
-  for (std::size_t end = std::min<std::size_t>(looked_at, 256); found < members; end = std::min(looked_at, 16 * end)) {
-    found = 0;
-    layout.for_each_run(1, 0, end, [&](std::int64_t offset, std::size_t) {
-      if (found < members) bytes[found++] = offset;
-    });
-    if (end == looked_at) break;
-  }
-  bytes[found++] = layout.span(count).end - 1;
-  for (std::size_t i = 0; i < found; ++i)
-    if (copier_.gpu().inspect(byte_at(base, static_cast<std::ptrdiff_t>(bytes[i]))).on_gpu())
-      throw several_memories(name);
+  return {
+      base::ErrorClass::buffer,
+      "{}: parts of argument {} lie in several memories, one of a GPU; this procedure takes a buffer in one memory, "
+      "so pass each by a call of its own",
+      call_, name};
 }
 
 bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
-                             lane::Place& place, gpu::PointerInfo* seen) const {
+                             lane::Place& place, gpu::PointerInfo* seen, std::vector<Segment>* apart) const {
   if (count == 0 || layout.size() == 0) return false;
   const auto span = layout.span(count);
   const std::byte* const first = byte_at(base, static_cast<std::ptrdiff_t>(span.begin));
@@ -81,20 +63,29 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
                         "does it belong to a context that was destroyed?",
                         call_, name, static_cast<const void*>(first));
     }
-    if (base == nullptr || layout.true_lb() != 0) check_all_on_host(name, base, layout, count);
-    return false;
+    if (!reaches_gpu(copier_, base, layout, count)) return false;
+    return divide(name, base, layout, count, place, apart);
   }
   // Mostly it lies in the allocation that is known already; else neighbouring mappings are walked.
   const bool within = reinterpret_cast<std::uintptr_t>(first) + length <= info.base + info.size;
   if (const std::size_t there = within ? length : gpu.contiguous_from(first, length); there < length) {
+    if (apart != nullptr && may_be_apart(base, layout, count, info.size))
+      return divide(name, base, layout, count, place, apart);
     throw base::Error(base::ErrorClass::buffer,
                       "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and "
-                      "datatype against what was allocated; where its parts lie in several allocations, pass each by a "
-                      "call of its own",
+                      "datatype against what was allocated",
                       call_, name, length, static_cast<const void*>(first), there);
   }
   place = copier_.place(info);
   if (seen != nullptr) *seen = info;
+  return true;
+}
+
+bool ArgumentBuilder::divide(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
+                             lane::Place& place, std::vector<Segment>* apart) const {
+  if (apart == nullptr) throw several_memories(name);
+  *apart = segments_of(copier_, call_, name, base, layout, count);
+  place = std::ranges::find_if(*apart, [](const Segment& each) { return each.place.has_value(); })->place.value();
   return true;
 }
 
@@ -120,11 +111,24 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
     throw base::Error(base::ErrorClass::count, "{}: argument {} is {}, for each of {} peers: more than 64 bits count",
                       call_, count_name, count, blocks);
   }
-  if (!locate(name, base, *layout, all, argument->place_, &argument->seen_)) return argument;
+  std::vector<Segment> apart;
+  // What keeps its type keeps its layout.
+  if (!locate(name, base, *layout, all, argument->place_, &argument->seen_,
+              form == lane::Form::packed ? &apart : nullptr))
+    return argument;
 
   const std::size_t bytes = layout->packed_size(all);
-  Argument::Part part{static_cast<const std::byte*>(base), layout, all, 0, bytes};
   argument->bytes_ = bytes;
+  if (!apart.empty()) {
+    for (const Segment& each : apart)
+      argument->parts_.push_back({static_cast<const std::byte*>(base), layout, all, each.place,
+                                  static_cast<std::ptrdiff_t>(each.begin), each.begin, each.end - each.begin});
+    argument->apart_ = true;
+    argument->host_bytes_ = bytes;
+    argument->type_ = layouts_.packed_twin(type);
+    return argument;
+  }
+  Argument::Part part{static_cast<const std::byte*>(base), layout, all, argument->place_, 0, 0, bytes};
   argument->form_ = form;
   const auto span = layout->span(all);
   if (form == lane::Form::mirror || layout->dense() ||
@@ -158,11 +162,11 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
   }
   if (direction == Direction::none || base == mpi::in_place()) return argument;
 
-  // One part a block that holds anything. All blocks are in one buffer, so all are in GPU memory or none is.
+  // One part a block that holds anything, or several where it lies in several memories.
   std::shared_ptr<const layout::Layout> layout;
   std::vector<std::size_t> holds;  // the block of each part
   layout::Span whole{};            // of all blocks, from the buffer's address
-  bool any_on_host = false;
+  bool any_on_gpu = false;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Block& block = list[i];
     if (block.count == 0) continue;
@@ -175,27 +179,35 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
                         block.displacement, i, name);
     }
     lane::Place place;
-    const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place);
-    const bool first = argument->parts_.empty();
-    if (on_gpu ? any_on_host : !first) throw several_memories(name);
-    if (!on_gpu) {
-      any_on_host = true;
-      continue;
-    }
-    if (first) argument->place_ = place;
-    argument->place_.settled = argument->place_.settled && place.settled;
+    std::vector<Segment> segments;
     const std::size_t bytes = layout->packed_size(block.count);
+    // Distances from MPI_BOTTOM are addresses, and a type of a block may have absolute ones.
+    const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place, nullptr, &segments);
+    if (segments.empty()) segments.push_back({0, bytes, on_gpu ? std::optional(place) : std::nullopt});
+    const bool first = argument->parts_.empty();
+    if (on_gpu && !std::exchange(any_on_gpu, true)) argument->place_ = place;
     const auto span = layout->span(block.count);
     whole.begin = first ? displacement + span.begin : std::min(whole.begin, displacement + span.begin);
     whole.end = first ? displacement + span.end : std::max(whole.end, displacement + span.end);
-    argument->parts_.push_back({byte_at(base, displacement), layout, block.count, displacement, bytes});
+    for (const Segment& each : segments) {
+      argument->parts_.push_back({byte_at(base, displacement), layout, block.count, each.place, displacement,
+                                  each.begin, each.end - each.begin});
+      holds.push_back(i);
+    }
     argument->bytes_ += bytes;
-    holds.push_back(i);
   }
-  if (argument->parts_.empty()) return argument;
+  if (!any_on_gpu) argument->parts_.clear();
+  if (argument->parts_.empty()) {
+    argument->bytes_ = 0;
+    return argument;
+  }
+  const auto& parts = argument->parts_;
+  argument->apart_ = std::ranges::any_of(parts, [&](const Argument::Part& part) {
+    return !part.place || part.place->context != parts.front().place->context;
+  });
 
   const auto length = static_cast<std::size_t>(whole.end - whole.begin);
-  if (mirrors(length, argument->bytes_)) {
+  if (!argument->apart_ && mirrors(length, argument->bytes_)) {
     argument->form_ = lane::Form::mirror;
     argument->host_bytes_ = length;
     argument->first_ = static_cast<std::ptrdiff_t>(-whole.begin);
@@ -209,15 +221,17 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
   for (std::size_t k = 0; k < holds.size(); ++k) {
     auto& part = argument->parts_[k];
     const std::size_t i = holds[k];
+    if (k == 0 || holds[k - 1] != i) {
+      if (in_bytes) {
+        offset = (offset + alignment - 1) / alignment * alignment;
+        argument->displacements_[i] = offset;
+        argument->types_[i] = layouts_.packed_twin(list[i].type);
+      } else {
+        argument->displacements_[i] = offset / static_cast<std::ptrdiff_t>(part.layout->size());
+      }
+    }
     part.offset = offset;
     offset += static_cast<std::ptrdiff_t>(part.bytes);
-    if (in_bytes) {
-      argument->displacements_[i] = part.offset;
-      argument->types_[i] = layouts_.packed_twin(list[i].type);
-      offset = (offset + alignment - 1) / alignment * alignment;
-    } else {
-      argument->displacements_[i] = part.offset / static_cast<std::ptrdiff_t>(part.layout->size());
-    }
   }
   argument->host_bytes_ = static_cast<std::size_t>(offset);
   const bool same_as_packed = !in_bytes && layout->dense() && layout->true_lb() == 0;

@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "interpose/argument.h"
+#include "interpose/memories.h"
 #include "layout/cache.h"
 
 #include <memory>
+#include <vector>
 
 namespace crosslane::interpose {
 
@@ -28,13 +30,15 @@ class ArgumentBuilder {
                                    Direction direction) const;
 
   /// Whether so many elements from `base` on are in GPU memory, and where that is; `seen` (may be null) is what the driver said of the
-  /// lowest byte. Throws Error (buffer) where the memory is not all there.
+  /// lowest byte. `apart` is filled where they lie in several memories, one of a GPU at least, which `place` is then. Throws Error
+  /// (buffer) where the memory is not all there, or apart and `apart` is null.
   bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place,
-              gpu::PointerInfo* seen = nullptr) const;
+              gpu::PointerInfo* seen = nullptr, std::vector<Segment>* apart = nullptr) const;
 
  private:
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
-  void check_all_on_host(const char* name, const void* base, const layout::Layout& layout, MPI_Count count) const;
+  bool divide(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place,
+              std::vector<Segment>* apart) const;
   base::Error several_memories(const char* name) const;
 
   lane::Copier& copier_;

@@ -24,21 +24,36 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
   if (info_.on_gpu()) {
     const bool within = reinterpret_cast<std::uintptr_t>(data_) + length <= info_.base + info_.size;
     if (!within && gpu.contiguous_from(data_, length) < length) {
+      if (may_be_apart(base, *extent_.layout, extent_.count, info_.size)) {
+        divide(argument);
+        return;
+      }
       throw base::Error(base::ErrorClass::buffer,
                         "{}: argument {} spans {} bytes from {}, but its GPU allocation ends before; check count and "
                         "datatype against what was allocated",
                         call_, argument, length, static_cast<const void*>(data_));
     }
     // What looked synchronous to the application may still be under way: settled at first sight, for this call by the copies.
-    place_ = process_.copier().place(info_);
-    const bool ours = place_.context == home_.context() && info_.kind == gpu::PointerInfo::Kind::device;
-    if (ours && place_.settled && extent_.usable()) return;
+    const lane::Place place = process_.copier().place(info_);
+    const bool ours = place.context == home_.context() && info_.kind == gpu::PointerInfo::Kind::device;
+    if (ours && place.settled && extent_.usable()) return;
+    segments_.push_back({0, extent_.bytes(), place});
   } else if (!gpu::Gpu::readable_by_cpu(data_)) {
     throw base::Error(base::ErrorClass::buffer,
                       "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed before "
                       "the call, or does it belong to a context that was destroyed?",
                       call_, argument, static_cast<const void*>(data_));
+  } else if (reaches_gpu(process_.copier(), base, *extent_.layout, extent_.count)) {
+    divide(argument);
+    return;
+  } else {
+    segments_.push_back({0, extent_.bytes(), std::nullopt});
   }
+  copied_ = true;
+}
+
+void Lifted::divide(const char* argument) {
+  segments_ = segments_of(process_.copier(), call_, argument, base_, *extent_.layout, extent_.count);
   copied_ = true;
 }
 
@@ -64,12 +79,13 @@ void Lifted::lift() {
   const Extent packed = Extent::of_bytes(process_.teams()->byte(), bytes);
   lane::Batch batch(process_.copier(), {.call = call_});
   const lane::HostBlock host = batch.lend(here, bytes);
-  if (info_.on_gpu()) {
-    batch.to_host(place_, host.data(), base_, *extent_.layout, extent_.count, 0, bytes, lane::Form::packed);
-    batch.wait();
-  } else {
-    extent_.layout->pack(host.data(), base_, extent_.count, 0, bytes);
+  for (const auto& [begin, end, place] : segments_) {
+    if (place)
+      batch.to_host(*place, host.data() + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
+    else
+      extent_.layout->pack(host.data() + begin, base_, extent_.count, begin, end);
   }
+  batch.wait();
   batch.to_gpu(here, data_, host.data(), *packed.layout, packed.count, 0, bytes, lane::Form::packed);
   batch.wait();
 }
@@ -83,12 +99,13 @@ void Lifted::lower() {
   const lane::HostBlock host = batch.lend(here, bytes);
   batch.to_host(here, host.data(), data_, *packed.layout, packed.count, 0, bytes, lane::Form::packed);
   batch.wait();
-  if (info_.on_gpu()) {
-    batch.to_gpu(place_, base_, host.data(), *extent_.layout, extent_.count, 0, bytes, lane::Form::packed);
-    batch.wait();
-  } else {
-    extent_.layout->unpack(base_, host.data(), extent_.count, 0, bytes);
+  for (const auto& [begin, end, place] : segments_) {
+    if (place)
+      batch.to_gpu(*place, base_, host.data() + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
+    else
+      extent_.layout->unpack(base_, host.data() + begin, extent_.count, begin, end);
   }
+  batch.wait();
 }
 
 }  // namespace crosslane::interpose

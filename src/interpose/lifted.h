@@ -4,6 +4,7 @@
 
 #include "collective/plan.h"
 #include "gpu/buffer.h"
+#include "interpose/memories.h"
 #include "interpose/process.h"
 #include "layout/layout.h"
 #include "share/exposure.h"
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace crosslane::interpose {
 
@@ -55,14 +57,16 @@ class Lifted {
   void lower();
 
  private:
+  void divide(const char* argument);
+
   Process& process_;
   team::Home& home_;
   const char* call_;
   std::byte* base_;
   Extent extent_;
   gpu::PointerInfo info_;
-  lane::Place place_;    // where it is, as known at first sight
-  bool copied_ = false;  // it cannot be used as it is
+  bool copied_ = false;            // it cannot be used as it is:
+  std::vector<Segment> segments_;  // where it is then, as known at first sight
   std::optional<gpu::Buffer> copy_;
   std::byte* data_;
 };

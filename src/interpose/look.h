@@ -36,7 +36,8 @@ struct Freed {
 struct Look {
   enum class State { posted, plain, pulling, fetched };
 
-  message::Buffer buffer;  // the application's
+  message::Buffer buffer;  // the application's, or
+  bool apart = false;  // the host copy of one that lies in several memories, packed: brought there once all has come
   MPI_Comm comm{};
   int source = 0;
   int tag = 0;
@@ -68,7 +69,7 @@ struct Look {
   }
   /// Host copies are used again: no header of an earlier message may stand where the next one is awaited.
   void forget_landing() noexcept {
-    if ((buffer.on_gpu || temp) && buffer.bytes >= message::token_bytes)
+    if ((buffer.on_gpu || apart || temp) && buffer.bytes >= message::token_bytes)
       std::memset(address, 0, std::min(buffer.bytes, sizeof(team::Cookie)));
   }
   void restart() noexcept {

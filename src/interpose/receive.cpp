@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "interpose/manual.h"
+#include "interpose/mutant.h"
 #include "interpose/sending.h"
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
@@ -90,12 +91,22 @@ void look_at_inner(Process& process, Operation& operation) {
     end_persistent(process, operation, code, status);
 }
 
+// From the host copy to the several memories of a buffer.
+void scatter(Process& process, const Operation& operation, std::size_t bytes) {
+  if (mutated(operation.call, "copy out dropped")) return;
+  lane::Batch batch(process.copier(), operation.watch());
+  for (const auto& argument : operation.arguments)
+    if (argument->writes()) argument->deliver(batch, bytes);
+  batch.wait();
+}
+
 void finish_fetch(Process& process, Operation& operation) {
   Look& look = *operation.look;
   const auto& received = *look.received;
   mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(received.bytes));
   try {
     look.pull.rethrow();
+    if (look.apart) scatter(process, operation, received.bytes);
     if (received.failed) {
       look.error = std::make_exception_ptr(
           base::Error(base::ErrorClass::other,
@@ -151,6 +162,25 @@ std::optional<message::Header> header_in(Process& process, const std::byte* land
   return process.transfers().peers()->tokens().read({landing, bytes});
 }
 
+namespace {
+
+// The host copy stands for such a buffer, whatever comes for it.
+void describe_apart(Process& process, Operation& operation, const Receive& receive, const Argument& argument) {
+  Look& look = *operation.look;
+  operation.stage(process.copier());
+  look.apart = true;
+  look.buffer.address = static_cast<std::byte*>(argument.address());
+  look.buffer.layout = process.layouts().of(process.library().handles().byte);
+  look.buffer.bytes = argument.bytes();
+  look.buffer.count = static_cast<MPI_Count>(argument.bytes());
+  look.address = argument.address();
+  look.landing = look.buffer.address;
+  look.count = argument.count();
+  look.type = process.layouts().packed_twin(receive.type);
+}
+
+}  // namespace
+
 void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
   auto& process = route.process();
   const Argument* argument = nullptr;
@@ -164,6 +194,7 @@ void describe(Route& route, const Receive& receive, const Room& room, bool on_gp
   look.comm = receive.comm;
   look.source = receive.source;
   look.tag = receive.tag;
+  if (argument != nullptr && argument->apart()) return describe_apart(process, operation, receive, *argument);
   look.buffer.on_gpu = argument != nullptr && argument->on_gpu();
   if (look.buffer.on_gpu) look.buffer.place = argument->place();
   look.buffer.address = static_cast<std::byte*>(receive.buffer);
@@ -320,7 +351,8 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
   operation.active = false;
   if (look.state == Look::State::plain) {
     // The starts of persistent ones are told as they are.
-    if (look.buffer.on_gpu && !operation.persistent) process.took_route(operation.call, "staged", look.buffer.bytes);
+    if ((look.buffer.on_gpu || look.apart) && !operation.persistent)
+      process.took_route(operation.call, "staged", look.buffer.bytes);
     mpi::copy_but_error(own, status);
     if (result == mpi::success || mpi::is_truncation(process.library().below(), result))
       operation.deliver(process.copier(), &own, process.library().below());

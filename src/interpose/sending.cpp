@@ -25,7 +25,7 @@ std::optional<std::size_t> packed_bytes(Process& process, MPI_Count count, MPI_D
 message::Buffer buffer_of(Process& process, const Argument& argument, const void* address, MPI_Count count,
                           MPI_Datatype type) {
   message::Buffer buffer;
-  buffer.on_gpu = argument.on_gpu();
+  buffer.on_gpu = argument.on_gpu() && !argument.apart();
   if (!buffer.on_gpu) return buffer;
   buffer.place = argument.place();
   buffer.seen = argument.seen();

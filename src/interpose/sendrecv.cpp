@@ -58,6 +58,15 @@ message::Buffer host_copy(const std::shared_ptr<PackedCopy>& copy) {
   return buffer;
 }
 
+// What is replaced, where it lies in several memories: its host copy is what is sent.
+void gather(Route& route) {
+  const Operation& operation = route.operation();
+  if (!operation.look->apart || mutated(operation.call, "copy in dropped")) return;
+  lane::Batch batch(route.process().copier(), operation.watch());
+  operation.arguments.front()->fetch(batch);
+  batch.wait();
+}
+
 // A buffer that is replaced: what it held is on its way, or copied to be sent.
 class Copied {
  public:
@@ -252,6 +261,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     Route other(process, next, call, target);
     Sending sending(process, next, other.shared_operation());
     describe(route, receive, room, on_gpu);
+    gather(route);
     const Copied copied(other, sending, route.operation().look->buffer, dest, comm, true);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
@@ -308,6 +318,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
       });
     }
     describe(route, receive, room, on_gpu);
+    gather(route);
     Route other(process, next, call, Target::of_comm(comm));
     const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
     const Copied copied(other, *sending, route.operation().look->buffer, dest, comm, false);

@@ -164,43 +164,47 @@ class Errors {
     CROSSLANE_MPI(MPI_Type_free(&pair));
   }
 
-  // One buffer, by absolute addresses, whose parts lie in several memories: an error instead of a CPU that touches GPU memory.
+  // One buffer, by absolute addresses, whose parts lie in several memories, where the MPI has to see the datatype; and parts that are no memory, or
+  // run past theirs.
   void several_memories() const {
     CROSSLANE_STEP("parts in several memories");
     const Allocation first(megabytes), second(megabytes);
     std::vector<int> heap(1024);
     int on_the_stack = 0;
     const MPI_Comm world = MPI_COMM_WORLD;
+    const auto type_at = [](std::initializer_list<std::pair<const void*, int>> parts) {
+      std::vector<MPI_Aint> addresses;
+      std::vector<int> lengths;
+      for (const auto& [address, length] : parts) {
+        CROSSLANE_MPI(MPI_Get_address(address, &addresses.emplace_back()));
+        lengths.push_back(length);
+      }
+      MPI_Datatype type = MPI_DATATYPE_NULL;
+      CROSSLANE_MPI(
+          MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), addresses.data(), MPI_INT, &type));
+      CROSSLANE_MPI(MPI_Type_commit(&type));
+      return type;
+    };
+    std::array<char, 64> packed{};
     for (const auto& [one, other] : {std::pair<void*, void*>(first.data(), second.data()),
                                      {first.data(), heap.data()},
                                      {heap.data(), first.data()},
                                      {first.data(), &on_the_stack},
                                      {&on_the_stack, first.data()}}) {
-      std::array<MPI_Aint, 2> addresses{};
-      CROSSLANE_MPI(MPI_Get_address(one, &addresses[0]));
-      CROSSLANE_MPI(MPI_Get_address(other, &addresses[1]));
-      MPI_Datatype type = MPI_DATATYPE_NULL;
-      CROSSLANE_MPI(MPI_Type_create_hindexed_block(2, 1, addresses.data(), MPI_INT, &type));
-      CROSSLANE_MPI(MPI_Type_commit(&type));
+      MPI_Datatype type = type_at({{one, 1}, {other, 1}});
+      int position = 0;
+      expect(MPI_Pack(MPI_BOTTOM, 1, type, packed.data(), 64, &position, world), MPI_ERR_BUFFER, {"MPI_Pack", "inbuf"});
+      CROSSLANE_MPI(MPI_Type_free(&type));
+    }
+    const int beyond = static_cast<int>(megabytes);
+    for (void* const beside : {second.data(), static_cast<void*>(heap.data())}) {
+      MPI_Datatype type = type_at({{beside, 4}, {first.data(), beyond}});
       expect(MPI_Send(MPI_BOTTOM, 1, type, MPI_PROC_NULL, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
       expect(MPI_Bcast(MPI_BOTTOM, 1, type, 0, world), MPI_ERR_BUFFER, {"MPI_Bcast", "buffer"});
       CROSSLANE_MPI(MPI_Type_free(&type));
-      // Blocks of one call.
-      const auto peers = static_cast<std::size_t>(size_);
-      std::vector<int> counts(peers, 1), displacements(peers, 0);
-      std::vector<MPI_Datatype> types(peers, MPI_INT);
-      for (std::size_t i = 0; i < peers; ++i) {
-        const MPI_Aint address = addresses[i % 2];
-        CROSSLANE_MPI(MPI_Type_create_hindexed_block(1, 1, &address, MPI_INT, &types[i]));
-        CROSSLANE_MPI(MPI_Type_commit(&types[i]));
-      }
-      if (size_ > 1 && other != second.data()) {
-        expect(
-            MPI_Alltoallw(MPI_BOTTOM, counts.data(), displacements.data(), types.data(), second.data(), counts.data(),
-                          displacements.data(), std::vector<MPI_Datatype>(peers, MPI_INT).data(), world),
-            MPI_ERR_BUFFER, {"MPI_Alltoallw", "sendbuf"});
-      }
-      for (auto& each : types) CROSSLANE_MPI(MPI_Type_free(&each));
+      type = type_at({{first.data(), 4}, {beside, 1}, {reinterpret_cast<const void*>(4096), 1}});
+      expect(MPI_Send(MPI_BOTTOM, 1, type, MPI_PROC_NULL, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
+      CROSSLANE_MPI(MPI_Type_free(&type));
     }
   }
 

@@ -1,0 +1,35 @@
+// Which memories a buffer lies in: mostly one, but a datatype of absolute addresses (MPI 5.0, section 5.1.5), or of distances
+// between allocations, may reach several. It must not know what the buffer is for.
+#pragma once
+
+#include "lane/copier.h"
+#include "layout/layout.h"
+#include "mpi/abi.h"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// Bytes [begin, end) of a packed stream, in one memory.
+struct Segment {
+  std::size_t begin, end;
+  std::optional<lane::Place> place;  ///< Nothing of the host's memory.
+};
+
+/// True if a buffer that begins in an allocation of so many bytes, which does not hold its span, may be meant so rather than run past
+/// its end: it has absolute addresses, or distances that are no strides within it.
+[[nodiscard]] bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count count,
+                                std::size_t allocation);
+
+/// Whether a buffer whose lowest byte is in host memory reaches GPU memory, as one with absolute addresses may: its first members are asked
+/// about, and its last byte.
+[[nodiscard]] bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& layout, MPI_Count count);
+
+/// The segments of `count` elements from `base` on, in the stream's order. Costs a look at each run. Throws Error (buffer), naming
+/// the argument, where a run is in no memory, or ends beyond its allocation.
+[[nodiscard]] std::vector<Segment> segments_of(lane::Copier& copier, const char* call, const char* argument,
+                                               const void* base, const layout::Layout& layout, MPI_Count count);
+
+}  // namespace crosslane::interpose
