@@ -304,7 +304,12 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
                                const engine::Watch& watch) const {
   if (!team.queued().done()) engine_.wait(team.queued(), watch);
   Passage passage(*this, team, shape, mine);
-  passage.show();
+  try {
+    passage.show();
+  } catch (...) {
+    excuse(team, share::Excuse::failed, watch);
+    throw;
+  }
   team.arrive(watch);
   const Finish finish{team};
   if (team.excused()) return nullptr;
@@ -435,14 +440,19 @@ engine::Task<> Blocking::pass(Started& call) const {
   team::Team& team = *call.team;
   gpu::ignore_captures_of_other_threads(team.connection().home->driver());
   Passage passage(*this, team, call.shape, call.mine);
-  if (call.excuse == share::Excuse::none)
-    passage.show();
-  else
-    team.own_arrival().send = team.own_arrival().receive = {};
+  std::exception_ptr failure;
+  try {
+    if (call.excuse == share::Excuse::none) passage.show();
+  } catch (...) {
+    failure = std::current_exception();
+    call.excuse = share::Excuse::failed;
+  }
+  if (call.excuse != share::Excuse::none) team.own_arrival().send = team.own_arrival().receive = {};
   team.announce(call.excuse);
   call.number.store(team.direct_call(), std::memory_order_release);
   const Finish finish{team};
   for (int member = 0; member < team.size(); ++member) co_await team.arrival_of(member);
+  if (failure) std::rethrow_exception(failure);
   if (team.excused())
     throw base::Error(
         base::ErrorClass::other,

@@ -83,6 +83,9 @@ class TeamSite final : public Site {
       throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call",
                         team_.rank(each));
     }
+    if (!home_.stands())
+      throw base::Error(base::ErrorClass::other,
+                        "the CUDA context that this rank took part with was destroyed or reset");
     {
       const gpu::ContextScope scope(home_.driver(), home_.context());
       static_cast<void>(connection_.stream->view().idle());  // throws where the GPU has failed
@@ -103,6 +106,7 @@ class TeamSite final : public Site {
   engine::Task<> give_up() {
     team_.own_entry().culprit.store(culprit_, std::memory_order_relaxed);
     team_.own_entry().failed.store(team_.direct_call(), std::memory_order_release);
+    if (!home_.stands()) co_return;  // what was enqueued went with it
     std::uint64_t mark = 0;
     try {
       mark = this->mark();

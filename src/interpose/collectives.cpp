@@ -29,11 +29,11 @@ bool run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   std::optional<DirectBuffers> buffers;
   try {
     buffers.emplace(process, team, call, role);
+    if (teams.blocking().checks()) buffers->side().claim = claim_of(process, seat_in(team), call, role);
   } catch (...) {
     teams.blocking().excuse(team, share::Excuse::failed, watch);
     throw;
   }
-  if (teams.blocking().checks()) buffers->side().claim = claim_of(process, seat_in(team), call, role);
   const collective::Algorithm* const algorithm = teams.blocking().run(team, role.shape, buffers->side(), watch);
   if (algorithm == nullptr) return false;
   teams.count(*algorithm);
@@ -111,6 +111,8 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
   bool wishes = false, ready = false;
   if (process.active() && process.gpu().present()) {
     wishes = passes_gpu_memory(site, call);
+    // Others may have it go direct. Whoever passes GPU memory has asked already.
+    if (!wishes && team.connected()) static_cast<void>(teams.standing_home());
     if (wishes || team.connected()) role = find_role();
     // Who has nothing to send or to receive has no say where others have.
     if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
@@ -178,6 +180,8 @@ class PersistentCollective final : public Starter {
     return mpi::success;
   }
 
+  [[nodiscard]] bool is_awaited() const noexcept override { return true; }
+
  private:
   [[nodiscard]] engine::Watch watch() const { return {.call = call_.call, .name = describe, .context = this}; }
   static std::string describe(const void* context) {
@@ -221,7 +225,10 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
                                watch);
       return otherwise();
     }
-    if (!role) throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
+    if (!role) {
+      teams.blocking().excuse(*team, share::Excuse::failed, watch);
+      throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
+    }
     return run_direct(process, teams, *team, call, *role, watch) ? mpi::success : otherwise();
   } catch (const base::Error& error) {
     return raise(process, Target::of_comm(call.comm), call.call, error);

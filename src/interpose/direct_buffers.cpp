@@ -12,7 +12,7 @@ using collective::Collective;
 
 DirectBuffers::DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role,
                              bool shows)
-    : home_(*process.teams()->home()),
+    : home_(*team.connection().home),
       // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
       gives_(role.shape.collective == Collective::broadcast && team.me() == role.shape.root) {
   const bool blocks = uneven(role.shape.collective);
@@ -60,10 +60,11 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
 }
 
 DirectBuffers::~DirectBuffers() {
-  if (kept_) home_.take_back(*std::move(kept_));
+  if (kept_ && over_) home_.take_back(*std::move(kept_));  // else freed, which waits for the GPU
 }
 
 void DirectBuffers::lower() {
+  over_ = true;
   if (receive_ && !gives_) receive_->lower();
 }
 

@@ -30,6 +30,7 @@ class DirectBuffers {
   team::Home& home_;
   std::optional<Lifted> send_, receive_;
   std::optional<gpu::Buffer> kept_;
+  bool over_ = false;  // the copy to it, too
   bool gives_;
   collective::Side side_;
 };

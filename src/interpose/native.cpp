@@ -309,7 +309,7 @@ int missing(Process& process, MPI_Comm comm) {
   static_cast<void>(seat_in(process, comm));
   if (process.communicators() == nullptr) return -1;
   const auto& prepared = process.communicators()->of(comm).prepared;
-  return prepared == nullptr ? -1 : prepared->missing();
+  return prepared == nullptr || !prepared->home().stands() ? -1 : prepared->missing();
 }
 
 void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
@@ -325,6 +325,11 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
       throw Error(ErrorClass::comm,
                   "argument comm was not prepared: call crosslane_prepare on all its ranks first, once");
   }
+  if (prepared != nullptr && !prepared->home().stands())
+    throw Error(ErrorClass::other,
+                "the CUDA context that the communicator was prepared in was destroyed or reset: nothing can be "
+                "enqueued there any more; "
+                "use the blocking procedures");
   if (prepared != nullptr && prepared->missing() >= 0) {
     throw Error(
         ErrorClass::other,

@@ -45,7 +45,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       auto operation = process.requests().find(requests[i]);
       if (!operation || operation->active) continue;
       blamed = operation->raised_on();
-      operation->throw_if_gone();
+      if (!operation->starter || !operation->starter->is_awaited()) operation->throw_if_gone();
       // Partitions are copied as they become ready.
       if (operation->partition_bytes == 0 && !operation->starter) operation->fetch(process.copier());
       ours[static_cast<std::size_t>(i)] = std::move(operation);
@@ -56,10 +56,12 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       if (operation->starter) {
         blamed = operation->raised_on();
         if (const int code = operation->starter->start(site, operation->undertaking); code != mpi::success) return code;
-        if (operation->undertaking)
+        if (operation->undertaking) {
           mark_started(process, *operation);
-        else if (operation->partition_bytes == 0)
-          operation->fetch(process.copier());
+        } else {
+          operation->throw_if_gone();
+          if (operation->partition_bytes == 0) operation->fetch(process.copier());
+        }
       }
       one_by_one = one_by_one || operation->looks();
     }

@@ -161,12 +161,16 @@ team::Home* Teams::standing_home() noexcept {
 }
 
 void Teams::leave_home() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (homeless_.exchange(true)) return;
-  // It stays in memory: what was prepared with it refers to it, and asks nothing of its context.
-  home_seen_.store(nullptr, std::memory_order_release);
-  for (const auto& each : living_)
-    if (const auto team = each.lock()) team->withdraw();
+  std::vector<std::shared_ptr<team::Team>> teams;  // which end without the mutex, where this has the last hold of one
+  {
+    const std::lock_guard lock(mutex_);
+    if (homeless_.exchange(true)) return;
+    // It stays in memory: what was prepared with it refers to it, and asks nothing of its context.
+    home_seen_.store(nullptr, std::memory_order_release);
+    for (const auto& each : living_)
+      if (auto team = each.lock()) teams.push_back(std::move(team));
+  }
+  for (const auto& team : teams) team->withdraw();
   if (auto* const peers = process_.transfers().peers()) peers->leave_for_good();
   base::log(
       base::Topic::warning,
@@ -180,8 +184,9 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
     // Memory of its own context that is there tells that it stands, unless a handle was given away again.
     const std::uint64_t ended = process_.copier().contexts_ended();
     if (place.context == known->context() && ended == contexts_ended_.load(std::memory_order_relaxed)) return known;
-    contexts_ended_.store(ended, std::memory_order_relaxed);
-    return standing_home();
+    auto* const standing = standing_home();
+    if (standing != nullptr) contexts_ended_.store(ended, std::memory_order_relaxed);
+    return standing;
   }
   if (homeless_.load(std::memory_order_relaxed)) return nullptr;
   const std::lock_guard lock(mutex_);

@@ -41,6 +41,8 @@ class Starter {
   /// `undertaking`: what is under way now instead; null where MPI is to be asked. Returns MPI's code, of an error that it has raised; throws
   /// Error.
   virtual int start(const Site& site, std::unique_ptr<Undertaking>& undertaking) = 0;
+  /// Others wait for this start, whatever has become of its memory.
+  [[nodiscard]] virtual bool is_awaited() const noexcept { return false; }
 };
 
 /// A request that MPI never completes by itself, and that is no other's. Returns MPI's code.

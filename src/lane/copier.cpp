@@ -94,8 +94,8 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   channel->stores.clear();  // of a batch that failed
-  if (channel->ended != contexts_ended() && channel->life.over()) return;
   const std::lock_guard lock(mutex_);
+  if (channel->ended != contexts_ended() && channel->life.over()) return;
   auto& idle = idle_[channel->context];
   idle.push_back(std::move(channel));
 }

@@ -114,16 +114,16 @@ Mover::Mover(DriverSource driver, PinnedPool& pinned, const base::Settings& sett
 
 Mover::~Mover() = default;
 
-Mover::Site* Mover::site(CUcontext context) {
+std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
   const auto& driver = driver_();
   if (!kernel::available(driver)) return nullptr;
   const std::lock_guard lock(mutex_);
   auto& site = sites_[context];
   if (!site) {
     const gpu::OutsideCaptures outside(driver);
-    site = std::make_unique<Site>(driver, pinned_, blocks_, list_limit_);
+    site = std::make_shared<Site>(driver, pinned_, blocks_, list_limit_);
   }
-  return site.get();
+  return site;
 }
 
 bool Mover::prepare(CUcontext context) {
@@ -177,7 +177,7 @@ void Mover::copy(CUcontext context, gpu::StreamView stream, const Side& to, cons
   // Few long runs are the copy engine's.
   if (memory == Memory::mapped && average_run(resolved_to) >= long_run && average_run(resolved_from) >= long_run)
     memory = Memory::host;
-  Site* const here = memory == Memory::host ? nullptr : site(context);
+  const auto here = memory == Memory::host ? nullptr : site(context);
   if ((here == nullptr || memory == Memory::mapped) &&
       copy_rows(stream, to, from, resolved_to, resolved_from, begin, end, here == nullptr ? Memory::host : memory))
     return;
@@ -273,7 +273,7 @@ std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& lay
   const Resolved resolved = resolve(Side::of(nullptr, layout, count), 0);
   if (!resolved.irregular || resolved.laid.shape.dimensions > 1) return std::nullopt;
   const gpu::ContextScope scope(driver_(), context);
-  Site* const here = site(context);
+  const auto here = site(context);
   if (here == nullptr) return std::nullopt;
   const std::lock_guard lock(here->mutex);
   Irregular& known = here->lists.find(resolved.irregular);
@@ -298,7 +298,7 @@ void Mover::follow(CUcontext context, gpu::StreamView stream, const Side& to, co
                    std::size_t begin, std::size_t end, Memory memory) {
   if (begin >= end) return;
   const gpu::ContextScope scope(driver_(), context);
-  Site* const here = site(context);
+  const auto here = site(context);
   if (here == nullptr)
     throw base::Error(base::ErrorClass::unsupported, "no kernel here follows another rank's irregular datatype");
   const gpu::OutsideCaptures outside(stream.driver());

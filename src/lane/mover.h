@@ -106,7 +106,7 @@ class Mover {
   struct Resolved;
   static Resolved resolve(const Side& side, std::size_t begin);
   static std::size_t average_run(const Resolved& side);
-  Site* site(CUcontext context);
+  std::shared_ptr<Site> site(CUcontext context);
   static bool copy_rows(gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
                         const Resolved& resolved_from, std::size_t begin, std::size_t end, Memory memory);
   static void copy_runs(gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin, std::size_t end);
@@ -124,7 +124,7 @@ class Mover {
   const unsigned blocks_;
   const std::size_t list_limit_;
   std::mutex mutex_;  // guards sites_; each has a lock of its own for the rest
-  std::map<CUcontext, std::unique_ptr<Site>> sites_;
+  std::map<CUcontext, std::shared_ptr<Site>> sites_;
 };
 
 }  // namespace crosslane::lane

@@ -25,38 +25,30 @@ std::size_t class_size(std::size_t bytes) {
 
 HostBlock::HostBlock(HostBlock&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
+      pinned_(std::move(other.pinned_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      ended_(other.ended_) {}
 
 HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
   std::swap(pool_, other.pool_);
+  std::swap(pinned_, other.pinned_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(ended_, other.ended_);
   return *this;
 }
 
 HostBlock::~HostBlock() {
-  if (pool_ != nullptr) pool_->take_back(data_, size_);
+  if (pool_ != nullptr) pool_->take_back(*this);
 }
 
-bool HostBlock::gone() const noexcept { return pool_ != nullptr && pool_->gone(data_); }
-
-bool PinnedPool::gone(std::byte* data) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = lent_.find(data);
-  return found != lent_.end() && found->second.buffer.gone();
-}
-
-HostBlock PinnedPool::lend(gpu::PinnedBuffer buffer, std::size_t size) {
+HostBlock PinnedPool::lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept {
   HostBlock block;
   block.data_ = buffer.data();
+  block.pinned_ = std::move(buffer);
   block.size_ = size;
-  try {
-    lent_.emplace(block.data_, Lent{std::move(buffer), ended_});
-  } catch (...) {
-    pinned_ -= size;  // the buffer goes, and with it its share of the limit
-    throw;
-  }
+  block.ended_ = ended_;
   block.pool_ = this;
   return block;
 }
@@ -110,22 +102,20 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
   return block;
 }
 
-void PinnedPool::take_back(std::byte* data, std::size_t size) noexcept {
-  const std::lock_guard lock(mutex_);
-  auto node = lent_.extract(data);
-  if (!node) {
-    std::free(data);
+void PinnedPool::take_back(HostBlock& block) noexcept {
+  if (block.pinned_.data() == nullptr) {
+    std::free(block.data_);
     return;
   }
-  auto& [buffer, ended] = node.mapped();
-  if (ended != ended_ && buffer.gone()) {
-    pinned_ -= size;
+  const std::lock_guard lock(mutex_);
+  if (block.ended_ != ended_ && block.pinned_.gone()) {
+    pinned_ -= block.size_;
     return;
   }
   try {
-    kept_[{buffer.context(), size}].push_back(std::move(buffer));
+    kept_[{block.pinned_.context(), block.size_}].push_back(std::move(block.pinned_));
   } catch (const std::bad_alloc&) {
-    pinned_ -= size;  // no memory for the list: the block is freed instead of kept
+    pinned_ -= block.size_;  // no memory for the list: the block is freed instead of kept
   }
 }
 

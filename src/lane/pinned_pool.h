@@ -34,13 +34,15 @@ class HostBlock {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// The context that it was pinned in has ended, and the memory with it.
-  [[nodiscard]] bool gone() const noexcept;
+  [[nodiscard]] bool gone() const noexcept { return pinned_.gone(); }
 
  private:
   friend class PinnedPool;
   PinnedPool* pool_ = nullptr;
+  gpu::PinnedBuffer pinned_;  // empty where it is ordinary memory
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::uint64_t ended_ = 0;  // how many contexts had when it was lent
 };
 
 /// Thread-safe. Blocks come in four sizes an octave from 4 KiB up. What is lent and what is kept together stay below
@@ -67,13 +69,9 @@ class PinnedPool {
     std::size_t size;
     friend auto operator<=>(const Class&, const Class&) = default;
   };
-  struct Lent {
-    gpu::PinnedBuffer buffer;
-    std::uint64_t ended;  // how many contexts had when it was lent
-  };
-  void take_back(std::byte* data, std::size_t size) noexcept;
-  [[nodiscard]] bool gone(std::byte* data) noexcept;
-  HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size);
+  void take_back(HostBlock& block) noexcept;
+  /// The mutex is held.
+  HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept;
   /// Gives every kept block back to the system. The mutex is held.
   void trim() noexcept;
 
@@ -81,7 +79,6 @@ class PinnedPool {
   const std::size_t limit_;
   std::mutex mutex_;  // guards what follows
   std::map<Class, std::vector<gpu::PinnedBuffer>> kept_;
-  std::map<std::byte*, Lent> lent_;  // pinned blocks in use, by address
   std::size_t pinned_ = 0;
   std::uint64_t ended_ = 0;
   bool fallback_said_ = false;

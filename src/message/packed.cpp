@@ -262,10 +262,11 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
 // it.
 engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                                    engine::Watch watch) {
-  // Where nothing is taken, the sender takes it back.
-  if (!peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr)) co_return 0;
   auto& offers = peers_->offers();
   const Pieces& pieces = header.pieces;
+  // Where nothing is taken, a sender that watches takes it back. Of what fits its window the sender has ended; it is lost here.
+  const bool watched = pieces.count(header.bytes) > pieces.blocks;
+  if (!peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr) && watched) co_return 0;
   const int owner = peers_->owner(header);
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;

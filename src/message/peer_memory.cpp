@@ -27,7 +27,7 @@ void PeerMemory::live_at(team::Home& home) noexcept {
     const gpu::ContextScope scope(home.driver(), home.context());
     const auto memory = offers_.memory();
     words_.emplace(home.driver(), memory.data(), memory.size());
-    streams_write_ = gpu::writes_words(home.driver());
+    if (gpu::writes_words(home.driver())) words_at_.store(words_->device_address(), std::memory_order_release);
   } catch (const std::exception& error) {
     // Host functions write them then.
     base::log(base::Topic::info, "the GPU cannot write the node's flags: {}", error.what());
@@ -38,6 +38,7 @@ void PeerMemory::live_at(team::Home& home) noexcept {
 
 void PeerMemory::leave() noexcept {
   parcels_.leave();
+  words_at_.store(0, std::memory_order_release);
   team::Home* const home = home_.exchange(nullptr);
   if (home == nullptr || !words_) return;
   if (!home->stands()) return words_.reset();
@@ -50,10 +51,11 @@ void PeerMemory::leave() noexcept {
 }
 
 CUdeviceptr PeerMemory::address_of(const std::atomic<std::uint64_t>& word) const noexcept {
-  if (!words_ || !streams_write_) return 0;
+  const CUdeviceptr words = words_at_.load(std::memory_order_acquire);
+  if (words == 0) return 0;
   const auto offset =
       reinterpret_cast<std::uintptr_t>(&word) - reinterpret_cast<std::uintptr_t>(offers_.memory().data());
-  return words_->device_address() + offset;
+  return words + offset;
 }
 
 void PeerMemory::meet(int world_rank, bool takes_tokens) noexcept {
@@ -168,7 +170,11 @@ void PeerMemory::leave_for_good() noexcept {
 const std::byte* PeerMemory::reach_window(const Header& header) {
   if (header.sender == world_.rank()) return parcels_.memory();
   team::Home* const home = home_.load(std::memory_order_acquire);
-  if (home == nullptr) throw base::Error(base::ErrorClass::other, "this rank's GPU context was destroyed or reset");
+  if (home == nullptr)
+    throw base::Error(base::ErrorClass::other,
+                      "a message lies in GPU memory of its sender, which this rank cannot read any more: the CUDA "
+                      "context that it took "
+                      "part with was destroyed or reset; receive such messages before");
   const int local_rank = owner(header);
   return home->peers().reach(world_.board().window(local_rank), local_rank, header.pieces.window);
 }

@@ -102,7 +102,7 @@ class PeerMemory {
   Parcels parcels_;
   std::atomic<team::Home*> home_{nullptr};
   std::optional<gpu::PinnedRange> words_;
-  bool streams_write_ = false;
+  std::atomic<CUdeviceptr> words_at_{0};  // where the GPU knows them; 0 where its streams cannot write them
   std::vector<std::atomic<bool>> tried_;  // by local rank
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried

@@ -176,6 +176,8 @@ class Ring {
       CROSSLANE_MPI(MPI_Sendrecv(send, ints, MPI_INT, right(), 4, got.data(), ints, MPI_INT, left(), 4, MPI_COMM_WORLD,
                                  MPI_STATUS_IGNORE));
       CROSSLANE_CHECK(got == mine(left(), count), "a message between contexts");
+      CROSSLANE_MPI(MPI_Allreduce(send, got.data(), ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+      CROSSLANE_CHECK(got == sums(count), "a sum between contexts");
     }
   }
 
@@ -214,12 +216,25 @@ void left_over() {
       CROSSLANE_MPI(MPI_Send_init(reinterpret_cast<void*>(place.send()), 40000, MPI_BYTE, 0, 0, own, &requests[0]));
       CROSSLANE_MPI(MPI_Recv_init(reinterpret_cast<void*>(place.receive()), 40000, MPI_BYTE, 0, 0, own, &requests[1]));
     }
+    // What is pinned now may lie where their host copies lay.
+    const auto others = [&] {
+      const Place place(0, end, 40000);
+      const std::vector<int> values(10000, 7);
+      place.fill(values);
+      MPI_Request request = MPI_REQUEST_NULL;
+      CROSSLANE_MPI(MPI_Irecv(reinterpret_cast<void*>(place.receive()), 10000, MPI_INT, 0, 1, own, &request));
+      CROSSLANE_MPI(MPI_Send(reinterpret_cast<void*>(place.send()), 10000, MPI_INT, 0, 1, own));
+      CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      CROSSLANE_CHECK(place.received(10000) == values, "beside requests of an ended context");
+    };
+    others();
     for (auto& request : requests) {
       int error_class = MPI_SUCCESS;
       CROSSLANE_MPI(MPI_Error_class(MPI_Start(&request), &error_class));
       CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_BUFFER);
       CROSSLANE_MPI(MPI_Request_free(&request));
     }
+    others();
   }
   CROSSLANE_MPI(MPI_Comm_free(&own));
 }
