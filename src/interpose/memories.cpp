@@ -33,8 +33,8 @@ bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& l
   std::array<std::int64_t, members + 1> bytes{};
   std::size_t found = 0;
   // A run cannot be told to be the last one: of many short ones the first few bytes have enough.
-  for (std::size_t end = std::min<std::size_t>(layout.size(), 256); found < members;
-       end = end > layout.size() / 16 ? layout.size() : 16 * end) {
+  for (std::size_t end = std::min<std::size_t>(layout.size(), 256);
+       found<members; end = end> layout.size() / 16 ? layout.size() : 16 * end) {
     found = 0;
     layout.for_each_run(1, 0, end, [&](std::int64_t offset, std::size_t) {
       if (found < members) bytes[found++] = offset;
