@@ -85,7 +85,12 @@ bool ArgumentBuilder::divide(const char* name, const void* base, const layout::L
                              lane::Place& place, std::vector<Segment>* apart) const {
   if (apart == nullptr) throw several_memories(name);
   *apart = segments_of(copier_, call_, name, base, layout, count);
-  place = std::ranges::find_if(*apart, [](const Segment& each) { return each.place.has_value(); })->place.value();
+  const auto on_gpu = std::ranges::find_if(*apart, [](const Segment& each) { return each.place.has_value(); });
+  if (on_gpu == apart->end()) {
+    apart->clear();
+    return false;
+  }
+  place = *on_gpu->place;
   return true;
 }
 
@@ -203,7 +208,7 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
   }
   const auto& parts = argument->parts_;
   argument->apart_ = std::ranges::any_of(parts, [&](const Argument::Part& part) {
-    return !part.place || part.place->context != parts.front().place->context;
+    return part.begin != 0 || !part.place || part.place->context != parts.front().place->context;
   });
 
   const auto length = static_cast<std::size_t>(whole.end - whole.begin);

@@ -12,7 +12,10 @@
 
 namespace crosslane::interpose {
 
-/// Bytes [begin, end) of a packed stream, in one memory.
+/// What spans so many bytes may lie in several memories, though its address is in one of the host: their addresses are far apart.
+inline constexpr std::size_t wide_span = std::size_t{256} << 20;
+
+/// Bytes [begin, end) of a packed stream, in one allocation of a GPU, or in host memory.
 struct Segment {
   std::size_t begin, end;
   std::optional<lane::Place> place;  ///< Nothing of the host's memory.
@@ -23,8 +26,8 @@ struct Segment {
 [[nodiscard]] bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count count,
                                 std::size_t allocation);
 
-/// Whether a buffer whose lowest byte is in host memory reaches GPU memory, as one with absolute addresses may: its first members are asked
-/// about, and its last byte.
+/// Whether a buffer whose lowest byte is in host memory reaches GPU memory, as one with absolute addresses, or that spans much, may. Costs
+/// some nanoseconds a run of such a one.
 [[nodiscard]] bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& layout, MPI_Count count);
 
 /// The segments of `count` elements from `base` on, in the stream's order. Costs a look at each run. Throws Error (buffer), naming

@@ -6,6 +6,7 @@
 #include "gpu/context.h"
 #include "interpose/attached_buffers.h"
 #include "interpose/manual.h"
+#include "interpose/memories.h"
 #include "interpose/route.h"
 #include "interpose/teams.h"
 #include "interpose/windows.h"
@@ -241,9 +242,10 @@ bool Site::ask(const void* pointer) const noexcept {
 bool Site::begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept {
   if (is_no_address(buffer) || !driver()) return false;  // with MPI_IN_PLACE the type means nothing
   MPI_Count low = 0, extent = 0;
-  if (mpi::calls::Type_get_true_extent(process_.library().below(), type, &low, &extent) != mpi::success || low == 0)
-    return false;
-  // From an absolute address members may lie in several memories, which is refused where it is looked at closely: MPI must not get at it.
+  if (mpi::calls::Type_get_true_extent(process_.library().below(), type, &low, &extent) != mpi::success) return false;
+  // It may lie in several memories, which is found out where it is looked at closely: MPI must not get at it.
+  if (static_cast<std::uint64_t>(extent) >= wide_span) return true;
+  if (low == 0) return false;
   const auto byte = [&](MPI_Count offset) { return lane::byte_at(buffer, static_cast<std::ptrdiff_t>(offset)); };
   return on_gpu(byte(low)) || (extent > 1 && on_gpu(byte(low + extent - 1)));
 }

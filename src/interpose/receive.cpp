@@ -20,12 +20,22 @@ namespace {
 
 using message::header_bytes;
 
+// From the host copy to the several memories of a buffer.
+void scatter(Process& process, const Operation& operation, std::size_t bytes) {
+  if (mutated(operation.call, "copy out dropped")) return;
+  lane::Batch batch(process.copier(), operation.watch());
+  for (const auto& argument : operation.arguments)
+    if (argument->writes()) argument->deliver(batch, bytes);
+  batch.wait();
+}
+
 void deliver_bytes(Process& process, Operation& operation, const message::HeaderMessage& bytes) {
   const auto& buffer = operation.look->buffer;
   const std::size_t fits = std::min(buffer.bytes, header_bytes);
   if (fits == 0) return;
   if (!buffer.on_gpu) {
     buffer.layout->unpack(buffer.address, bytes.data(), buffer.count, 0, fits);
+    if (operation.look->apart) scatter(process, operation, fits);
     return;
   }
   lane::Batch batch(process.copier(), operation.watch());
@@ -89,15 +99,6 @@ void look_at_inner(Process& process, Operation& operation) {
     fetch(process, operation, *header, status);
   else
     end_persistent(process, operation, code, status);
-}
-
-// From the host copy to the several memories of a buffer.
-void scatter(Process& process, const Operation& operation, std::size_t bytes) {
-  if (mutated(operation.call, "copy out dropped")) return;
-  lane::Batch batch(process.copier(), operation.watch());
-  for (const auto& argument : operation.arguments)
-    if (argument->writes()) argument->deliver(batch, bytes);
-  batch.wait();
 }
 
 void finish_fetch(Process& process, Operation& operation) {

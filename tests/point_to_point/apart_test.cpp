@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,12 +23,17 @@ constexpr std::byte untouched{0x5a};
 class Buffer {
  public:
   Buffer(Random& random, const std::vector<std::unique_ptr<Device>>& gpus, std::size_t bytes) : bytes_(bytes) {
-    const std::size_t parts = std::min<std::size_t>(random.between(2, 6), bytes);
+    // Now and then many; and alike, as the rows of one allocation would be.
+    const std::size_t parts = std::min<std::size_t>(random.chance(10) ? 60 : random.between(2, 6), bytes);
     const std::size_t surely_on_gpu = random.below(parts);
+    const bool alike = random.chance(30), mostly_on_host = parts > 6;
     for (std::size_t part = 0, left = bytes; part < parts; ++part) {
       const std::size_t others = parts - 1 - part;
-      const std::size_t length = others == 0 ? left : random.between(std::size_t{1}, left - others);
-      const bool on_gpu = part == surely_on_gpu || random.chance(50);
+      const std::size_t length = others == 0 ? left
+                                 : alike
+                                     ? bytes / parts
+                                     : random.between(std::size_t{1}, mostly_on_host ? 1 + left / 60 : left - others);
+      const bool on_gpu = part == surely_on_gpu || random.chance(mostly_on_host ? 0 : 50);
       random.pick(gpus)->make_current();
       parts_.emplace_back(on_gpu              ? MemoryKind::device
                           : random.chance(20) ? MemoryKind::pinned
@@ -36,8 +42,7 @@ class Buffer {
       left -= length;
     }
     gpus.front()->make_current();
-    // From a first part in GPU memory distances will do.
-    const bool by_distance = parts_.front().kind() == MemoryKind::device && random.chance(50);
+    const bool by_distance = random.chance(50) && far_apart();
     base_ = by_distance ? parts_.front().data() : MPI_BOTTOM;
     std::vector<int> lengths;
     std::vector<MPI_Aint> places;
@@ -79,6 +84,13 @@ class Buffer {
   }
 
  private:
+  // Distances within an allocation, or that could be such, are taken for strides that run past its end.
+  [[nodiscard]] bool far_apart() const {
+    constexpr std::ptrdiff_t far = std::ptrdiff_t{1} << 30;
+    return std::ranges::any_of(
+        parts_, [&](const Memory& part) { return std::abs(part.as<char>() - parts_.front().as<char>()) >= far; });
+  }
+
   std::size_t bytes_;
   std::vector<Memory> parts_;
   void* base_ = nullptr;
@@ -94,8 +106,11 @@ class Ring {
   }
 
   void run(int cases) {
+    const std::vector<std::size_t> lengths{254, 255, 255, 255, 256};
     for (case_ = 0; case_ < cases; ++case_) {
-      const std::size_t bytes = 1 + program_.shared().bytes(std::size_t{2} << 20);
+      // As long as a header now and then, and as what has no room for one.
+      const std::size_t bytes = program_.shared().chance(30) ? program_.shared().pick(lengths)
+                                                             : 1 + program_.shared().bytes(std::size_t{2} << 20);
       // A receiver may have room for more.
       const std::size_t room = bytes + (program_.local().chance(30) ? program_.local().below(5000) : 0);
       CROSSLANE_STEP("case {}, {} bytes", case_, bytes);
@@ -118,9 +133,9 @@ class Ring {
     const int kind = program_.shared().between(0, 5);
     CROSSLANE_STEP("case {}, {} bytes, messages of kind {}", case_, bytes, kind);
     // One side may be in one piece: what is read from where it lies, or comes by a header.
-    const bool sends_one = local.chance(40), receives_one = local.chance(40) && kind != 4;
+    const bool sends_one = local.chance(50), receives_one = local.chance(40) && kind != 4;
     Buffer out(local, gpus_, bytes), in(local, gpus_, room);
-    Memory one_out(MemoryKind::device, bytes), one_in(MemoryKind::device, room);
+    Memory one_out(local.chance(50) ? MemoryKind::device : MemoryKind::host, bytes), one_in(MemoryKind::device, room);
     const auto mine = of(program_.rank, bytes, 0);
     out.write(mine);
     one_out.write(mine);
