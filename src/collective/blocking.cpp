@@ -186,8 +186,6 @@ void Blocking::compare(team::Team& team, const Claim& claim, const Pieces* piece
 
 void Blocking::excuse(team::Team& team, share::Excuse why, const engine::Watch& watch) const {
   if (!team.queued().done()) engine_.wait(team.queued(), watch);
-  share::Arrival& own = team.own_arrival();
-  own.send = own.receive = {};
   team.arrive(watch, why);
   const Finish finish{team};
   // Who has failed has an error of its own to tell.
@@ -447,7 +445,6 @@ engine::Task<> Blocking::pass(Started& call) const {
     failure = std::current_exception();
     call.excuse = share::Excuse::failed;
   }
-  if (call.excuse != share::Excuse::none) team.own_arrival().send = team.own_arrival().receive = {};
   team.announce(call.excuse);
   call.number.store(team.direct_call(), std::memory_order_release);
   const Finish finish{team};

@@ -2,6 +2,7 @@
 #include "interpose/argument.h"
 
 #include "base/error.h"
+#include "interpose/memories.h"
 
 #include <algorithm>
 
@@ -42,24 +43,15 @@ std::byte* Argument::host_of(const Part& part, std::size_t begin) const {
 
 void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
   for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
-    std::byte* const host = host_of(part, from);
-    from += part.begin, to += part.begin;
-    if (part.place)
-      batch.to_host(*part.place, host, part.memory, *part.layout, part.count, from, to, form_);
-    else
-      part.layout->pack(host, part.memory, part.count, from, to);
+    interpose::fetch(batch, part.place, host_of(part, from), part.memory, *part.layout, part.count, part.begin + from,
+                     part.begin + to, form_);
   });
 }
 
 void Argument::deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
   for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
-    const std::byte* const host = host_of(part, from);
-    auto* const memory = const_cast<std::byte*>(part.memory);
-    from += part.begin, to += part.begin;
-    if (part.place)
-      batch.to_gpu(*part.place, memory, host, *part.layout, part.count, from, to, form_);
-    else
-      part.layout->unpack(memory, host, part.count, from, to);
+    interpose::deliver(batch, part.place, const_cast<std::byte*>(part.memory), host_of(part, from), *part.layout,
+                       part.count, part.begin + from, part.begin + to, form_);
   });
 }
 

@@ -38,14 +38,6 @@ std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* nam
   }
 }
 
-base::Error ArgumentBuilder::several_memories(const char* name) const {
-  return {
-      base::ErrorClass::buffer,
-      "{}: parts of argument {} lie in several memories, one of a GPU; this procedure takes a buffer in one memory, "
-      "so pass each by a call of its own",
-      call_, name};
-}
-
 bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
                              lane::Place& place, gpu::PointerInfo* seen, std::vector<Segment>* apart) const {
   if (count == 0 || layout.size() == 0) return false;
@@ -83,7 +75,12 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
 
 bool ArgumentBuilder::divide(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
                              lane::Place& place, std::vector<Segment>* apart) const {
-  if (apart == nullptr) throw several_memories(name);
+  if (apart == nullptr)
+    throw base::Error(
+        base::ErrorClass::buffer,
+        "{}: parts of argument {} lie in several memories, one of a GPU; this procedure takes a buffer in one memory, "
+        "so pass each by a call of its own",
+        call_, name);
   *apart = segments_of(copier_, call_, name, base, layout, count);
   const auto on_gpu = std::ranges::find_if(*apart, [](const Segment& each) { return each.place.has_value(); });
   if (on_gpu == apart->end()) {

@@ -39,7 +39,6 @@ class ArgumentBuilder {
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
   bool divide(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place,
               std::vector<Segment>* apart) const;
-  base::Error several_memories(const char* name) const;
 
   lane::Copier& copier_;
   layout::Cache& layouts_;

@@ -79,12 +79,8 @@ void Lifted::lift() {
   const Extent packed = Extent::of_bytes(process_.teams()->byte(), bytes);
   lane::Batch batch(process_.copier(), {.call = call_});
   const lane::HostBlock host = batch.lend(here, bytes);
-  for (const auto& [begin, end, place] : segments_) {
-    if (place)
-      batch.to_host(*place, host.data() + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
-    else
-      extent_.layout->pack(host.data() + begin, base_, extent_.count, begin, end);
-  }
+  for (const auto& [begin, end, place] : segments_)
+    fetch(batch, place, host.data() + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
   batch.wait();
   batch.to_gpu(here, data_, host.data(), *packed.layout, packed.count, 0, bytes, lane::Form::packed);
   batch.wait();
@@ -99,12 +95,8 @@ void Lifted::lower() {
   const lane::HostBlock host = batch.lend(here, bytes);
   batch.to_host(here, host.data(), data_, *packed.layout, packed.count, 0, bytes, lane::Form::packed);
   batch.wait();
-  for (const auto& [begin, end, place] : segments_) {
-    if (place)
-      batch.to_gpu(*place, base_, host.data() + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
-    else
-      extent_.layout->unpack(base_, host.data() + begin, extent_.count, begin, end);
-  }
+  for (const auto& [begin, end, place] : segments_)
+    deliver(batch, place, base_, host.data() + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
   batch.wait();
 }
 

@@ -85,4 +85,20 @@ std::vector<Segment> segments_of(lane::Copier& copier, const char* call, const c
   return segments;
 }
 
+void fetch(lane::Batch& batch, const std::optional<lane::Place>& place, std::byte* host, const std::byte* base,
+           const layout::Layout& layout, MPI_Count count, std::size_t begin, std::size_t end, lane::Form form) {
+  if (place)
+    batch.to_host(*place, host, base, layout, count, begin, end, form);
+  else
+    layout.pack(host, base, count, begin, end);
+}
+
+void deliver(lane::Batch& batch, const std::optional<lane::Place>& place, std::byte* base, const std::byte* host,
+             const layout::Layout& layout, MPI_Count count, std::size_t begin, std::size_t end, lane::Form form) {
+  if (place)
+    batch.to_gpu(*place, base, host, layout, count, begin, end, form);
+  else
+    layout.unpack(base, host, count, begin, end);
+}
+
 }  // namespace crosslane::interpose

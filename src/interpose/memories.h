@@ -35,4 +35,11 @@ struct Segment {
 [[nodiscard]] std::vector<Segment> segments_of(lane::Copier& copier, const char* call, const char* argument,
                                                const void* base, const layout::Layout& layout, MPI_Count count);
 
+/// Copies bytes [begin, end) of the packed stream of `count` elements from `base` on, which lie at `place`, or in host memory (nothing), to
+/// `host` or back: on the GPU as lane::Batch does it, in host memory, of which `host` holds the packed bytes, at once.
+void fetch(lane::Batch& batch, const std::optional<lane::Place>& place, std::byte* host, const std::byte* base,
+           const layout::Layout& layout, MPI_Count count, std::size_t begin, std::size_t end, lane::Form form);
+void deliver(lane::Batch& batch, const std::optional<lane::Place>& place, std::byte* base, const std::byte* host,
+             const layout::Layout& layout, MPI_Count count, std::size_t begin, std::size_t end, lane::Form form);
+
 }  // namespace crosslane::interpose

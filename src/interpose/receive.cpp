@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "interpose/manual.h"
-#include "interpose/mutant.h"
 #include "interpose/sending.h"
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
@@ -20,22 +19,13 @@ namespace {
 
 using message::header_bytes;
 
-// From the host copy to the several memories of a buffer.
-void scatter(Process& process, const Operation& operation, std::size_t bytes) {
-  if (mutated(operation.call, "copy out dropped")) return;
-  lane::Batch batch(process.copier(), operation.watch());
-  for (const auto& argument : operation.arguments)
-    if (argument->writes()) argument->deliver(batch, bytes);
-  batch.wait();
-}
-
 void deliver_bytes(Process& process, Operation& operation, const message::HeaderMessage& bytes) {
   const auto& buffer = operation.look->buffer;
   const std::size_t fits = std::min(buffer.bytes, header_bytes);
   if (fits == 0) return;
   if (!buffer.on_gpu) {
     buffer.layout->unpack(buffer.address, bytes.data(), buffer.count, 0, fits);
-    if (operation.look->apart) scatter(process, operation, fits);
+    if (operation.look->apart) operation.deliver(process.copier(), &operation.look->status, process.library().below());
     return;
   }
   lane::Batch batch(process.copier(), operation.watch());
@@ -107,7 +97,7 @@ void finish_fetch(Process& process, Operation& operation) {
   mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(received.bytes));
   try {
     look.pull.rethrow();
-    if (look.apart) scatter(process, operation, received.bytes);
+    if (look.apart) operation.deliver(process.copier(), &look.status, process.library().below());
     if (received.failed) {
       look.error = std::make_exception_ptr(
           base::Error(base::ErrorClass::other,
