@@ -1,7 +1,6 @@
 // A program that ends CUDA contexts between its communication, and goes on with others: everything gets through, whatever it
 // went by before. Ranks end theirs at random; what one of them still has, the others use.
 #include "support/memory.h"
-#include "support/plain_mpi.h"
 #include "support/program.h"
 #include "support/random.h"
 
@@ -9,9 +8,7 @@
 #include <mpi.h>
 
 #include <array>
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace crosslane::tests {
