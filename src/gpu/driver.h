@@ -190,8 +190,8 @@ class Gpu {
   /// True if `address` is device or managed memory; inspect() at its cheapest.
   [[nodiscard]] bool on_gpu(const void* address) noexcept;
 
-  /// How many bytes from `address` on, at most `wanted`, are device memory: walks neighbouring mappings, since one
-  /// buffer may be made of several (expandable segments).
+  /// How many bytes from `address` on, at most `wanted`, are device memory that one copy may take: walks neighbouring
+  /// mappings, since one buffer may be made of several (expandable segments), but over no other allocation's end.
   [[nodiscard]] std::size_t contiguous_from(const void* address, std::size_t wanted) noexcept;
 
   /// Can the CPU read this address? Asks the kernel (one system call, no signal): tells a freed or foreign device

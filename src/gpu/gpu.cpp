@@ -32,6 +32,13 @@ std::uint64_t loaded_objects() noexcept {
   return changes;
 }
 
+// Memory of cuMemMap, which alone has a handle to retain.
+bool is_mapped(const Driver& driver, void* address) noexcept {
+  CUmemGenericAllocationHandle handle{};
+  return driver.mem_retain_allocation_handle(&handle, address) == CUDA_SUCCESS &&
+         driver.mem_release(handle) == CUDA_SUCCESS;
+}
+
 bool is_emulated(std::string_view setting) {
   constexpr std::string_view prefix = "emulated:";
   if (setting == "auto" || setting == "none") return false;
@@ -189,10 +196,15 @@ PointerInfo Gpu::inspect(const void* address) noexcept {
 std::size_t Gpu::contiguous_from(const void* address, std::size_t wanted) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   std::uintptr_t at = begin;
-  while (at - begin < wanted) {
+  // Copies run over the ends of cuMemMap's mappings alone; where other allocations, small ones mostly, meet, the driver refuses them.
+  bool goes_on = true;
+  while (at - begin < wanted && goes_on) {
     const PointerInfo info = inspect(reinterpret_cast<const void*>(at));
     if (!info.on_gpu() || info.base + info.size <= at) break;
+    const bool mapped = is_mapped(driver(), reinterpret_cast<void*>(at));
+    if (at != begin && !mapped) break;
     at = info.base + info.size;
+    goes_on = mapped;
   }
   return std::min<std::size_t>(at - begin, wanted);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <set>
@@ -111,6 +112,32 @@ TYPED_TEST(MemoryTest, CopiesBeyondTheEndFail) {
     EXPECT_NE(std::string(error.what()).find("CUDA_ERROR_INVALID_VALUE"), std::string::npos) << error.what();
     EXPECT_EQ(error.error_class(), base::ErrorClass::argument);
   }
+}
+
+// Small ones lie side by side on a real GPU.
+TYPED_TEST(MemoryTest, CopiesOverTwoAllocationsFail) {
+  const gpu::Stream stream(this->driver());
+  const gpu::PinnedBuffer pinned(this->driver(), 4096);
+  for (const bool ordered : {false, true}) {
+    std::array<CUdeviceptr, 16> addresses{};
+    for (auto& address : addresses) {
+      ASSERT_CUDA(ordered ? this->driver().mem_alloc_async(&address, 512, stream.view().handle())
+                          : this->driver().mem_alloc(&address, 512));
+    }
+    auto sorted = addresses;
+    std::ranges::sort(sorted);
+    for (std::size_t at = 1; at < sorted.size(); ++at) {
+      auto* const low = reinterpret_cast<std::byte*>(sorted[at - 1]);
+      const auto distance = static_cast<std::size_t>(sorted[at] - sorted[at - 1]);
+      const gpu::Rows rows{.row_bytes = 100, .count = 2, .destination_pitch = 100, .source_pitch = distance};
+      EXPECT_THROW(gpu::copy_2d_async(pinned.data(), low, rows, stream), base::Error) << at << ' ' << ordered;
+      EXPECT_THROW(gpu::copy_async(pinned.data(), low, 513, stream), base::Error) << at << ' ' << ordered;
+    }
+    for (const auto address : addresses)
+      ASSERT_CUDA(ordered ? this->driver().mem_free_async(address, stream.view().handle())
+                          : this->driver().mem_free(address));
+  }
+  finish(stream);
 }
 
 TYPED_TEST(MemoryTest, MemoryEnds) {
@@ -233,6 +260,14 @@ TYPED_TEST(MemoryTest, PhysicalMemoryIsMappedInPieces) {
   const auto data = pattern(3 * piece, 3);
   write(driver, reinterpret_cast<void*>(base), data);  // across the border
   EXPECT_EQ(read(driver, reinterpret_cast<void*>(base), data.size()), data);
+  const gpu::PinnedBuffer rows(driver, 200);
+  const gpu::Stream stream(driver);
+  auto* const before = reinterpret_cast<std::byte*>(base) + piece - 1000;
+  gpu::copy_2d_async(rows.data(), before,
+                     {.row_bytes = 100, .count = 2, .destination_pitch = 100, .source_pitch = 1500}, stream);
+  finish(stream);
+  EXPECT_TRUE(
+      std::equal(rows.data() + 100, rows.data() + 200, data.begin() + static_cast<std::ptrdiff_t>(piece + 500)));
 
   // The second piece again, elsewhere, through its descriptor.
   int descriptor = -1;
