@@ -26,6 +26,12 @@ extern constinit thread_local Stack stack __attribute__((tls_model("initial-exec
 std::uintptr_t find_stack() noexcept;  // its end
 }  // namespace detail
 
+/// The region that holds this byte, by the granularity at which drivers take addresses: a region with GPU memory has no other's.
+inline std::uintptr_t region_of(const void* address) noexcept {
+  constexpr unsigned bits = 21;
+  return reinterpret_cast<std::uintptr_t>(address) >> bits;
+}
+
 /// Thread-safe. What can never become GPU memory (the thread's stack, the program's data, the heap below its break)
 /// is told by comparisons; regions that the driver called host memory before are asked of the kernel again, since they
 /// may have been unmapped and reserved for a GPU: GPU memory cannot be read by the CPU. Managed memory can, and may be
@@ -50,18 +56,17 @@ class HostMemory {
   /// True only if this byte is memory of the CPU. A system call for what is not certain.
   [[nodiscard]] bool knows(const void* address) const noexcept {
     if (certain(address)) return true;
-    const std::uintptr_t region = reinterpret_cast<std::uintptr_t>(address) >> region_bits;
+    const std::uintptr_t region = region_of(address);
     return regions_[slot(region)].load(std::memory_order_relaxed) == region && Gpu::readable_by_cpu(address);
   }
 
   /// The driver said that this byte is not GPU memory.
   void remember(const void* address) noexcept {
-    const std::uintptr_t region = reinterpret_cast<std::uintptr_t>(address) >> region_bits;
+    const std::uintptr_t region = region_of(address);
     regions_[slot(region)].store(region, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr unsigned region_bits = 21;
   static constexpr std::size_t slots = 1024;  // a direct-mapped cache of regions; 2 GiB of buffers without a conflict
   [[nodiscard]] static std::size_t slot(std::uintptr_t region) noexcept { return (region ^ (region >> 10)) % slots; }
   [[nodiscard]] static std::uintptr_t heap_end() noexcept {

@@ -2,21 +2,12 @@
 #include "interpose/memories.h"
 
 #include "base/error.h"
+#include "gpu/host_memory.h"
 
 #include <cstdint>
 #include <cstdlib>
 
 namespace crosslane::interpose {
-namespace {
-
-// By the drivers' granularity of addresses: what lies in such a region with host memory is the host's.
-std::uintptr_t region_of(const std::byte* byte) noexcept {
-  constexpr unsigned bits = 21;
-  return reinterpret_cast<std::uintptr_t>(byte) >> bits;
-}
-
-}  // namespace
-
 bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count count, std::size_t allocation) {
   if (base == nullptr) return true;
   const auto shape = layout.as_strided(1);
@@ -40,7 +31,7 @@ bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& l
   std::uintptr_t host = 0;
   layout.for_each_run(count, 0, layout.packed_size(count), [&](std::int64_t offset, std::size_t length) {
     for (const std::int64_t byte : {offset, offset + static_cast<std::int64_t>(length) - 1}) {
-      const std::uintptr_t region = region_of(lane::byte_at(base, static_cast<std::ptrdiff_t>(byte)));
+      const std::uintptr_t region = gpu::region_of(lane::byte_at(base, static_cast<std::ptrdiff_t>(byte)));
       if (found || region == host) continue;
       found = on_gpu(byte);
       host = region;
@@ -60,9 +51,9 @@ std::vector<Segment> segments_of(lane::Copier& copier, const char* call, const c
     const std::byte* const first = lane::byte_at(base, static_cast<std::ptrdiff_t>(offset));
     const auto address = reinterpret_cast<std::uintptr_t>(first);
     const bool before =
-        !segments.empty() && (known.on_gpu() ? address - known.base < known.size : region_of(first) == host);
+        !segments.empty() && (known.on_gpu() ? address - known.base < known.size : gpu::region_of(first) == host);
     if (!before) known = gpu.inspect(first);
-    if (!known.on_gpu()) host = region_of(first);
+    if (!known.on_gpu()) host = gpu::region_of(first);
     if (!before && !known.on_gpu() && !gpu::Gpu::readable_by_cpu(first)) {
       throw base::Error(
           base::ErrorClass::buffer,

@@ -18,9 +18,10 @@ constexpr std::size_t grain = 256;       // of memory that lists take
 constexpr std::size_t mark_every = 256;  // units
 // Parts grow, so that the first launch comes soon and later ones are large (TYPES, section 3.2: preparation and kernel
 // are pipelined). A part costs some ten microseconds of the driver: no less than making the first one takes.
-constexpr std::size_t first_part = std::size_t{64} << 10, largest_part = std::size_t{1} << 20, growth = 4;
+constexpr std::size_t first_part = std::size_t{16} << 10, largest_part = std::size_t{1} << 20, growth = 4;
 constexpr std::size_t most_known = 512, most_aliases = 16;
 
+std::size_t entry_bytes(const List& list) { return (list.wide() ? 8U : 4U) * (list.table() ? 1U : 2U); }
 constexpr std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * grain; }
 
 // The entries of one part, in numbers of either width, until `most` of them are there.
@@ -220,12 +221,36 @@ Lists::Part Lists::make_part(const Irregular& irregular, List& list) {
 void Lists::fill_part(const Irregular& irregular, List& list) {
   reap();
   Part part = make_part(irregular, list);
+  upload(list, part, hold(part, false));
+}
+
+bool Lists::fill_part(const Irregular& irregular, List& list, gpu::StreamView stream,
+                      base::FunctionRef<void(const kernel::UnitList&, std::size_t)> launch) {
+  reap();
+  Part part = make_part(irregular, list);
+  const bool readable = !list.table_ && part.block.mapped();
+  Upload& held = hold(part, readable);
+  if (readable) {
+    launch({held.block.data(), part.entries, part.end - list.filled_, list.shift_, list.wide_, {}}, part.end);
+    (*held.read)->record(stream);
+  }
+  upload(list, part, held);
+  return readable;
+}
+
+// From before the first reader on, so that what fails in between cannot take the memory from it.
+Lists::Upload& Lists::hold(Part& part, bool read) {
+  Upload held{std::make_shared<gpu::EventPool::Lent>(events_.lend()), {}, std::move(part.block)};
+  if (read) held.read = events_.lend();
+  uploading_.push_back(std::move(held));
+  return uploading_.back();
+}
+
+void Lists::upload(List& list, const Part& part, const Upload& held) {
   // The entry that ends a part becomes the next part's first: its packed bytes, all that was read of it, stay the same.
-  const std::size_t entry = (list.wide_ ? 8 : 4) * (list.table_ ? 1 : 2);
-  gpu::copy_async(list.data_ + list.entries_ * entry, part.block.data(), part.bytes, upload_);
-  list.uploaded_ = std::make_shared<gpu::EventPool::Lent>(events_.lend());
-  (*list.uploaded_)->record(upload_);
-  uploading_.emplace_back(list.uploaded_, std::move(part.block));
+  gpu::copy_async(list.data_ + list.entries_ * entry_bytes(list), held.block.data(), part.bytes, upload_);
+  (*held.uploaded)->record(upload_);
+  list.uploaded_ = held.uploaded;
   list.marks_.insert(list.marks_.end(), part.marks.begin(), part.marks.end());
   list.entries_ += part.entries;
   list.filled_ = part.end;
@@ -307,9 +332,8 @@ bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
 }
 
 void Lists::reap() {
-  const auto under_way =
-      std::ranges::find_if(uploading_, [](auto& upload) { return !(*upload.first)->done(); });  // in the stream's order
-  uploading_.erase(uploading_.begin(), under_way);
+  std::erase_if(uploading_,
+                [](Upload& upload) { return (*upload.uploaded)->done() && (!upload.read || (*upload.read)->done()); });
 }
 
 Lists::Window Lists::lend_window() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/free_ranges.h"
+#include "base/function_ref.h"
 #include "gpu/buffer.h"
 #include "gpu/driver.h"
 #include "gpu/event.h"
@@ -88,8 +89,12 @@ class Lists {
   /// The node's list, maybe not yet whole; null where there is no room for it. `keep` is not given up for it.
   List* list(Irregular& irregular, bool table, const List* keep = nullptr);
 
-  /// Makes and uploads the next part of a list that is not whole.
+  /// Makes and uploads the next part of a list that is not whole. Units may be read before they are uploaded: where memory that
+  /// kernels reach is to be had, `launch` gets those of the part, which reach to packed byte `end`, to enqueue what reads them
+  /// on `stream`; false where it was not called, and the launch is to wait for the upload.
   void fill_part(const Irregular& irregular, List& list);
+  bool fill_part(const Irregular& irregular, List& list, gpu::StreamView stream,
+                 base::FunctionRef<void(const kernel::UnitList& units, std::size_t end)> launch);
 
   /// Lets `stream` read what is filled.
   void before_launch(List& list, gpu::StreamView stream);
@@ -115,7 +120,15 @@ class Lists {
 
  private:
   struct Part;
+  // What a part was made in, until it is uploaded, and what read it there is past.
+  struct Upload {
+    std::shared_ptr<gpu::EventPool::Lent> uploaded;
+    std::optional<gpu::EventPool::Lent> read;
+    HostBlock block;
+  };
   Part make_part(const Irregular& irregular, List& list);
+  Upload& hold(Part& part, bool read);
+  void upload(List& list, const Part& part, const Upload& held);
   bool reserve(List& list, std::size_t bytes, const List* keep);
   bool evict_one(const List* keep);
   static bool settled(List& list);
@@ -134,7 +147,7 @@ class Lists {
   std::list<std::unique_ptr<Irregular>> known_;  // the last used first
   std::unordered_map<const layout::Node*, std::list<std::unique_ptr<Irregular>>::iterator> by_node_;
   std::unordered_multimap<std::uint64_t, std::list<std::unique_ptr<Irregular>>::iterator> by_hash_;
-  std::vector<std::pair<std::shared_ptr<gpu::EventPool::Lent>, HostBlock>> uploading_;
+  std::vector<Upload> uploading_;
   std::vector<Window> windows_;
 };
 

@@ -393,6 +393,16 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
     if (!lists.keep_forever(*first) || (second != nullptr && !lists.keep_forever(*second))) return false;
   }
 
+  const auto launch_units = [&](kernel::UnitList list, std::size_t low, std::size_t high, std::uint64_t from_unit,
+                                std::uint64_t to_unit) {
+    if (low >= high) return;
+    list.loops = irregular.laid.shape;
+    // A packed side begins with byte `begin` of the stream, wherever this part begins.
+    const auto side = [&](const Resolved& resolved) {
+      return kernel::UnitSide{resolved.irregular ? resolved.laid.base : resolved.first(low), !resolved.irregular};
+    };
+    site.copies.along(stream, list, side(to), side(from), low, high, from_unit, to_unit);
+  };
   const auto launch = [&](std::size_t low, std::size_t high) {
     if (low >= high) return;
     if (table) {
@@ -402,8 +412,7 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
       site.copies.laid(stream, side(to, *first), side(from, second != nullptr ? *second : *first), low, high);
       return;
     }
-    kernel::UnitList list = first->as_units();
-    list.loops = irregular.laid.shape;
+    const kernel::UnitList list = first->as_units();
     std::uint64_t from_unit = 0, to_unit = 0;
     if (low / node.size == (high - 1) / node.size) {
       const std::size_t round = low / node.size;
@@ -414,18 +423,18 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
       from_unit = low / node.size * first->entries() + first->units_of(low % node.size, node.size).first;
       to_unit = (high - 1) / node.size * first->entries() + first->units_of(0, (high - 1) % node.size + 1).second;
     }
-    // A packed side begins with byte `begin` of the stream, wherever this part begins.
-    const auto side = [&](const Resolved& resolved) {
-      return kernel::UnitSide{resolved.irregular ? resolved.laid.base : resolved.first(low), !resolved.irregular};
-    };
-    site.copies.along(stream, list, side(to), side(from), low, high, from_unit, to_unit);
+    launch_units(list, low, high, from_unit, to_unit);
   };
 
   if (!first->whole() && second == nullptr && irregular.laid.shape.dimensions == 0) {
-    // First use: a part is launched while the next one is made.
+    // First use: a part is launched while the next one is made, and where it was made if that can be.
     while (!first->whole()) {
       const std::size_t done = first->filled();
-      lists.fill_part(known, *first);
+      const bool launched =
+          lists.fill_part(known, *first, stream, [&](const kernel::UnitList& units, std::size_t filled) {
+            launch_units(units, std::max(begin, done), std::min(end, filled), 0, units.count);
+          });
+      if (launched) continue;
       lists.before_launch(*first, stream);
       launch(std::max(begin, done), std::min(end, first->filled()));
     }

@@ -33,6 +33,8 @@ class HostBlock {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Whether kernels reach it; ordinary memory they do not.
+  [[nodiscard]] bool mapped() const noexcept { return pinned_.size() != 0; }
   /// The context that it was pinned in has ended, and the memory with it.
   [[nodiscard]] bool gone() const noexcept { return pinned_.gone(); }
 

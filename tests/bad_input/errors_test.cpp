@@ -345,10 +345,7 @@ class Errors {
 
   // MPI's own error: it has called the handler, and nobody else does.
   void refused_by_mpi() {
-    if (!checks_tags()) {
-      if (rank_ == 0) fmt::print(stderr, "plain MPI takes a tag of -7 here: it is built without checks; left out\n");
-      return;
-    }
+    if (!plain_mpi_checks_tags()) return;
     meet();
     CROSSLANE_STEP("tags that MPI refuses");
     const Allocation memory(megabytes), other(megabytes);
@@ -416,14 +413,6 @@ class Errors {
       CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
       CROSSLANE_MPI(MPI_Request_free(&request));
     }
-  }
-
-  // MPICH can be built without checks of arguments, as PyPI's is.
-  static bool checks_tags() {
-    MPI_Comm own = heard_communicator();
-    const bool refused = MPI_Send(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, -7, own) != MPI_SUCCESS;
-    CROSSLANE_MPI(MPI_Comm_free(&own));
-    return refused;
   }
 
   // Messages between GPUs, after which ranks know what they can read of each other.
