@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "interpose/manual.h"
 #include "interpose/sending.h"
+#include "interpose/starting.h"
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
 #include "message/protocols.h"
@@ -227,8 +228,10 @@ int post(Route& route, MPI_Request* request) {
       return match(process, route.next(), operation, arrived, request);
     }
   }
-  return mpi::calls::Irecv(route.next(), look.address, look.count, look.type, look.source, look.tag, look.comm,
-                           request);
+  return start_request(process, request, [&] {
+    return mpi::calls::Irecv(route.next(), look.address, look.count, look.type, look.source, look.tag, look.comm,
+                             request);
+  });
 }
 
 int match(Process& process, const mpi::Functions& next, Operation& operation, const message::ArrivedPointer& arrived,
@@ -476,7 +479,9 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
     }
     describe(route, receive, room, on_gpu);
     const Look& look = *route.operation().look;
-    const int code = mpi::calls::Recv_init(next, look.address, look.count, look.type, source, tag, comm, request);
+    const int code = start_request(process, request, [&] {
+      return mpi::calls::Recv_init(next, look.address, look.count, look.type, source, tag, comm, request);
+    });
     if (code != mpi::success) return code;
     route.operation().persistent = true;
     process.requests().add(*request, route.shared_operation());

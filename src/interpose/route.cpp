@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "interpose/argument_builder.h"
+#include "interpose/starting.h"
 #include "mpi/status.h"
 
 #include <exception>
@@ -173,14 +174,14 @@ int Route::blocking(MPI_Status* status, Blocking invoke) {
 int Route::nonblocking(MPI_Request* request, Starting invoke) {
   took("staged");
   stage_and_fetch();
-  return track(request, invoke(next_, operation_->narrowed), false);
+  return track(request, start(request, invoke), false);
 }
 
 int Route::persistent(MPI_Request* request, Starting invoke) {
   took("prepared");
   // Every start copies in; MPICH 4.0 copies a rank's own block of a collective already here, once for all starts.
   stage_and_fetch();
-  return track(request, invoke(next_, operation_->narrowed), true);
+  return track(request, start(request, invoke), true);
 }
 
 void Route::took(std::string_view route) {
@@ -192,6 +193,11 @@ void Route::stage_and_fetch() {
   process_.settle(false);
   operation_->stage(copier());
   operation_->fetch(copier());
+}
+
+int Route::start(MPI_Request* request, Starting invoke) {
+  const auto go = [&] { return invoke(next_, operation_->narrowed); };
+  return operation_->target.kind == Target::Kind::comm ? start_request(process_, request, go) : go();
 }
 
 int Route::track(MPI_Request* request, int result, bool persistent) {

@@ -138,6 +138,7 @@ class Route {
   [[nodiscard]] MPI_Count checked(const char* argument, MPI_Count count) const;
   const Argument& add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                              Direction direction);
+  int start(MPI_Request* request, Starting invoke);
   int track(MPI_Request* request, int result, bool persistent);
   const Argument& add(std::unique_ptr<Argument> argument);
   [[nodiscard]] lane::Copier& copier() const { return process_.copier(); }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "interpose/manual.h"
 #include "interpose/receive.h"
+#include "interpose/starting.h"
 #include "interpose/teams.h"
 #include "message/header.h"
 #include "mpi/status.h"
@@ -181,9 +182,11 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   // Synchronous in each mode, unless the buffer is free without a receiver, or the payload so short that nobody waits for one: until
   // it is matched, waiting is the application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to
   // be the application's call, and counts as matched.
-  const int code = shown     ? seen(next_, posted_->header.data(), bytes, byte, dest, tag, comm)
-                   : returns ? below.Isend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request)
-                             : below.Issend(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
+  const int code = shown ? seen(next_, posted_->header.data(), bytes, byte, dest, tag, comm)
+                         : start_request(process_, &posted_->request, [&] {
+                             const auto send = returns ? below.Isend : below.Issend;
+                             return send(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
+                           });
   if (code != mpi::success) return code;  // and the header is dropped
   if (!returns || protocol != message::Protocol::direct) posted_->matched = matched;
   const message::Header header = *std::exchange(header_, std::nullopt);
@@ -202,7 +205,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
 
 int Sending::start_plain(const void* address, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   plain_ = true;
-  return mpi::calls::Isend(next_, address, count, type, dest, tag, comm, &request_);
+  return start_request(process_, &request_,
+                       [&] { return mpi::calls::Isend(next_, address, count, type, dest, tag, comm, &request_); });
 }
 
 bool Sending::done() {

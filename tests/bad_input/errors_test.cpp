@@ -345,7 +345,6 @@ class Errors {
 
   // MPI's own error: it has called the handler, and nobody else does.
   void refused_by_mpi() {
-    if (!plain_mpi_checks_tags()) return;
     meet();
     CROSSLANE_STEP("tags that MPI refuses");
     const Allocation memory(megabytes), other(megabytes);
@@ -354,15 +353,17 @@ class Errors {
     constexpr int bytes = static_cast<int>(megabytes), bad = -7;
     const int right = (rank_ + 1) % size_;
     MPI_Request request = MPI_REQUEST_NULL;
+    // MPICH 5.0 returns success behind a handler: its code is lost.
+    const bool silent = MPI_Send(host.data(), 1, MPI_BYTE, right, bad, own) == MPI_SUCCESS;
     const auto check = [&](const char* call, void* on_gpu, void* on_host, auto&& body) {
       CROSSLANE_STEP("{} with a tag that MPI refuses", call);
       std::array<int, 2> classes{}, calls{};
       for (const bool gpu : {false, true}) {
         Heard::calls() = 0;
         const int result = body(gpu ? on_gpu : on_host);
-        MPI_Error_class(result, &classes.at(gpu ? 1 : 0));
+        MPI_Error_class(Heard::last().code, &classes.at(gpu ? 1 : 0));
         calls.at(gpu ? 1 : 0) = Heard::calls();
-        CROSSLANE_CHECK(result == MPI_SUCCESS || Heard::last().code == result, "the handler was told {}, the caller {}",
+        CROSSLANE_CHECK(silent || Heard::last().code == result, "the handler was told {}, the caller {}",
                         Heard::last().code, result);
       }
       CROSSLANE_CHECK_EQUAL(classes[0], MPI_ERR_TAG);

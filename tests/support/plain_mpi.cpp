@@ -241,13 +241,6 @@ bool plain_mpi_copies_to_itself_end_early() {
   return wrong;
 }
 
-bool plain_mpi_checks_tags() {
-  const ErrorsReturn self(MPI_COMM_SELF);
-  const bool checked = CROSSLANE_OWN(Send)(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, -7, MPI_COMM_SELF) != MPI_SUCCESS;
-  if (!checked) tell("it is built without checks of tags");
-  return checked;
-}
-
 // MPICH 4.0 cuts such messages at 8,232 bytes, and takes the half element behind that for one too many.
 std::vector<std::size_t> plain_mpi_lengths_taken_for_truncated() {
   constexpr std::size_t element = 16, most = 1U << 16;

@@ -42,7 +42,4 @@ std::vector<std::size_t> plain_mpi_lengths_taken_for_truncated();
 /// Whether MPI_Win_create and a fence work on host memory. Collective; rank 0 prints if not.
 bool plain_mpi_has_windows(MPI_Comm communicator);
 
-/// Whether a negative tag is refused: MPICH can be built without checks of arguments, as PyPI's is. Prints if not.
-bool plain_mpi_checks_tags();
-
 }  // namespace crosslane::tests
