@@ -1,5 +1,5 @@
-// See lifted.h. Copies pass through pinned host memory, whatever the two sides are: memory of another GPU, managed memory, memory in
-// pieces, host memory. All of these are the exception.
+// See lifted.h. What lies in the same context is packed and unpacked there; the rest, memory of another GPU, of the host, passes through
+// pinned host memory.
 #include "interpose/lifted.h"
 
 #include "base/error.h"
@@ -74,30 +74,77 @@ share::Exposed Lifted::show() const noexcept {
 
 void Lifted::lift() {
   if (is_buffer()) return;
-  const std::size_t bytes = extent_.bytes();
-  const lane::Place here{home_.context(), home_.device(), true};
-  const Extent packed = Extent::of_bytes(process_.teams()->byte(), bytes);
-  lane::Batch batch(process_.copier(), {.call = call_});
-  const lane::HostBlock host = batch.lend(here, bytes);
-  for (const auto& [begin, end, place] : segments_)
-    fetch(batch, place, host.data() + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
-  batch.wait();
-  batch.to_gpu(here, data_, host.data(), *packed.layout, packed.count, 0, bytes, lane::Form::packed);
-  batch.wait();
+  copy(Way::in);
 }
 
 void Lifted::lower() {
   if (is_buffer()) return;
-  const std::size_t bytes = extent_.bytes();
-  const lane::Place here{home_.context(), home_.device(), true};
-  const Extent packed = Extent::of_bytes(process_.teams()->byte(), bytes);
+  copy(Way::out);
+}
+
+void Lifted::copy(Way way) {
   lane::Batch batch(process_.copier(), {.call = call_});
-  const lane::HostBlock host = batch.lend(here, bytes);
-  batch.to_host(here, host.data(), data_, *packed.layout, packed.count, 0, bytes, lane::Form::packed);
+  bool beside = false;  // some of it is elsewhere
+  for (const auto& [begin, end, place] : segments_) {
+    if (!is_here(place)) {
+      beside = true;
+      continue;
+    }
+    look(begin);
+    const auto elements = lane::Side::of(base_, *extent_.layout, extent_.count);
+    const auto packed = lane::Side::packed(data_ + begin);
+    batch.across(*place, way == Way::in ? packed : elements, way == Way::in ? elements : packed, begin, end);
+  }
+  if (beside) copy_by_host(batch, way);
   batch.wait();
-  for (const auto& [begin, end, place] : segments_)
-    deliver(batch, place, base_, host.data() + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
-  batch.wait();
+}
+
+// A segment after another in memory that both sides are copied from and to.
+void Lifted::copy_by_host(lane::Batch& batch, Way way) {
+  const lane::Place here{home_.context(), home_.device(), true};
+  const layout::Layout& byte = *process_.teams()->byte();
+  const lane::HostBlock host = batch.lend(here, extent_.bytes());
+  const auto elsewhere = [&](auto&& body) {
+    for (const auto& [begin, end, place] : segments_)
+      if (!is_here(place)) body(begin, end, place);
+    batch.wait();
+  };
+  const auto elements = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>& place) {
+    if (way == Way::in)
+      fetch(batch, place, host.data() + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
+    else
+      deliver(batch, place, base_, host.data() + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
+  };
+  const auto packed = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>&) {
+    const auto bytes = static_cast<MPI_Count>(end - begin);
+    if (way == Way::in)
+      batch.to_gpu(here, data_ + begin, host.data() + begin, byte, bytes, 0, end - begin, lane::Form::packed);
+    else
+      batch.to_host(here, host.data() + begin, data_ + begin, byte, bytes, 0, end - begin, lane::Form::packed);
+  };
+  if (way == Way::in) {
+    elsewhere(elements);
+    elsewhere(packed);
+  } else {
+    elsewhere(packed);
+    elsewhere(elements);
+  }
+}
+
+bool Lifted::is_here(const std::optional<lane::Place>& place) const noexcept {
+  return place && place->context == home_.context();
+}
+
+// A kernel that touches memory which was freed meanwhile would take the context with it. A first byte tells.
+void Lifted::look(std::size_t begin) {
+  extent_.layout->for_each_run(extent_.count, begin, begin + 1, [&](std::int64_t offset, std::size_t) {
+    const std::byte* const byte = lane::byte_at(base_, static_cast<std::ptrdiff_t>(offset));
+    if (process_.gpu().on_gpu(byte)) return;
+    throw base::Error(base::ErrorClass::buffer,
+                      "{}: GPU memory at {} was freed before the copy of it; keep a buffer until its operation is "
+                      "complete",
+                      call_, static_cast<const void*>(byte));
+  });
 }
 
 }  // namespace crosslane::interpose

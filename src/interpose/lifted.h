@@ -57,7 +57,12 @@ class Lifted {
   void lower();
 
  private:
+  enum class Way { in, out };
   void divide(const char* argument);
+  void copy(Way way);
+  void copy_by_host(lane::Batch& batch, Way way);
+  [[nodiscard]] bool is_here(const std::optional<lane::Place>& place) const noexcept;
+  void look(std::size_t begin);
 
   Process& process_;
   team::Home& home_;

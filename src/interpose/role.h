@@ -14,7 +14,8 @@
 
 namespace crosslane::interpose {
 
-/// The counts and displacements of a call with a block for each rank: of the plain form or the large one, as the caller has them.
+/// The counts and displacements of a call with a block for each rank, and types where each has its own: of the plain form or the large
+/// one, as the caller has them.
 class BlockArrays {
  public:
   BlockArrays() = default;
@@ -22,10 +23,17 @@ class BlockArrays {
       : counts_(counts), displacements_(displacements) {}
   BlockArrays(const MPI_Count counts[], const MPI_Aint displacements[] = nullptr)
       : wide_counts_(counts), wide_displacements_(displacements) {}
+  BlockArrays(const int counts[], const int displacements[], const MPI_Datatype types[])
+      : counts_(counts), displacements_(displacements), types_(types) {}
+  BlockArrays(const MPI_Count counts[], const MPI_Aint displacements[], const MPI_Datatype types[])
+      : wide_counts_(counts), wide_displacements_(displacements), types_(types) {}
   [[nodiscard]] MPI_Count count(std::size_t block) const {
     return wide_counts_ != nullptr ? wide_counts_[block] : counts_[block];
   }
-  /// In extents of the type.
+  [[nodiscard]] bool typed() const noexcept { return types_ != nullptr; }
+  /// Where typed().
+  [[nodiscard]] MPI_Datatype type(std::size_t block) const { return types_[block]; }
+  /// In extents of the type; in bytes where typed().
   [[nodiscard]] MPI_Aint displacement(std::size_t block) const {
     return wide_displacements_ != nullptr ? wide_displacements_[block] : displacements_[block];
   }
@@ -35,6 +43,7 @@ class BlockArrays {
   const int* displacements_ = nullptr;
   const MPI_Count* wide_counts_ = nullptr;
   const MPI_Aint* wide_displacements_ = nullptr;
+  const MPI_Datatype* types_ = nullptr;
 };
 
 /// The arguments of one call. Those that a procedure does not have stay as they are; counts and types are those of the side that is

@@ -75,7 +75,8 @@ class Test {
     // In place it moves a rank's own block to the front by memcpy, and aborts where the two places overlap.
     if (call.whole && call.what == What::reduce_scatter) call.in_place = false;
 #endif
-    CROSSLANE_STEP("{}: {}, seed {}", job.name(), call.text(), call.seed);
+    const bool typed = call.what == What::alltoallv && mix(call.seed) % 2 == 0;
+    CROSSLANE_STEP("{}: {}{}, seed {}", job.name(), call.text(), typed ? ", by types" : "", call.seed);
     Random& local = program_.local();
     // MPICH takes two null buffers for the same one.
     UnevenRun run(call, job,
@@ -88,7 +89,10 @@ class Test {
       const std::int64_t before = direct_calls(call.name()), named = by_name(call);
       // Ranks arrive in any order.
       for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
-      issue(call, job.communicator(), run, local.chance(30));
+      if (typed)
+        issue_typed(job.communicator(), run, *call.element, local);
+      else
+        issue(call, job.communicator(), run, local.chance(30));
       run.check();
       const std::int64_t direct = direct_calls(call.name()) - before, by = by_name(call) - named;
       if (!may) {
@@ -99,6 +103,35 @@ class Test {
           CROSSLANE_CHECK(by == (exists(call) ? 1 : 0), "{} by {}", by, algorithm_);
       }
     }
+  }
+
+  // MPI_Alltoallw: places in bytes, and now and then a whole block is one element of a type of its own.
+  static void issue_typed(MPI_Comm comm, const UnevenRun& run, const Element& element, Random& local) {
+    struct Blocks {
+      std::vector<int> counts, places;
+      std::vector<MPI_Datatype> types, made;
+      Blocks(const UnevenRun::Side& side, const Element& element, Random& local) : counts(side.counts) {
+        MPI_Aint lower = 0, extent = static_cast<MPI_Aint>(element.base.extent);
+        if (side.type != MPI_DATATYPE_NULL) CROSSLANE_MPI(MPI_Type_get_extent(side.type, &lower, &extent));
+        for (std::size_t block = 0; block < counts.size(); ++block) {
+          places.push_back(side.places[block] * static_cast<int>(extent));
+          types.push_back(side.type);
+          if (counts[block] == 0 || local.chance(60)) continue;
+          CROSSLANE_MPI(MPI_Type_contiguous(counts[block], side.type, &made.emplace_back()));
+          CROSSLANE_MPI(MPI_Type_commit(&made.back()));
+          types[block] = made.back();
+          counts[block] = 1;
+        }
+      }
+      Blocks(const Blocks&) = delete;
+      Blocks& operator=(const Blocks&) = delete;
+      ~Blocks() {
+        for (MPI_Datatype& type : made) MPI_Type_free(&type);
+      }
+    };
+    const Blocks send(run.sent(), element, local), receive(run.got(), element, local);
+    CROSSLANE_MPI(MPI_Alltoallw(run.from(), send.counts.data(), send.places.data(), send.types.data(), run.to(),
+                                receive.counts.data(), receive.places.data(), receive.types.data(), comm));
   }
 
   static void issue(const Uneven& call, MPI_Comm comm, const UnevenRun& run, bool large) {

@@ -225,19 +225,20 @@ COLLECTIVES: dict[str, Collective] = {
 def direct(send: str | None, receive: str | None, *, root: bool = False, op: bool = False) -> dict[str, str]:
     """What a collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions.
 
-    A side is its buffer, count and type; arrays of counts (and displacements, after a colon) where each block has its own.
+    A side is its buffer, count and type; arrays of counts (and, after colons, displacements and types) where each block has its own.
     """
     call = {}
     blocks = {}
     for side, prefix in ((send, "send"), (receive, "receive")):
         if side is not None:
-            buffer, count, datatype = side.split()
+            buffer, count, *datatype = side.split()
             call |= {prefix: buffer}
             if count.startswith("["):
                 blocks[f"{prefix}_blocks"] = "{" + count.strip("[]").replace(":", ", ") + "}"
             else:
                 call |= {f"{prefix}_count": count}
-            call |= {f"{prefix}_type": datatype}
+            if datatype:
+                call |= {f"{prefix}_type": datatype[0]}
     call |= blocks
     if op:
         call["op"] = "op"
@@ -270,16 +271,22 @@ DIRECT: dict[str, tuple[str, dict[str, str]]] = {
         "alltoallv",
         direct("sendbuf [sendcounts:sdispls] sendtype", "recvbuf [recvcounts:rdispls] recvtype"),
     ),
+    # Its blocks are packed ones to the others, whatever their types.
+    "Alltoallw": (
+        "alltoallv",
+        direct("sendbuf [sendcounts:sdispls:sendtypes]", "recvbuf [recvcounts:rdispls:recvtypes]"),
+    ),
     "Reduce_scatter": (
         "reduce_scatter",
         direct("sendbuf [recvcounts] datatype", "recvbuf [recvcounts] datatype", op=True),
     ),
 }
 
-# The collectives that crosslane.h can put on a stream: those, and one without buffers, whose blocking form is the MPI's own.
-ON_STREAM: dict[str, str] = {name: f"crosslane_{collective}_enqueue" for name, (collective, _) in DIRECT.items()} | {
-    "Barrier": "crosslane_barrier_enqueue"
-}
+# The collectives that crosslane.h can put on a stream: those of them that have a name there, and one without buffers, whose blocking
+# form is the MPI's own.
+ON_STREAM: dict[str, str] = {
+    name: f"crosslane_{collective}_enqueue" for name, (collective, _) in DIRECT.items() if name != "Alltoallw"
+} | {"Barrier": "crosslane_barrier_enqueue"}
 
 
 
