@@ -29,6 +29,7 @@ Calls from(void* library) {
   find(library, "MPI_Wait", calls.wait);
   find(library, "MPI_Allreduce", calls.allreduce);
   find(library, "MPI_Bcast", calls.bcast);
+  find(library, "MPI_Alltoallw", calls.alltoallw);
   return calls;
 }
 

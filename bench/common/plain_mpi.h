@@ -20,6 +20,7 @@ struct Calls {
   decltype(&MPI_Wait) wait = nullptr;
   decltype(&MPI_Allreduce) allreduce = nullptr;
   decltype(&MPI_Bcast) bcast = nullptr;
+  decltype(&MPI_Alltoallw) alltoallw = nullptr;
 
   /// As the program's own calls are bound: by the dynamic linker, preloaded libraries first.
   static Calls bound();
