@@ -22,7 +22,7 @@ namespace crosslane::interpose {
 struct Extent {
   std::shared_ptr<const layout::Layout> layout;
   MPI_Count count = 0;
-  bool pieces = false;  ///< All of it is in pieces without gaps, and who uses it knows where each is.
+  bool pieces = false;  ///< All of it is in contiguous pieces, and who uses it knows where each is.
 
   /// So many contiguous bytes; `byte` is the layout of one.
   [[nodiscard]] static Extent of_bytes(std::shared_ptr<const layout::Layout> byte, std::size_t bytes) {
@@ -30,7 +30,7 @@ struct Extent {
   }
   [[nodiscard]] std::size_t bytes() const { return layout->packed_size(count); }
   /// Kernels can use it where it lies.
-  [[nodiscard]] bool usable() const { return pieces || layout->dense(); }
+  [[nodiscard]] bool usable() const { return pieces || layout->contiguous(count); }
 };
 
 class Lifted {

@@ -194,7 +194,7 @@ class Description {
     std::shared_ptr<const layout::Layout> element;
     std::vector<layout::Placed> placed;
     std::size_t packed = 0;
-    bool dense = true;
+    bool contiguous = true;
     for (int member = 0; member < members_; ++member) {
       const auto block = static_cast<std::size_t>(member);
       const MPI_Count count = arrays.count(block);
@@ -207,7 +207,7 @@ class Description {
       std::int64_t offset = 0;
       const std::int64_t unit = arrays.typed() ? 1 : element->extent();
       if (__builtin_mul_overflow(arrays.displacement(block), unit, &offset)) return false;
-      dense = dense && element->dense();
+      contiguous = contiguous && element->contiguous(count);
       placed.push_back({offset, layout::repeat(element->node(), static_cast<std::uint64_t>(count), element->extent())});
       blocks.push_back({member, offset + element->span(count).begin, packed, size});
       packed += size;
@@ -215,7 +215,7 @@ class Description {
     if (placed.empty()) return true;
     const auto node = layout::join(placed);
     const auto whole = std::make_shared<const layout::Layout>(node, 0, static_cast<std::int64_t>(node->size));
-    part_of_it = Part{argument, base, {whole, 1, dense}};
+    part_of_it = Part{argument, base, {whole, 1, contiguous}};
     for (PartBlock& block : blocks) block.first -= node->low;
     return true;
   }
