@@ -8,6 +8,7 @@
 #include "interpose/direct_buffers.h"
 #include "interpose/role.h"
 #include "interpose/route.h"
+#include "interpose/starting.h"
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
 #include "mpi/status.h"
@@ -285,7 +286,7 @@ int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* r
     nested.emplace();
     if (process.teams()->of(call.comm) == nullptr) return otherwise();
     auto starter = std::make_unique<PersistentCollective>(process, call);
-    if (const int code = otherwise(); code != mpi::success) return code;
+    if (const int code = start_request(process, request, otherwise); code != mpi::success) return code;
     // It is known already where MPI has host copies of GPU memory.
     auto operation = process.requests().find(*request);
     if (operation == nullptr) {

@@ -24,7 +24,7 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
   if (info_.on_gpu()) {
     const bool within = reinterpret_cast<std::uintptr_t>(data_) + length <= info_.base + info_.size;
     if (!within && gpu.contiguous_from(data_, length) < length) {
-      if (may_be_apart(base, *extent_.layout, extent_.count, info_.size)) {
+      if (extent_.apart || may_be_apart(base, *extent_.layout, extent_.count, info_.size)) {
         divide(argument);
         return;
       }
@@ -43,7 +43,7 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
                       "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed before "
                       "the call, or does it belong to a context that was destroyed?",
                       call_, argument, static_cast<const void*>(data_));
-  } else if (reaches_gpu(process_.copier(), base, *extent_.layout, extent_.count)) {
+  } else if (extent_.apart || reaches_gpu(process_.copier(), base, *extent_.layout, extent_.count)) {
     divide(argument);
     return;
   } else {
@@ -83,6 +83,7 @@ void Lifted::lower() {
 }
 
 void Lifted::copy(Way way) {
+  lane::HostBlock host;  // outlives what is copied through it
   lane::Batch batch(process_.copier(), {.call = call_});
   bool beside = false;  // some of it is elsewhere
   for (const auto& [begin, end, place] : segments_) {
@@ -95,15 +96,17 @@ void Lifted::copy(Way way) {
     const auto packed = lane::Side::packed(data_ + begin);
     batch.across(*place, way == Way::in ? packed : elements, way == Way::in ? elements : packed, begin, end);
   }
-  if (beside) copy_by_host(batch, way);
+  if (beside) {
+    host = batch.lend({home_.context(), home_.device(), true}, extent_.bytes());
+    copy_by_host(batch, host.data(), way);
+  }
   batch.wait();
 }
 
 // A segment after another in memory that both sides are copied from and to.
-void Lifted::copy_by_host(lane::Batch& batch, Way way) {
+void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
   const lane::Place here{home_.context(), home_.device(), true};
   const layout::Layout& byte = *process_.teams()->byte();
-  const lane::HostBlock host = batch.lend(here, extent_.bytes());
   const auto elsewhere = [&](auto&& body) {
     for (const auto& [begin, end, place] : segments_)
       if (!is_here(place)) body(begin, end, place);
@@ -111,16 +114,16 @@ void Lifted::copy_by_host(lane::Batch& batch, Way way) {
   };
   const auto elements = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>& place) {
     if (way == Way::in)
-      fetch(batch, place, host.data() + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
+      fetch(batch, place, host + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
     else
-      deliver(batch, place, base_, host.data() + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
+      deliver(batch, place, base_, host + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
   };
   const auto packed = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>&) {
     const auto bytes = static_cast<MPI_Count>(end - begin);
     if (way == Way::in)
-      batch.to_gpu(here, data_ + begin, host.data() + begin, byte, bytes, 0, end - begin, lane::Form::packed);
+      batch.to_gpu(here, data_ + begin, host + begin, byte, bytes, 0, end - begin, lane::Form::packed);
     else
-      batch.to_host(here, host.data() + begin, data_ + begin, byte, bytes, 0, end - begin, lane::Form::packed);
+      batch.to_host(here, host + begin, data_ + begin, byte, bytes, 0, end - begin, lane::Form::packed);
   };
   if (way == Way::in) {
     elsewhere(elements);

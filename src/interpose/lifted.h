@@ -23,6 +23,7 @@ struct Extent {
   std::shared_ptr<const layout::Layout> layout;
   MPI_Count count = 0;
   bool pieces = false;  ///< All of it is in contiguous pieces, and who uses it knows where each is.
+  bool apart = false;   ///< It is made of blocks that may each lie in another memory.
 
   /// So many contiguous bytes; `byte` is the layout of one.
   [[nodiscard]] static Extent of_bytes(std::shared_ptr<const layout::Layout> byte, std::size_t bytes) {
@@ -60,7 +61,7 @@ class Lifted {
   enum class Way { in, out };
   void divide(const char* argument);
   void copy(Way way);
-  void copy_by_host(lane::Batch& batch, Way way);
+  void copy_by_host(lane::Batch& batch, std::byte* host, Way way);
   [[nodiscard]] bool is_here(const std::optional<lane::Place>& place) const noexcept;
   void look(std::size_t begin);
 

@@ -238,7 +238,11 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
           MPI_Request* request) {
   const Look& look = *operation.look;
   operation.active = true;
-  if (arrived->held) return mpi::calls::Imrecv(next, look.address, look.count, look.type, &arrived->message, request);
+  if (arrived->held) {
+    return start_request(process, request, [&] {
+      return mpi::calls::Imrecv(next, look.address, look.count, look.type, &arrived->message, request);
+    });
+  }
   const int code = lend_idle_request(process, request);  // what it stands for is ended by finish()
   if (code == mpi::success) take_over(process, operation, *arrived);
   return code;

@@ -215,7 +215,7 @@ class Description {
     if (placed.empty()) return true;
     const auto node = layout::join(placed);
     const auto whole = std::make_shared<const layout::Layout>(node, 0, static_cast<std::int64_t>(node->size));
-    part_of_it = Part{argument, base, {whole, 1, contiguous}};
+    part_of_it = Part{argument, base, {whole, 1, contiguous, arrays.typed()}};
     for (PartBlock& block : blocks) block.first -= node->low;
     return true;
   }

@@ -197,7 +197,8 @@ void Route::stage_and_fetch() {
 
 int Route::start(MPI_Request* request, Starting invoke) {
   const auto go = [&] { return invoke(next_, operation_->narrowed); };
-  return operation_->target.kind == Target::Kind::comm ? start_request(process_, request, go) : go();
+  // Those of files may be null where there was nothing to do.
+  return operation_->target.kind == Target::Kind::file ? go() : start_request(process_, request, go);
 }
 
 int Route::track(MPI_Request* request, int result, bool persistent) {

@@ -10,6 +10,7 @@ namespace crosslane::interpose {
 /// MPI's code. MPICH 5.0 calls a program's own error handler and, if that returns, returns success: no request was made then, and that is
 /// an error all the same.
 inline int start_request(Process& process, MPI_Request* request, base::FunctionRef<int()> start) {
+  if (request == nullptr) return start();  // for the MPI to refuse
   const MPI_Request none = process.library().handles().request_null;
   *request = none;
   const int code = start();

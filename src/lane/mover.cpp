@@ -427,6 +427,11 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
   };
 
   if (!first->whole() && second == nullptr && irregular.laid.shape.dimensions == 0) {
+    // What an error has left of an earlier use.
+    if (first->filled() > begin) {
+      lists.before_launch(*first, stream);
+      launch(begin, std::min(end, first->filled()));
+    }
     // First use: a part is launched while the next one is made, and where it was made if that can be.
     while (!first->whole()) {
       const std::size_t done = first->filled();
