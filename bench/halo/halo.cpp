@@ -4,10 +4,10 @@
 //   bench_halo [--sizes N,...] [--gpus N] [--runs N] [--milliseconds N] [--csv FILE]
 // N cells are the edge of a rank's cube. Any number of ranks; the grid of them is periodic.
 #include "common/device.h"
+#include "common/edge_table.h"
 #include "common/mpi_program.h"
 #include "common/options.h"
 #include "common/plain_mpi.h"
-#include "common/record.h"
 #include "halo/neighbours.h"
 #include "kernels/images.h"
 
@@ -47,60 +47,26 @@ struct Memory {
 class Benchmark {
  public:
   Benchmark(const Options& options, const World& world)
-      : world_(world),
-        runs_(static_cast<int>(options.number("--runs"))),
-        budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
-        device_(world.local, static_cast<int>(options.number("--gpus"))),
-        csv_(world.rank == 0 ? options.text("--csv") : "",
-             {"halo", fmt::format("{} x {}", device_.count(), device_.name())},
-             {"edge", "bytes", "ranks", "gpus", "turns", "column", "run", "seconds"}) {
-    gpus_ = std::min(device_.count(), world.ranks);
-    turns_ = gpus_ < world.ranks && device_.takes_turns() ? "yes" : "no";
-    const auto reason = no_kernels();
-    if (reason.empty()) {
-      module_ = std::make_unique<Module>(halo_image());
-      pack_ = module_->function("crosslane_bench_halo_pack");
-      unpack_ = module_->function("crosslane_bench_halo_unpack");
-    }
-    if (world.rank != 0) return;
-    fmt::print(stdout, "halo: {}, {} ranks on {} x {}{}, {}; us an exchange, medians of {} runs\n", processor(),
-               world.ranks, gpus_, device_.name(), turns_ == "yes" ? ", without MPS" : "", mpi_version(), runs_);
-    if (!reason.empty()) fmt::print(stdout, "halo: the host packs, {}\n", reason);
-    fmt::print(stdout, "{:>6} {:>10} {:>8}", "edge", "bytes", "grid");
-    for (std::size_t column = 0; column < columns; ++column)
-      fmt::print(stdout, " {:>24} {:>6}", titles[column], column == datatypes ? "GB/s" : "ratio");
-    fmt::print(stdout, "\n");
+      : table_(options, world,
+               {.benchmark = "halo",
+                .operation = "an exchange",
+                .columns = {titles.begin(), titles.end()},
+                .shape = "grid",
+                .remark = no_kernels().empty() ? "" : "the host packs, " + no_kernels()}) {
+    if (!no_kernels().empty()) return;
+    module_ = std::make_unique<Module>(halo_image());
+    pack_ = module_->function("crosslane_bench_halo_pack");
+    unpack_ = module_->function("crosslane_bench_halo_unpack");
   }
 
   void measure(int edge) {
     const Neighbours neighbours(edge);
     Memory memory(neighbours);
-    for (std::size_t column = 0; column < columns; ++column) verify(neighbours, memory, static_cast<Column>(column));
-    std::array<int, columns> repeats{};
-    const auto once = [&](std::size_t column) {
-      const auto one = [&] { exchange(neighbours, memory, static_cast<Column>(column)); };
-      if (repeats[column] == 0) repeats[column] = repeats_for(seconds_of(1, one), budget_, 200);
-      return seconds_of(repeats[column], one);
-    };
-    const auto row = [&](std::size_t column, int run, double seconds) {
-      csv_.row({std::to_string(edge), std::to_string(neighbours.bytes()), std::to_string(world_.ranks),
-                std::to_string(gpus_), turns_, std::string(titles[column]), std::to_string(run),
-                fmt::format("{:.9f}", seconds)});
-    };
-    const auto seconds = in_turns(columns, runs_, once, row);
-    for (std::size_t column = 0; column < columns; ++column) verify(neighbours, memory, static_cast<Column>(column));
-    if (world_.rank != 0) return;
     const auto& grid = neighbours.grid();
-    fmt::print(stdout, "{:6} {:10} {:>8}", edge, neighbours.bytes(),
-               fmt::format("{}x{}x{}", grid[0], grid[1], grid[2]));
-    const double first = median(seconds[datatypes]);
-    for (std::size_t column = 0; column < columns; ++column) {
-      const double time = median(seconds[column]);
-      fmt::print(stdout, " {:24.1f} {:6.2f}", time * 1e6,
-                 column == datatypes ? static_cast<double>(neighbours.bytes()) / time / 1e9 : time / first);
-    }
-    fmt::print(stdout, "\n");
-    std::fflush(stdout);
+    table_.measure(
+        edge, neighbours.bytes(), fmt::format("{}x{}x{}", grid[0], grid[1], grid[2]),
+        [&](std::size_t column) { exchange(neighbours, memory, static_cast<Column>(column)); },
+        [&](std::size_t column) { verify(neighbours, memory, static_cast<Column>(column)); });
   }
 
  private:
@@ -208,15 +174,10 @@ class Benchmark {
     demand_everywhere(right, fmt::format("the halo is wrong ({})", titles[column]));
   }
 
-  const World world_;
-  const int runs_;
-  const double budget_;
-  const Device device_;
+  EdgeTable table_;
+  const Device& device_ = table_.device();
   const Calls plain_ = Calls::plain();
   const Calls bound_ = Calls::bound();
-  Csv csv_;
-  int gpus_ = 1;
-  std::string turns_;
   std::unique_ptr<Module> module_;
   CUfunction pack_ = nullptr, unpack_ = nullptr;
 };

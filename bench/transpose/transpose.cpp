@@ -4,10 +4,10 @@
 //   bench_transpose [--sizes N,...] [--gpus N] [--runs N] [--milliseconds N] [--csv FILE]
 // N is the edge of the whole array, [N][N][N]: each rank has some planes of the first dimension, then of the second.
 #include "common/device.h"
+#include "common/edge_table.h"
 #include "common/mpi_program.h"
 #include "common/options.h"
 #include "common/plain_mpi.h"
-#include "common/record.h"
 
 #include <fmt/format.h>
 
@@ -104,51 +104,19 @@ class Benchmark {
  public:
   Benchmark(const Options& options, const World& world)
       : world_(world),
-        runs_(static_cast<int>(options.number("--runs"))),
-        budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
-        device_(world.local, static_cast<int>(options.number("--gpus"))),
-        csv_(world.rank == 0 ? options.text("--csv") : "",
-             {"transpose", fmt::format("{} x {}", device_.count(), device_.name())},
-             {"edge", "bytes", "ranks", "gpus", "turns", "column", "run", "seconds"}) {
-    gpus_ = std::min(device_.count(), world.ranks);
-    turns_ = gpus_ < world.ranks && device_.takes_turns() ? "yes" : "no";
-    if (world.rank != 0) return;
-    fmt::print(stdout, "transpose: {}, {} ranks on {} x {}{}, {}; us a transposition, medians of {} runs\n",
-               processor(), world.ranks, gpus_, device_.name(), turns_ == "yes" ? ", without MPS" : "", mpi_version(),
-               runs_);
-    fmt::print(stdout, "{:>6} {:>12}", "edge", "bytes");
-    for (std::size_t column = 0; column < columns; ++column)
-      fmt::print(stdout, " {:>18} {:>6}", titles[column], column == datatypes ? "GB/s" : "ratio");
-    fmt::print(stdout, "\n");
-  }
+        table_(options, world,
+               {.benchmark = "transpose",
+                .operation = "a transposition",
+                .columns = {titles.begin(), titles.end()},
+                .shape = "",
+                .remark = ""}) {}
 
   void measure(int edge) {
     const Blocks blocks(edge, world_);
     Memory memory(std::max(blocks.bytes(), sizeof(Cell)));
-    for (std::size_t column = 0; column < columns; ++column) verify(blocks, memory, static_cast<Column>(column));
-    std::array<int, columns> repeats{};
-    const auto once = [&](std::size_t column) {
-      const auto one = [&] { transpose(blocks, memory, static_cast<Column>(column)); };
-      if (repeats[column] == 0) repeats[column] = repeats_for(seconds_of(1, one), budget_, 200);
-      return seconds_of(repeats[column], one);
-    };
-    const auto row = [&](std::size_t column, int run, double seconds) {
-      csv_.row({std::to_string(edge), std::to_string(blocks.bytes()), std::to_string(world_.ranks),
-                std::to_string(gpus_), turns_, std::string(titles[column]), std::to_string(run),
-                fmt::format("{:.9f}", seconds)});
-    };
-    const auto seconds = in_turns(columns, runs_, once, row);
-    for (std::size_t column = 0; column < columns; ++column) verify(blocks, memory, static_cast<Column>(column));
-    if (world_.rank != 0) return;
-    fmt::print(stdout, "{:6} {:12}", edge, blocks.bytes());
-    const double first = median(seconds[datatypes]);
-    for (std::size_t column = 0; column < columns; ++column) {
-      const double time = median(seconds[column]);
-      fmt::print(stdout, " {:18.1f} {:6.2f}", time * 1e6,
-                 column == datatypes ? static_cast<double>(blocks.bytes()) / time / 1e9 : time / first);
-    }
-    fmt::print(stdout, "\n");
-    std::fflush(stdout);
+    table_.measure(
+        edge, blocks.bytes(), "", [&](std::size_t column) { transpose(blocks, memory, static_cast<Column>(column)); },
+        [&](std::size_t column) { verify(blocks, memory, static_cast<Column>(column)); });
   }
 
  private:
@@ -207,13 +175,9 @@ class Benchmark {
   }
 
   const World world_;
-  const int runs_;
-  const double budget_;
-  const Device device_;
+  EdgeTable table_;
+  const Device& device_ = table_.device();
   const Calls plain_ = Calls::plain();
-  Csv csv_;
-  int gpus_ = 1;
-  std::string turns_;
 };
 
 void run(int count, char** words) {

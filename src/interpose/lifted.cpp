@@ -91,13 +91,14 @@ void Lifted::copy(Way way) {
       beside = true;
       continue;
     }
-    look(begin);
+    batch.look(base_, *extent_.layout, extent_.count, begin,
+               way == Way::in ? lane::Batch::Use::read : lane::Batch::Use::written);
     const auto elements = lane::Side::of(base_, *extent_.layout, extent_.count);
     const auto packed = lane::Side::packed(data_ + begin);
     batch.across(*place, way == Way::in ? packed : elements, way == Way::in ? elements : packed, begin, end);
   }
   if (beside) {
-    host = batch.lend({home_.context(), home_.device(), true}, extent_.bytes());
+    host = batch.lend(here(), extent_.bytes());
     copy_by_host(batch, host.data(), way);
   }
   batch.wait();
@@ -105,7 +106,6 @@ void Lifted::copy(Way way) {
 
 // A segment after another in memory that both sides are copied from and to.
 void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
-  const lane::Place here{home_.context(), home_.device(), true};
   const layout::Layout& byte = *process_.teams()->byte();
   const auto elsewhere = [&](auto&& body) {
     for (const auto& [begin, end, place] : segments_)
@@ -121,9 +121,9 @@ void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
   const auto packed = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>&) {
     const auto bytes = static_cast<MPI_Count>(end - begin);
     if (way == Way::in)
-      batch.to_gpu(here, data_ + begin, host + begin, byte, bytes, 0, end - begin, lane::Form::packed);
+      batch.to_gpu(here(), data_ + begin, host + begin, byte, bytes, 0, end - begin, lane::Form::packed);
     else
-      batch.to_host(here, host + begin, data_ + begin, byte, bytes, 0, end - begin, lane::Form::packed);
+      batch.to_host(here(), host + begin, data_ + begin, byte, bytes, 0, end - begin, lane::Form::packed);
   };
   if (way == Way::in) {
     elsewhere(elements);
@@ -134,20 +134,10 @@ void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
   }
 }
 
+lane::Place Lifted::here() const noexcept { return {home_.context(), home_.device(), true}; }
+
 bool Lifted::is_here(const std::optional<lane::Place>& place) const noexcept {
   return place && place->context == home_.context();
-}
-
-// A kernel that touches memory which was freed meanwhile would take the context with it. A first byte tells.
-void Lifted::look(std::size_t begin) {
-  extent_.layout->for_each_run(extent_.count, begin, begin + 1, [&](std::int64_t offset, std::size_t) {
-    const std::byte* const byte = lane::byte_at(base_, static_cast<std::ptrdiff_t>(offset));
-    if (process_.gpu().on_gpu(byte)) return;
-    throw base::Error(base::ErrorClass::buffer,
-                      "{}: GPU memory at {} was freed before the copy of it; keep a buffer until its operation is "
-                      "complete",
-                      call_, static_cast<const void*>(byte));
-  });
 }
 
 }  // namespace crosslane::interpose

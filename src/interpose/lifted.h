@@ -62,8 +62,8 @@ class Lifted {
   void divide(const char* argument);
   void copy(Way way);
   void copy_by_host(lane::Batch& batch, std::byte* host, Way way);
+  [[nodiscard]] lane::Place here() const noexcept;  // of the copy
   [[nodiscard]] bool is_here(const std::optional<lane::Place>& place) const noexcept;
-  void look(std::size_t begin);
 
   Process& process_;
   team::Home& home_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 namespace crosslane::interpose {
+
 bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count count, std::size_t allocation) {
   if (base == nullptr) return true;
   const auto shape = layout.as_strided(1);

@@ -211,21 +211,26 @@ void Batch::pull(const Place& place, std::byte* device, const std::byte* source,
        Source::gpu);
 }
 
+Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin,
+                        Use use) const {
+  Byte byte{};
+  layout.for_each_run(count, begin, begin + 1,
+                      [&](std::int64_t offset, std::size_t) { byte.offset = static_cast<std::ptrdiff_t>(offset); });
+  const std::byte* const address = byte_at(memory, byte.offset);
+  byte.kind = copier_.gpu_.inspect(address).kind;
+  if (byte.kind == gpu::PointerInfo::Kind::host) {
+    throw base::Error(base::ErrorClass::buffer,
+                      "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
+                      static_cast<const void*>(address), use == Use::read ? "from" : "to");
+  }
+  return byte;
+}
+
 void Batch::copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
                  std::size_t begin, std::size_t end, Form form, Toward toward, Source source) {
   if (begin == end) return;
-  std::ptrdiff_t first = 0;
-  layout.for_each_run(count, begin, begin + 1,
-                      [&](std::int64_t offset, std::size_t) { first = static_cast<std::ptrdiff_t>(offset); });
-  // An operation may have been under way for long, and a real driver takes the address of memory that was freed meanwhile
-  // for ordinary memory, which it then touches. The first byte tells.
+  const auto [first, kind] = look(device, layout, count, begin, toward == Toward::host ? Use::read : Use::written);
   std::byte* const byte = byte_at(device, first);
-  const auto kind = copier_.gpu_.inspect(byte).kind;
-  if (kind == gpu::PointerInfo::Kind::host) {
-    throw base::Error(base::ErrorClass::buffer,
-                      "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
-                      static_cast<const void*>(byte), toward == Toward::host ? "from" : "to");
-  }
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
   if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&

@@ -146,6 +146,16 @@ class Batch {
   void fetch(const Place& place, std::byte* host, const std::byte* from, const Listed& list, std::size_t begin,
              std::size_t end);
 
+  /// Byte `begin` of the stream of elements at `memory`, and what it lies in. Throws Error (buffer) where that was freed since place()
+  /// described it: an operation may have been under way for long, and a real driver takes such an address for ordinary memory, which a
+  /// copy then touches, or a kernel, which takes its context along.
+  struct Byte {
+    std::ptrdiff_t offset;
+    gpu::PointerInfo::Kind kind;
+  };
+  enum class Use { read, written };
+  Byte look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin, Use use) const;
+
   /// What the application has enqueued before on the place's memory comes before what wait() returns for, where it is not settled or
   /// CROSSLANE_ORDER=legacy asks for that: for who lets others read it.
   void settle(const Place& place);

@@ -154,7 +154,7 @@ List* Lists::list(Irregular& irregular, bool table, const List* keep) {
   const std::uint64_t entries =
       table ? node.size / list->run_bytes_
             : std::min<std::uint64_t>(node.run_count, node.size) + 2 * (node.size / kernel::unit_limit) + 64;
-  if (entries > limit_ / number || !reserve(*list, entries * number * (table ? 1 : 2), keep)) return nullptr;
+  if (entries > limit_ / number || !reserve(*list, entries * entry_bytes(*list), keep)) return nullptr;
   list->part_bytes_ = first_part;
   made = std::move(list);
   return made.get();

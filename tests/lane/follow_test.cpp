@@ -8,12 +8,14 @@ namespace {
 template <class Kind>
 class FollowTest : public MoverTest<Kind> {
  protected:
-  /// Makes the list, as a first copy does.
+  /// Makes the list, as a first copy does, which may read it where it was made; the second copy comes after its upload.
   std::optional<lane::Listed> list(const Elements& element, const typename MoverTest<Kind>::OnGpu& memory) {
     const std::size_t bytes = element.layout.packed_size(element.count);
     typename MoverTest<Kind>::OnGpu packed(this->driver(), Bytes(bytes), 0);
-    this->copy(Side::packed(packed.data()), Side::of(memory.data(), element.layout, element.count), 0, bytes);
-    finish(this->stream());
+    for (int i = 0; i < 2; ++i) {
+      this->copy(Side::packed(packed.data()), Side::of(memory.data(), element.layout, element.count), 0, bytes);
+      finish(this->stream());
+    }
     return this->mover().listed(this->context(), element.layout, element.count);
   }
   /// Another rank's engine.
