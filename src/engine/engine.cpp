@@ -8,8 +8,9 @@
 namespace crosslane::engine {
 namespace {
 
-// About ten microseconds: longer than a small GPU collective, shorter than a time slice lost by not yielding.
-constexpr int spins = 300;
+// About ten microseconds: longer than a small GPU collective, shorter than a time slice lost by not yielding. Where ranks
+// share processors the one that is waited for may need this very processor.
+constexpr int spins = 300, shared_spins = 10;
 // A look at requests and tasks takes as long as a yield: most of a wait is to be spent looking.
 constexpr unsigned looks_a_yield = 16;
 
@@ -44,11 +45,13 @@ class Engine::Inside {
 };
 
 Engine::Engine(const mpi::Functions& below, double watchdog_seconds, MpiIdle mpi_idle)
-    : below_(below), watchdog_seconds_(watchdog_seconds), mpi_idle_(mpi_idle), requests_(below) {}
+    : below_(below), watchdog_seconds_(watchdog_seconds), mpi_idle_(mpi_idle), spins_(spins), requests_(below) {}
 
 Engine::~Engine() { abandon(); }  // tasks may refer to what this class has beyond the runner
 
 void Engine::keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept { poked_ = communicator; }
+
+void Engine::share_processors() noexcept { spins_ = shared_spins; }
 
 void Engine::adopt(const Completion& completion) {
   switch (completion.kind_) {
@@ -85,7 +88,7 @@ bool Engine::progress() {
 void Engine::wait(const Completion& completion, const Watch& watch) {
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   if (completion.is_word()) {
-    for (int spin = 0; spin < spins; ++spin) {
+    for (int spin = 0; spin < spins_; ++spin) {
       if (completion.done()) return;
       pause();
     }
@@ -98,7 +101,7 @@ void Engine::wait_apart(const Completion& completion, const Watch& watch) const 
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   Watchdog watchdog{watch, watchdog_seconds_};
   for (;;) {
-    for (int spin = 0; spin < spins; ++spin) {
+    for (int spin = 0; spin < spins_; ++spin) {
       if (completion.done()) return;
       pause();
     }
@@ -159,7 +162,7 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
       watchdog.look(true);
       continue;
     }
-    for (int spin = 0; spin < spins && completion.is_word() && !completion.done(); ++spin) pause();
+    for (int spin = 0; spin < spins_ && completion.is_word() && !completion.done(); ++spin) pause();
     if (completion.done()) break;
     watchdog.look(false);
     sched_yield();

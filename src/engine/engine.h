@@ -61,6 +61,9 @@ class Engine final : private Runner {
   /// A thread that may call MPI: asks for such messages now.
   void make_mpi_progress();
 
+  /// More ranks than processors on this machine: waits yield after a few looks at a word. Set while no thread waits.
+  void share_processors() noexcept;
+
   /// Where waits, and what others do on this engine, are recorded; null (the default) for nowhere. Set before first use.
   void trace_into(trace::Tracer* tracer) noexcept { tracer_ = tracer; }
   [[nodiscard]] trace::Tracer* tracer() const noexcept { return tracer_; }
@@ -75,6 +78,7 @@ class Engine final : private Runner {
   const mpi::Functions& below_;
   const double watchdog_seconds_;
   const MpiIdle mpi_idle_;
+  int spins_;  // looks at a word before a wait does anything else
   trace::Tracer* tracer_ = nullptr;
   Requests requests_;
   std::atomic<std::thread::id> inside_{};  // the thread in the engine

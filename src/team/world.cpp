@@ -119,6 +119,7 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   if (std::ranges::any_of(cards, [&](const Card& card) { return card.alike != cards.front().alike; }))
     co_await refuse_differences(messenger, size_, alike);
   nodes_ = topology::NodeMap{hosts, settings.node_size};
+  if (std::ranges::count(hosts, mine.host) > topology::processors()) engine_.share_processors();
 
   std::string reason;
   const auto members = nodes_.members(nodes_.node_of(rank_));

@@ -1,6 +1,9 @@
 // A 128-bit digest of what names a machine.
 #include "topology/host.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -27,5 +30,7 @@ HostIdentity host_identity(std::string_view processor_name) {
   const std::string text = boot + "/" + std::string{processor_name};
   return {digest(text, 0xcbf29ce484222325U), digest(text, 0x9ae16a3b2f90404fU)};
 }
+
+int processors() noexcept { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
 
 }  // namespace crosslane::topology

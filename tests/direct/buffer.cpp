@@ -46,27 +46,50 @@ void Buffer::load(std::span<const std::byte> packed, std::size_t at, std::uint64
 
 void Buffer::expect(std::span<const std::byte> packed, std::size_t at) {
   place(packed, at);
-  for (std::size_t unit = 0; unit < packed.size() / base_.extent; ++unit)
-    std::ranges::copy(base_.padding, ignored_.begin() + where(at + unit));
+  for_each_run(at, packed.size() / base_.extent, [&](std::ptrdiff_t to, std::size_t, std::size_t units) {
+    for (auto out = ignored_.begin() + to; units > 0; --units) out = std::ranges::copy(base_.padding, out).out;
+  });
 }
 
 void Buffer::forget(std::size_t at, std::size_t units) {
-  for (std::size_t unit = at; unit < at + units; ++unit)
-    std::fill_n(ignored_.begin() + where(unit), base_.extent, std::uint8_t{1});
+  for_each_run(at, units, [&](std::ptrdiff_t to, std::size_t, std::size_t run) {
+    std::fill_n(ignored_.begin() + to, run * base_.extent, std::uint8_t{1});
+  });
 }
 
 void Buffer::place(std::span<const std::byte> packed, std::size_t at) {
-  for (std::size_t unit = 0; unit < packed.size() / base_.extent; ++unit)
-    std::ranges::copy(packed.subspan(unit * base_.extent, base_.extent), image_.begin() + where(at + unit));
+  for_each_run(at, packed.size() / base_.extent, [&](std::ptrdiff_t to, std::size_t first, std::size_t units) {
+    std::copy_n(packed.begin() + static_cast<std::ptrdiff_t>(first * base_.extent), units * base_.extent,
+                image_.begin() + to);
+  });
 }
 
-std::ptrdiff_t Buffer::where(std::size_t unit) const {
+template <class Body>
+void Buffer::for_each_run(std::size_t at, std::size_t units, Body&& body) const {
   const auto per = static_cast<std::size_t>(type_.elements());
-  return type_.offsets[unit % per] + static_cast<std::ptrdiff_t>(unit / per) * type_.extent - low_;
+  const auto extent = static_cast<std::ptrdiff_t>(base_.extent);
+  std::ptrdiff_t element = static_cast<std::ptrdiff_t>(at / per) * type_.extent - low_;
+  std::size_t within = at % per, first = 0;
+  std::ptrdiff_t begin = 0, end = -1;  // of the run so far, which begins with unit `first`; none yet
+  for (std::size_t unit = 0; unit < units; ++unit) {
+    const std::ptrdiff_t here = element + type_.offsets[within];
+    if (here != end) {
+      if (unit > first) body(begin, first, unit - first);
+      first = unit;
+      begin = here;
+    }
+    end = here + extent;
+    if (++within == per) {
+      within = 0;
+      element += type_.extent;
+    }
+  }
+  if (units > first) body(begin, first, units - first);
 }
 
 void Buffer::check(const std::string& what) const {
   const auto found = memory_.read();
+  if (found == image_) return;
   std::size_t wrong = 0, first = 0;
   for (std::size_t at = found.size(); at-- > 0;) {
     if (found[at] == image_[at] || ignored_[at] != 0) continue;

@@ -36,7 +36,9 @@ class Buffer {
 
  private:
   void place(std::span<const std::byte> packed, std::size_t at);
-  [[nodiscard]] std::ptrdiff_t where(std::size_t unit) const;  // from the start of the memory
+  // Units that lie one behind the other: body(offset from the start of the memory, the first one's number from `at` on, how many).
+  template <class Body>
+  void for_each_run(std::size_t at, std::size_t units, Body&& body) const;
 
   const Base& base_;
   Type type_;
