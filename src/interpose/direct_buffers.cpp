@@ -51,7 +51,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
   }
   if (role.saved) {
     const std::size_t bytes = role.receive->extent.bytes();
-    kept_ = home_.lend(bytes);
+    kept_ = home_.spares().lend(bytes);
     const gpu::ContextScope scope(home_.driver(), home_.context());
     gpu::copy_async(kept_->data(), receive_->data(), bytes, *team.connection().stream);
     side_.buffers.send = kept_->data();
@@ -60,7 +60,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
 }
 
 DirectBuffers::~DirectBuffers() {
-  if (kept_ && over_) home_.take_back(*std::move(kept_));  // else freed, which waits for the GPU
+  if (kept_ && over_) home_.spares().take_back(*std::move(kept_));  // else freed, which waits for the GPU
 }
 
 void DirectBuffers::lower() {

@@ -59,12 +59,12 @@ void Lifted::divide(const char* argument) {
 
 void Lifted::make_room() {
   if (!copied_) return;
-  copy_ = home_.lend(extent_.bytes());
+  copy_ = home_.spares().lend(extent_.bytes());
   data_ = copy_->data();
 }
 
 Lifted::~Lifted() {
-  if (copy_) home_.take_back(*std::move(copy_));
+  if (copy_) home_.spares().take_back(*std::move(copy_));
 }
 
 share::Exposed Lifted::show() const noexcept {

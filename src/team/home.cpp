@@ -6,7 +6,6 @@
 #include "team/region.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -40,6 +39,7 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       window_(driver, context, gpu_, board.own_window()),
       exposure_(driver, context, board),
       peers_(driver, context, exposure_),
+      spares_(driver, context),
       side_by_side_(shared_by_mps(driver, device)) {
   board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
 }
@@ -109,30 +109,6 @@ void Home::take_back_large_window(const share::Window::Piece& piece) noexcept {
   window_.give_back(piece);
   const std::lock_guard lock(mutex_);
   large_lent_ -= std::min(large_lent_, piece.bytes);
-}
-
-gpu::Buffer Home::lend(std::size_t bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto fits = std::ranges::find_if(kept_, [&](const gpu::Buffer& buffer) { return buffer.size() >= bytes; });
-    if (fits != kept_.end()) {
-      gpu::Buffer lent = std::move(*fits);
-      kept_.erase(fits);
-      return lent;
-    }
-  }
-  const gpu::ContextScope scope(driver_, context_);
-  constexpr std::size_t least = std::size_t{64} << 10;
-  return {driver_, std::max(std::bit_ceil(bytes), least)};
-}
-
-void Home::take_back(gpu::Buffer buffer) noexcept {
-  constexpr std::size_t most_bytes = std::size_t{64} << 20;
-  constexpr std::size_t most_kept = 4;
-  // Freeing waits for the GPU: what is kept is small, what is not kept is rare.
-  if (buffer.size() > most_bytes) return;
-  const std::lock_guard lock(mutex_);
-  if (kept_.size() < most_kept) kept_.push_back(std::move(buffer));
 }
 
 void Home::keep(std::shared_ptr<const void> leftover) {

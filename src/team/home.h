@@ -5,6 +5,7 @@
 #include "gpu/context.h"
 #include "gpu/driver.h"
 #include "gpu/life.h"
+#include "gpu/spares.h"
 #include "kernel/launch.h"
 #include "share/board.h"
 #include "share/exposure.h"
@@ -52,9 +53,8 @@ class Home {
   /// which a process has few. Nothing where it has no more, or the GPU has no memory.
   [[nodiscard]] std::optional<share::Window::Piece> lend_large_window(std::size_t bytes);
   void take_back_large_window(const share::Window::Piece& piece) noexcept;
-  /// Device memory for a buffer that kernels cannot use where it is; kept for the next one. Throws Error (no_memory).
-  [[nodiscard]] gpu::Buffer lend(std::size_t bytes);
-  void take_back(gpu::Buffer buffer) noexcept;
+  /// Device memory for buffers that kernels cannot use where they are.
+  [[nodiscard]] gpu::Spares& spares() noexcept { return spares_; }
   /// Keeps what the GPU may still use though nobody waits for it, to the end.
   void keep(std::shared_ptr<const void> leftover);
   /// True if several processes' kernels run on the GPU at the same time (MPS, emulation), rather than in turns.
@@ -71,6 +71,7 @@ class Home {
   share::Window window_;
   share::Exposure exposure_;
   share::PeerWindows peers_;
+  gpu::Spares spares_;
   Turns turns_;
   bool side_by_side_;
   std::mutex mutex_;
@@ -79,7 +80,6 @@ class Home {
   std::size_t large_lent_ = 0;  // bytes
   gpu::Buffer door_;
   std::atomic<bool> door_tried_{false};
-  std::vector<gpu::Buffer> kept_;
   std::vector<std::shared_ptr<const void>> leftovers_;
 };
 

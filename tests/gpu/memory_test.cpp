@@ -1,4 +1,5 @@
 // Memory and copies, on emulated and real GPUs alike.
+#include "gpu/spares.h"
 #include "machine.h"
 
 #include <sys/mman.h>
@@ -306,6 +307,70 @@ TYPED_TEST(MemoryTest, PeersReachEachOther) {
   gpu::copy_async(theirs.data(), mine.data(), data.size(), stream);
   finish(stream);
   EXPECT_EQ(read(this->driver(), theirs.data(), data.size()), data);
+}
+
+// Whatever was lent before: a call that repeats gets its memory again, and what it has is its alone.
+TYPED_TEST(MemoryTest, SparesAreLentAgain) {
+  CUcontext context = nullptr;
+  ASSERT_CUDA(this->driver().ctx_get_current(&context));
+  gpu::Spares spares(this->driver(), context);
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  constexpr std::size_t mebi = std::size_t{1} << 20;
+  for (std::size_t bytes = 1; bytes <= 8 * mebi; bytes *= 2) spares.take_back(spares.lend(bytes));
+  for (int round = 0; round < 20; ++round) {
+    const std::size_t large = 16 * mebi + random() % mebi, small = random() % mebi;
+    CUdeviceptr first = 0, second = 0, third = 0;
+    for (int call = 0; call < 3; ++call) {
+      gpu::Buffer a = spares.lend(large), b = spares.lend(large), c = spares.lend(small);
+      EXPECT_GE(a.size(), large);
+      EXPECT_GE(b.size(), large);
+      EXPECT_GE(c.size(), small);
+      EXPECT_LT(a.size(), large + large / 4);
+      EXPECT_TRUE(a.address() + a.size() <= b.address() || b.address() + b.size() <= a.address());
+      // The first call may have made what the next ones choose from.
+      if (call == 2) {
+        EXPECT_EQ(a.address(), first);
+        EXPECT_EQ(b.address(), second);
+        EXPECT_EQ(c.address(), third);
+      }
+      first = a.address();
+      second = b.address();
+      third = c.address();
+      const bool swapped = random() % 2 == 0;
+      spares.take_back(std::move(swapped ? b : a));
+      spares.take_back(std::move(c));
+      spares.take_back(std::move(swapped ? a : b));
+    }
+  }
+}
+
+// No more than that is kept: what was used longest ago goes first, and what alone is more goes at once.
+TYPED_TEST(MemoryTest, SparesAreFreedAtTheirLimit) {
+  CUcontext context = nullptr;
+  ASSERT_CUDA(this->driver().ctx_get_current(&context));
+  gpu::Spares spares(this->driver(), context);
+  const auto lives = [&](CUdeviceptr address, std::uint64_t id) {
+    std::uint64_t found = 0;
+    return this->driver().pointer_get_attribute(&found, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS &&
+           found == id;
+  };
+  std::array<std::pair<CUdeviceptr, std::uint64_t>, 3> known{};
+  std::vector<gpu::Buffer> lent;
+  for (auto& [address, id] : known) {
+    address = lent.emplace_back(spares.lend(gpu::Spares::most_kept / 2)).address();
+    ASSERT_CUDA(this->driver().pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
+  }
+  for (const std::size_t which : {1U, 0U, 2U}) spares.take_back(std::move(lent[which]));
+  EXPECT_FALSE(lives(known[1].first, known[1].second));
+  EXPECT_TRUE(lives(known[0].first, known[0].second));
+  EXPECT_TRUE(lives(known[2].first, known[2].second));
+  gpu::Buffer large = spares.lend(gpu::Spares::most_kept + 1);
+  std::pair<CUdeviceptr, std::uint64_t> alone{large.address(), 0};
+  ASSERT_CUDA(this->driver().pointer_get_attribute(&alone.second, CU_POINTER_ATTRIBUTE_BUFFER_ID, alone.first));
+  spares.take_back(std::move(large));
+  EXPECT_FALSE(lives(alone.first, alone.second));
 }
 
 }  // namespace
