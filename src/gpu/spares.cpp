@@ -36,7 +36,7 @@ Buffer Spares::lend(std::size_t bytes) {
       return lent;
     }
   }
-  const gpu::ContextScope scope(driver_, context_);
+  const ContextScope scope(driver_, context_);
   return allocate(rounded(bytes));
 }
 
@@ -57,6 +57,7 @@ Buffer Spares::allocate(std::size_t bytes) {
 }
 
 void Spares::take_back(Buffer buffer) noexcept {
+  if (buffer.size() > most_kept) return;
   std::vector<Buffer> freed;  // with the mutex free
   const std::lock_guard lock(mutex_);
   bytes_ += buffer.size();

@@ -18,18 +18,18 @@ class Spares {
   static constexpr std::size_t most_kept = std::size_t{512} << 20;
 
   /// In the context `context`, which must outlive it, or have ended before.
-  Spares(const gpu::Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
+  Spares(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
 
   /// At least so many bytes with whatever is in them: the smallest kept buffer that holds them, or a new one. Calls that repeat get the
   /// same memory again. Throws Error (no_memory) where the GPU has none left though all that was kept is freed.
   [[nodiscard]] Buffer lend(std::size_t bytes);
-  /// Keeps it; frees what was used longest ago where that is more than may be kept.
+  /// Keeps it, and frees what was used longest ago where that is more than may be kept. What alone is more is freed itself.
   void take_back(Buffer buffer) noexcept;
 
  private:
   [[nodiscard]] Buffer allocate(std::size_t bytes);
 
-  const gpu::Driver& driver_;
+  const Driver& driver_;
   CUcontext context_;
   std::mutex mutex_;
   std::vector<Buffer> kept_;  // what was used longest ago first

@@ -10,7 +10,7 @@
 
 int main(int count, char** words) {
   setenv("CROSSLANE_GPU", "emulated:3", 0);
-  setenv("CROSSLANE_EMULATED_MEMORY", "1g", 0);
+  setenv("CROSSLANE_EMULATED_MEMORY", "2g", 0);
   signal(SIGALRM, [](int) {
     constexpr char text[] = "the watchdog: no end after 110 s\n";
     [[maybe_unused]] const auto written = write(2, text, sizeof text - 1);

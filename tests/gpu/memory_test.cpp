@@ -346,7 +346,8 @@ TYPED_TEST(MemoryTest, SparesAreLentAgain) {
   }
 }
 
-// No more than that is kept: what was used longest ago goes first, and what alone is more goes at once.
+// No more than that is kept: what was used longest ago goes first, and what alone is more goes at once and
+// drives nothing else out.
 TYPED_TEST(MemoryTest, SparesAreFreedAtTheirLimit) {
   CUcontext context = nullptr;
   ASSERT_CUDA(this->driver().ctx_get_current(&context));
@@ -371,6 +372,34 @@ TYPED_TEST(MemoryTest, SparesAreFreedAtTheirLimit) {
   ASSERT_CUDA(this->driver().pointer_get_attribute(&alone.second, CU_POINTER_ATTRIBUTE_BUFFER_ID, alone.first));
   spares.take_back(std::move(large));
   EXPECT_FALSE(lives(alone.first, alone.second));
+  EXPECT_TRUE(lives(known[0].first, known[0].second));
+  EXPECT_TRUE(lives(known[2].first, known[2].second));
+}
+
+// What is kept is in nobody's way: a GPU without memory for a new buffer gets it all back first.
+TEST(SparesTest, GiveWayWhereTheGpuIsFull) {
+  std::string reason;
+  const gpu::Driver* const driver = load(Emulated(), reason);
+  if (driver == nullptr) GTEST_SKIP() << reason;
+  const gpu::PrimaryContext context(*driver, 0);
+  const gpu::ContextScope scope(*driver, context.context());
+  gpu::Spares spares(*driver, context.context());
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  std::size_t left = 0, total = 0;
+  ASSERT_CUDA(driver->mem_get_info(&left, &total));
+  ASSERT_GT(left, 96 * mib);
+  const gpu::Buffer others(*driver, left - 96 * mib);
+  for (const std::size_t kept : {40 * mib, 32 * mib}) spares.take_back(spares.lend(kept));
+  spares.take_back(spares.lend(80 * mib));
+  ASSERT_CUDA(driver->mem_get_info(&left, &total));
+  EXPECT_EQ(left, 16 * mib);
+  try {
+    const gpu::Buffer too_large = spares.lend(100 * mib);
+    FAIL() << "lent " << too_large.size() << " bytes of 96 MiB";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.error_class(), base::ErrorClass::no_memory) << error.what();
+  }
+  EXPECT_GE(spares.lend(96 * mib).size(), 96 * mib);
 }
 
 }  // namespace
