@@ -60,7 +60,10 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
 }
 
 DirectBuffers::~DirectBuffers() {
-  if (kept_ && over_) home_.spares().take_back(*std::move(kept_));  // else freed, which waits for the GPU
+  if (!over_) return;  // the copies are freed: others, or this GPU, may still use them
+  if (send_) send_->give_back();
+  if (receive_) receive_->give_back();
+  if (kept_) home_.spares().take_back(*std::move(kept_));
 }
 
 void DirectBuffers::lower() {

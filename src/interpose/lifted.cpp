@@ -63,13 +63,15 @@ void Lifted::make_room() {
   data_ = copy_->data();
 }
 
-Lifted::~Lifted() {
-  if (copy_) home_.spares().take_back(*std::move(copy_));
+void Lifted::give_back() noexcept {
+  if (copy_) home_.spares().take_back(*std::exchange(copy_, std::nullopt));
 }
 
-share::Exposed Lifted::show() const noexcept {
-  if (!is_buffer()) return {};
-  return home_.exposure().show(info_, data_);
+share::Exposed Lifted::show() const {
+  if (is_buffer()) return home_.exposure().show(info_, data_);
+  // What is not kept is another allocation in each call, which others would open for nothing.
+  if (copy_->size() > gpu::Spares::most_kept) return {};
+  return home_.exposure().show(process_.gpu().inspect(data_), data_);
 }
 
 void Lifted::lift() {

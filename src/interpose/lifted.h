@@ -38,7 +38,6 @@ class Lifted {
  public:
   /// Throws Error (buffer) naming the argument where the memory does not hold the extent.
   Lifted(Process& process, team::Home& home, const char* call, const char* argument, const void* base, Extent extent);
-  ~Lifted();
   Lifted(const Lifted&) = delete;
   Lifted& operator=(const Lifted&) = delete;
 
@@ -49,13 +48,15 @@ class Lifted {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   /// True if data() is the buffer itself.
   [[nodiscard]] bool is_buffer() const noexcept { return !copied_; }
-  /// The buffer as others may map it; id 0 where they cannot.
-  [[nodiscard]] share::Exposed show() const noexcept;
+  /// The buffer, or its copy, as others may map it; id 0 where they cannot. After make_room().
+  [[nodiscard]] share::Exposed show() const;
 
   /// Fills the copy, if there is one.
   void lift();
   /// Brings the copy back, if there is one.
   void lower();
+  /// Nobody uses the copy any more: the next call may have it. One that was not given back is freed.
+  void give_back() noexcept;
 
  private:
   enum class Way { in, out };
