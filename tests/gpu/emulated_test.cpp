@@ -185,17 +185,19 @@ TEST_F(EmulatedTest, ForbiddenAllocationsAbort) {
 }
 
 TEST_F(EmulatedTest, MemoryIsLimited) {
+  std::size_t free_bytes = 0, total = 0;
+  ASSERT_CUDA(driver().mem_get_info(&free_bytes, &total));
+  constexpr std::size_t each = 100 << 20;
   std::vector<gpu::Buffer> buffers;
   try {
-    for (int at = 0; at < 100; ++at) buffers.emplace_back(driver(), 100 << 20);
-    ADD_FAILURE() << "10 GB of 1 GiB";
+    while (buffers.size() <= total / each) buffers.emplace_back(driver(), each);
+    ADD_FAILURE() << "more than the GPU's " << total << " bytes";
   } catch (const base::Error& error) {
     EXPECT_EQ(error.error_class(), base::ErrorClass::no_memory);
     EXPECT_NE(std::string(error.what()).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos);
   }
-  EXPECT_EQ(buffers.size(), 10U);
+  EXPECT_EQ(buffers.size(), total / each);
   buffers.clear();
-  std::size_t free_bytes = 0, total = 0;
   ASSERT_CUDA(driver().mem_get_info(&free_bytes, &total));
   EXPECT_EQ(free_bytes, total);
 }
