@@ -72,6 +72,8 @@ Driver Driver::from_library(void* library) {
   CROSSLANE_DRIVER_FUNCTIONS(CROSSLANE_LOAD)
 #undef CROSSLANE_LOAD
   driver.event_elapsed_time = find<decltype(driver.event_elapsed_time)>(library, "cuEventElapsedTime");
+  driver.memcpy_batch_async =
+      reinterpret_cast<decltype(driver.memcpy_batch_async)>(dlsym(library, "cuMemcpyBatchAsync"));
   driver.emulated = dlsym(library, "crosslane_emulated_forbid") != nullptr;
   // Exit handlers run in reverse order of registration, so this one before the driver's own (it is loaded already).
   driver.unloading_ = new std::atomic<bool>(false);

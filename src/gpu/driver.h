@@ -114,8 +114,16 @@
 
 namespace crosslane::gpu {
 
-/// The table. Filled once by Driver::from_library; every entry is then non-null. The entries are CUDA's own functions:
-/// they return a CUresult, which check() turns into an Error.
+/// What cuMemcpyBatchAsync takes for copies: CUDA 12.8's CUmemcpyAttributes, which older headers lack.
+struct CopyAttributes {
+  enum class Order : int { of_the_stream = 1 };  ///< In which the sources are read.
+  Order order = Order::of_the_stream;
+  CUmemLocation source{}, destination{};  ///< Hints, of managed memory alone.
+  unsigned flags = 0;
+};
+
+/// The table. Filled once by Driver::from_library; every entry is then non-null, unless it says otherwise. The entries are CUDA's own
+/// functions: they return a CUresult, which check() turns into an Error.
 struct Driver {
 #define CROSSLANE_DECLARE(member, function) decltype(&::function) member = nullptr;
   CROSSLANE_DRIVER_FUNCTIONS(CROSSLANE_DECLARE)
@@ -123,6 +131,10 @@ struct Driver {
 
   /// Milliseconds between two recorded events; in cuda.h 13 the name stands for a newer entry than CUDA 12 drivers have.
   CUresult (*event_elapsed_time)(float* milliseconds, CUevent start, CUevent end) = nullptr;
+  /// As CUDA 12.8 has it; in cuda.h 13 the name stands for a newer entry. Null where the driver is older.
+  CUresult (*memcpy_batch_async)(CUdeviceptr* destinations, CUdeviceptr* sources, std::size_t* bytes, std::size_t count,
+                                 CopyAttributes* attributes, std::size_t* first_of_attributes,
+                                 std::size_t attribute_count, std::size_t* failed, CUstream stream) = nullptr;
 
   /// True from the moment that the process exits: owners then leave their handles to the driver's own end.
   [[nodiscard]] bool unloading() const noexcept { return unloading_->load(std::memory_order_relaxed); }

@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include "gpu/context.h"
 
+#include <algorithm>
 #include <new>
+#include <vector>
 
 namespace crosslane::gpu {
 namespace {
@@ -35,6 +37,23 @@ void write_word(StreamView stream, std::atomic<std::uint64_t>& word, CUdeviceptr
   };
   check(driver, driver.launch_host_func(stream.handle(), host_function, write.get()), "cuLaunchHostFunc");
   write.release();  // NOLINT(bugprone-unused-return-value): the host function owns it now
+}
+
+void write_words(StreamView stream, std::span<const WordWrite> writes) {
+  constexpr std::size_t most_together = 64;  // of 256 that the driver takes
+  std::vector<CUstreamBatchMemOpParams> stores;
+  while (!writes.empty()) {
+    const auto some = writes.first(std::min(writes.size(), most_together));
+    writes = writes.subspan(some.size());
+    stores.clear();
+    for (const WordWrite& write : some)
+      if (write.address != 0) stores.push_back(store_64(write.address, write.value));
+    if (some.size() > 1 && stores.size() == some.size() &&
+        stream.driver().stream_batch_mem_op(stream.handle(), static_cast<unsigned>(stores.size()), stores.data(), 0) ==
+            CUDA_SUCCESS)
+      continue;
+    for (const WordWrite& write : some) write_word(stream, *write.word, write.address, write.value);
+  }
 }
 
 Marker::Marker(const Driver& driver) {

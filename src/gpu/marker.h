@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace crosslane::gpu {
 
@@ -20,6 +21,15 @@ namespace crosslane::gpu {
 /// Enqueues "the word becomes `value`", after a memory barrier. `address` is where the GPU knows the word; 0 where it cannot write it:
 /// then a host function does, slower by some microseconds.
 void write_word(StreamView stream, std::atomic<std::uint64_t>& word, CUdeviceptr address, std::uint64_t value);
+
+/// One such word, and what it becomes.
+struct WordWrite {
+  std::atomic<std::uint64_t>* word;
+  CUdeviceptr address;
+  std::uint64_t value;
+};
+/// The same of several, in one call of the driver if that can be.
+void write_words(StreamView stream, std::span<const WordWrite> writes);
 
 /// The word and the last value asked for. Move-only, address-stable word. post() is for one thread at a time, on streams
 /// that run in order after each other: values only grow, so two unordered streams would mark for one another.

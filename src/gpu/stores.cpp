@@ -8,12 +8,8 @@
 #include <utility>
 
 namespace crosslane::gpu {
-namespace {
 
-constexpr std::size_t word = sizeof(std::uint32_t), pair = sizeof(std::uint64_t);
-constexpr std::size_t most_together = 64;  // of 256 that the driver takes
-
-CUstreamBatchMemOpParams write_64(CUdeviceptr address, std::uint64_t value) {
+CUstreamBatchMemOpParams store_64(CUdeviceptr address, std::uint64_t value) noexcept {
   CUstreamBatchMemOpParams store{};
   store.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
                       .address = address,
@@ -23,8 +19,13 @@ CUstreamBatchMemOpParams write_64(CUdeviceptr address, std::uint64_t value) {
   return store;
 }
 
-CUstreamBatchMemOpParams write_32(CUdeviceptr address, std::uint32_t value) {
-  CUstreamBatchMemOpParams store = write_64(address, 0);
+namespace {
+
+constexpr std::size_t word = sizeof(std::uint32_t), pair = sizeof(std::uint64_t);
+constexpr std::size_t most_together = 64;  // of 256 that the driver takes
+
+CUstreamBatchMemOpParams store_32(CUdeviceptr address, std::uint32_t value) {
+  CUstreamBatchMemOpParams store = store_64(address, 0);
   store.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   store.writeValue.value = value;
   return store;
@@ -42,12 +43,12 @@ bool Stores::add(void* destination, const std::byte* source, std::size_t bytes) 
     if ((to + at) % pair == 0 && bytes - at >= pair) {
       std::uint64_t value = 0;
       std::memcpy(&value, source + at, pair);
-      words[count] = write_64(to + at, value);
+      words[count] = store_64(to + at, value);
       at += pair;
     } else {
       std::uint32_t value = 0;
       std::memcpy(&value, source + at, word);
-      words[count] = write_32(to + at, value);
+      words[count] = store_32(to + at, value);
       at += word;
     }
   }
@@ -59,7 +60,7 @@ bool Stores::add(void* destination, const std::byte* source, std::size_t bytes) 
 
 bool Stores::enqueue(StreamView stream, CUdeviceptr last, std::uint64_t value) {
   if (copies_.empty()) return false;
-  if (last != 0) words_.push_back(write_64(last, value));
+  if (last != 0) words_.push_back(store_64(last, value));
   const CUresult result =
       stream.driver().stream_batch_mem_op(stream.handle(), static_cast<unsigned>(words_.size()), words_.data(), 0);
   words_.clear();

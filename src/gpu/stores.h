@@ -10,6 +10,9 @@
 
 namespace crosslane::gpu {
 
+/// The command of a stream that sets the 8 bytes at `address`.
+[[nodiscard]] CUstreamBatchMemOpParams store_64(CUdeviceptr address, std::uint64_t value) noexcept;
+
 /// Those that are to be enqueued together. For one thread at a time.
 class Stores {
  public:

@@ -63,6 +63,8 @@ bool Pending::any_persistent() const noexcept {
 bool Pending::advance() {
   bool all = true;
   bool undertaken = false;
+  // Of one receive alone there is nothing to gather.
+  message::Transfers::Gathering gathering(operations_.size() > 1 && process_.looks() ? &process_.transfers() : nullptr);
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     Operation* const operation = look_at(static_cast<int>(i));
     if (operation == nullptr) continue;
@@ -71,7 +73,7 @@ bool Pending::advance() {
     if (found_[i] != Found::unready) continue;
     blamed_ = operation->raised_on();
     undertaken = undertaken || operation->undertaking;
-    if (operation->look) interpose::advance(process_, *operation, handles_[i]);
+    if (operation->look) interpose::advance(process_, *operation, handles_[i], &gathering);
     found_[i] = state_of(*operation);
     all = all && found_[i] != Found::unready;
   }

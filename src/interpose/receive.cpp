@@ -269,7 +269,8 @@ bool match_started(Process& process, Operation& operation) {
   return true;
 }
 
-void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status) {
+void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
+           message::Transfers::Gathering* gathering) {
   Look& look = *operation.look;
   process.took_route(operation.call, message::name_of(message::protocol_of(header)), header.bytes);
   look.status = status;
@@ -277,13 +278,13 @@ void fetch(Process& process, Operation& operation, const message::Header& header
   look.payload = header.bytes;
   const engine::Watch watch{.call = operation.call};
   auto& transfers = process.transfers();
-  auto reading = transfers.begin_reading(header, look.buffer, watch);
+  auto reading = transfers.begin_reading(header, look.buffer, watch, gathering);
   look.received = std::make_shared<message::Received>();
   look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
   look.state = Look::State::pulling;
 }
 
-void advance(Process& process, Operation& operation, MPI_Request request) {
+void advance(Process& process, Operation& operation, MPI_Request request, message::Transfers::Gathering* gathering) {
   Look& look = *operation.look;
   const auto& below = process.library().below();
   if (look.send != nullptr) {
@@ -300,7 +301,10 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
     MPI_Status status{};
     const bool tested = operation.persistent && tests_persistent;
     const int code = tested ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
-    if (code == mpi::success && flag == 0) return;
+    if (code == mpi::success && flag == 0) {
+      if (gathering != nullptr) gathering->missed();
+      return;
+    }
     // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
     // Of one whose request was freed the application may know by other messages that it is there, and have freed the memory: then it was
     // an ordinary one.
@@ -308,7 +312,7 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
                        !mpi::cancelled(below, status) && (!look.left || gpu::Gpu::readable_by_cpu(look.landing));
     const auto header = could ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
     if (header) {
-      fetch(process, operation, *header, status);
+      fetch(process, operation, *header, status, gathering);
     } else if (tested) {
       end_persistent(process, operation, code, status);
     } else {

@@ -64,14 +64,16 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
           MPI_Request* request);
 
 /// The described receive got this header; its payload is fetched from now on.
-void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status);
+void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
+           message::Transfers::Gathering* gathering = nullptr);
 
 /// Waits as the engine does, and meanwhile looks at the application's other receives now and then: their senders may
 /// wait for this rank as it waits for them.
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch);
 
-/// Looks at where a receive is now. Cheap where nothing has changed; makes MPI progress.
-void advance(Process& process, Operation& operation, MPI_Request request);
+/// Looks at where a receive is now. Cheap where nothing has changed; makes MPI progress. What it finds to read may be left to `gathering`.
+void advance(Process& process, Operation& operation, MPI_Request request,
+             message::Transfers::Gathering* gathering = nullptr);
 
 /// Ends a receive that is ready, as MPI_Wait: the request, the status (may be ignored) and the data. Returns MPI's code;
 /// throws what went wrong with a payload.

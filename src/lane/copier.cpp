@@ -93,7 +93,10 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
-  channel->stores.clear();  // of a batch that failed
+  // Of a batch that failed.
+  channel->stores.clear();
+  channel->gathered.clear();
+  channel->words.clear();
   const std::lock_guard lock(mutex_);
   if (channel->ended != contexts_ended() && channel->life.over()) return;
   auto& idle = idle_[channel->context];
@@ -283,6 +286,30 @@ engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& w
   gpu::write_word(lent.stream.view(), word, address, value);
   pending_ = false;
   return engine::Completion::of(word, value);
+}
+
+engine::Completion Batch::gather(const Place& place, std::byte* device, const std::byte* source,
+                                 const layout::Layout& layout, MPI_Count count, std::size_t begin, std::size_t end,
+                                 const gpu::WordWrite& word) {
+  std::byte* const byte = byte_at(device, look(device, layout, count, begin, Use::written).offset);
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  auto& lent = channel_for(place, end - begin, Toward::gpu);
+  lent.gathered.add(byte, source, end - begin);
+  lent.words.push_back(word);
+  return engine::Completion::of(*word.word, word.value);
+}
+
+void Batch::enqueue_gathered() {
+  for (auto& channel : channels_) {
+    if (channel->words.empty()) continue;
+    // A later group may go by this channel, whatever became of this one.
+    auto copies = std::exchange(channel->gathered, {});
+    const auto words = std::exchange(channel->words, {});
+    const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
+    copies.enqueue(channel->stream.view());
+    gpu::write_words(channel->stream.view(), words);
+  }
+  pending_ = false;
 }
 
 engine::Completion Batch::completion() {

@@ -6,6 +6,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "gpu/context.h"
+#include "gpu/copy_list.h"
 #include "gpu/driver.h"
 #include "gpu/event.h"
 #include "gpu/life.h"
@@ -79,6 +80,8 @@ class Copier {
     std::uint64_t ended;  // contexts, when it was lent
     bool ordered = false;
     gpu::Stores stores;  // to be enqueued with the marker, or before anything else
+    gpu::CopyList gathered{};             // copies that wait for enqueue_gathered()
+    std::vector<gpu::WordWrite> words{};  // what becomes of these behind them
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
@@ -164,6 +167,14 @@ class Batch {
   /// completion; `address` as in gpu::write_word. Takes the place of wait().
   [[nodiscard]] engine::Completion mark(const Place& place, std::atomic<std::uint64_t>& word, CUdeviceptr address,
                                         std::uint64_t value);
+
+  /// pull() and mark() of what is to be enqueued together with others: gathers the copy of contiguous bytes [begin, end), and the word
+  /// that tells others when it is done, until enqueue_gathered(). All of one place, and nothing else of this batch meanwhile.
+  [[nodiscard]] engine::Completion gather(const Place& place, std::byte* device, const std::byte* source,
+                                          const layout::Layout& layout, MPI_Count count, std::size_t begin,
+                                          std::size_t end, const gpu::WordWrite& word);
+  /// Takes the place of wait(), as mark() does.
+  void enqueue_gathered();
 
   /// Whether MPI makes progress while a wait lasts.
   enum class Mpi { progresses, rests };

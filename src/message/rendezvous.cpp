@@ -17,6 +17,10 @@
 namespace crosslane::message {
 namespace {
 
+// What is read together: so much keeps the links busy for longer than another call of the driver takes, and those that wait for its words
+// shall not wait long.
+constexpr std::size_t most_gathered_bytes = std::size_t{8} << 20, most_gathered = 32;
+
 // Of pinned memory that a payload for the host may take at a time.
 constexpr std::size_t most_to_host = std::size_t{64} << 20;
 
@@ -40,11 +44,13 @@ bool reads_well(const kernel::Strided& shape, std::size_t bytes) noexcept {
 }  // namespace
 
 struct Transfers::Reading {
-  Reading(lane::Copier& copier, const engine::Watch& watch) : batch(copier, watch) {}
   PeerMemory::Reached source, list;  // held until the batch has ended
   bool declined = false;
-  std::exception_ptr failure;  // of what was to be enqueued
-  lane::Batch batch;
+  // Of what was to be enqueued. What is gathered is enqueued later, maybe beside the task that waits: then it is written before
+  // the offer ends as failed, and read after that.
+  std::exception_ptr failure;
+  bool gathered = false;
+  std::shared_ptr<lane::Batch> batch;  // what was gathered together shares one
   engine::Completion done;
 };
 
@@ -176,9 +182,9 @@ engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::
 }
 
 Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const Buffer& buffer,
-                                                   const engine::Watch& watch) {
+                                                   const engine::Watch& watch, Gathering* gathering) {
   if (!header.offer) return nullptr;
-  auto reading = std::make_shared<Reading>(copier_, watch);
+  auto reading = std::make_shared<Reading>();
   auto& offers = peers_->offers();
   const int owner = peers_->owner(header);
   if (!offers.take(owner, header.offer)) return nullptr;
@@ -202,7 +208,11 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
-    enqueue(*reading, header, buffer);
+    const bool contiguous = !listed && header.strided == 0 && buffer.on_gpu && buffer.layout->contiguous(buffer.count);
+    if (gathering != nullptr && contiguous) reading->batch = gathering->batch_for(buffer.place, watch);
+    reading->gathered = reading->batch != nullptr;
+    if (!reading->gathered) reading->batch = std::make_shared<lane::Batch>(copier_, watch);
+    enqueue(reading, header, buffer, gathering);
   } catch (...) {
     reading->failure = std::current_exception();
   }
@@ -210,27 +220,75 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 }
 
 // What goes to the host is read() to enqueue, which has the memory in between.
-void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& buffer) {
+void Transfers::enqueue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                        Gathering* gathering) {
+  Reading& reading = *pointer;
   const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
   const int owner = peers_->owner(header);
   const std::byte* const source = reading.source.data;
   if (bytes == 0) return peers_->offers().end(owner, header.offer, State::done);
   if (!buffer.on_gpu) return;
+  if (reading.gathered) {
+    auto& word = peers_->offers().theirs(owner, header.offer);
+    reading.done =
+        reading.batch->gather(buffer.place, buffer.address, source, *buffer.layout, buffer.count, 0, bytes,
+                              {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
+    gathering->members_.push_back({pointer, owner, header.offer});
+    gathering->bytes_ += bytes;
+    if (gathering->bytes_ >= most_gathered_bytes || gathering->members_.size() >= most_gathered) gathering->enqueue();
+    return;
+  }
   lane::Place place;
   if (header.listed.entries != 0) {
     lane::Listed list = header.listed;
     list.data = reading.list.data;
     const auto reader = reader_of(buffer);
     place = reader.place;
-    reading.batch.follow(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), source, list, 0, bytes,
-                         reader.memory);
+    reading.batch->follow(place, lane::Side::of(buffer.address, *buffer.layout, buffer.count), source, list, 0, bytes,
+                          reader.memory);
   } else {
     const bool strided = header.strided != 0;
     place =
-        read_to_gpu(reading.batch, buffer, strided ? lane::Side::of(source, header.shape) : lane::Side::packed(source),
+        read_to_gpu(*reading.batch, buffer, strided ? lane::Side::of(source, header.shape) : lane::Side::packed(source),
                     strided ? nullptr : source, 0, bytes);
   }
-  reading.done = end_behind(reading.batch, place, owner, header.offer);
+  reading.done = end_behind(*reading.batch, place, owner, header.offer);
+}
+
+std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
+  if (transfers_ == nullptr) return nullptr;
+  if (batch_ != nullptr) return context_ == place.context ? batch_ : nullptr;
+  Turns& turns = transfers_->turns_;
+  // Not waited for: who gathers looks at receives, each of which another thread may hold.
+  std::unique_lock lock(turns.mutex, std::try_to_lock);
+  if (!lock) return nullptr;
+  auto& turn = turns.batches[turns.next++ % turns.batches.size()];
+  batch_ = turn.context == place.context ? turn.batch.lock() : nullptr;
+  if (batch_ == nullptr) batch_ = std::make_shared<lane::Batch>(transfers_->copier_, watch);
+  turn.batch = batch_;
+  turn.context = context_ = place.context;
+  lock_ = std::move(lock);
+  return batch_;
+}
+
+void Transfers::Gathering::enqueue() noexcept {
+  if (batch_ == nullptr) return;
+  std::exception_ptr failure;
+  try {
+    batch_->enqueue_gathered();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    for (Member& member : members_) {
+      member.reading->failure = failure;
+      transfers_->peers_->offers().end(member.owner, member.offer, State::failed);
+    }
+  }
+  members_.clear();
+  batch_.reset();
+  lock_ = {};
+  bytes_ = missed_ = 0;
 }
 
 engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Received& received, ReadingPointer reading,
@@ -238,7 +296,7 @@ engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Receive
   if (reading->declined) co_return false;
   const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
   received.truncated = header.bytes > buffer.bytes;
-  std::exception_ptr failure = reading->failure;
+  std::exception_ptr failure = reading->gathered ? nullptr : reading->failure;
   try {
     if (!failure && bytes != 0 && !buffer.on_gpu) {
       header.listed.data = reading->list.data;
@@ -251,7 +309,8 @@ engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Receive
         read.rethrow();
       }
     } else if (!failure) {
-      co_await written(reading->done, reading->batch);
+      co_await written(reading->done, *reading->batch);
+      if (reading->failure) std::rethrow_exception(reading->failure);
     }
     received.bytes = bytes;
   } catch (...) {

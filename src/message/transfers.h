@@ -40,13 +40,16 @@
 #include "mpi/library.h"
 #include "team/world.h"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 namespace crosslane::message {
 
@@ -119,9 +122,12 @@ class Transfers {
   /// The reading of an offered payload.
   struct Reading;
   using ReadingPointer = std::shared_ptr<Reading>;
+  /// Payloads that are found together, and read together: one call of the driver enqueues their copies, one the words that tell of their ends.
+  class Gathering;
   /// Takes the offer of a header, and enqueues what reads the payload into GPU memory; null where there is no offer to take. pull() goes on
-  /// with it: the GPU is at work before a task is made.
-  [[nodiscard]] ReadingPointer begin_reading(const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  /// with it: the GPU is at work before a task is made. With a `gathering` it may be enqueued with what comes after it.
+  [[nodiscard]] ReadingPointer begin_reading(const Header& header, const Buffer& buffer, const engine::Watch& watch,
+                                             Gathering* gathering = nullptr);
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
   /// refer to must live until the task is finished.
   engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
@@ -162,7 +168,7 @@ class Transfers {
                              engine::Watch watch, std::shared_ptr<void> kept);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
-  void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
+  void enqueue(const ReadingPointer& reading, const Header& header, const Buffer& buffer, Gathering* gathering);
   engine::Task<bool> read(Header& header, const Buffer& buffer, Received& received, ReadingPointer reading,
                           engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
@@ -208,6 +214,53 @@ class Transfers {
   const std::function<engine::HelperThread&()> helper_;
   std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
+  /// What is gathered goes by two streams in turns: the words of one group are written while the next one's copies run, and no
+  /// more copies share the links than keep them busy.
+  struct Turns {
+    std::mutex mutex;  // held by who gathers
+    struct Batch {
+      CUcontext context = nullptr;
+      std::weak_ptr<lane::Batch> batch;
+    };
+    std::array<Batch, 2> batches;
+    std::size_t next = 0;
+  } turns_;
+};
+
+/// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
+class Transfers::Gathering {
+ public:
+  /// `transfers`: nothing is gathered where it is null.
+  explicit Gathering(Transfers* transfers) : transfers_(transfers) {}
+  ~Gathering() { enqueue(); }
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+  /// A receive was looked at whose header has not come: what waits here shall not wait for many such.
+  void missed() {
+    constexpr unsigned most_missed = 16;
+    if (!members_.empty() && ++missed_ >= most_missed) enqueue();
+  }
+
+ private:
+  friend class Transfers;
+  struct Member {
+    ReadingPointer reading;
+    int owner;
+    share::Offers::Ticket offer;
+  };
+  /// The batch that a payload for this place goes with; null where it shall go by itself.
+  [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
+  /// Where that fails, all of them have failed.
+  void enqueue() noexcept;
+
+  Transfers* transfers_;
+  std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there are members
+  CUcontext context_ = nullptr;
+  std::shared_ptr<lane::Batch> batch_;
+  std::vector<Member> members_;
+  std::size_t bytes_ = 0;
+  unsigned missed_ = 0;
 };
 
 }  // namespace crosslane::message

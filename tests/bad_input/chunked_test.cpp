@@ -1,10 +1,11 @@
-// A copy that fails in the middle of a message which goes in chunks or pieces, on one side of it: that side's call returns an error
+// A copy that fails in the middle of a message which goes in chunks or pieces, or of several that are read together, on one side of it: that side's call returns an error
 // that names it, the other side learns of it if it gets nothing, and the next messages are right. The driver of rank 1
 // fails as CROSSLANE_EMULATED_FAULTS says, once. It must not know Crosslane.
 #include "support/program.h"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -79,6 +80,53 @@ void failing_beside(Program& program) {
 }
 #endif
 
+// A window of messages that rank 1 finds all at once, and reads together: where that fails, so do all that were read together, on
+// both sides, and no other. `fails`: some of them have to.
+void failing_window(Program& program, bool fails) {
+  CROSSLANE_STEP("rank 1 fails as it receives several at once");
+  constexpr int messages = 12, each = 70'000;
+  Memory memory(MemoryKind::device, std::size_t{messages} * each);
+  std::vector<MPI_Request> requests(messages, MPI_REQUEST_NULL);
+  for (int i = 0; i < messages; ++i) {
+    std::byte* const part = static_cast<std::byte*>(memory.data()) + std::ptrdiff_t{i} * each;
+    if (program.rank == 1)
+      CROSSLANE_MPI(MPI_Irecv(part, each, MPI_BYTE, 0, i, MPI_COMM_WORLD, &requests[static_cast<std::size_t>(i)]));
+  }
+  std::vector<std::byte> all = pattern(mix(program.seed, 0, 7), std::size_t{messages} * each);
+  if (program.rank == 0) memory.write(all);
+  for (int i = messages; program.rank == 0 && i-- > 0;) {
+    std::byte* const part = static_cast<std::byte*>(memory.data()) + std::ptrdiff_t{i} * each;
+    CROSSLANE_MPI(MPI_Isend(part, each, MPI_BYTE, 1, i, MPI_COMM_WORLD, &requests[static_cast<std::size_t>(i)]));
+  }
+  CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));  // all headers are there
+  std::vector<MPI_Status> statuses(messages);
+  const int code = MPI_Waitall(messages, requests.data(), statuses.data());
+  // Bit i: message i failed on this rank, and on the other one.
+  unsigned mine = 0, theirs = 0;
+  for (std::size_t i = 0; i < messages; ++i) {
+    CROSSLANE_CHECK(requests[i] == MPI_REQUEST_NULL, "request {} is not null", i);
+    if (code == MPI_SUCCESS || statuses[i].MPI_ERROR == MPI_SUCCESS) continue;
+    mine |= 1U << i;
+    if (mine == 1U << i)  // an error of a class is explained once
+      expect_error(statuses[i].MPI_ERROR,
+                   program.rank == 1
+                       ? std::vector<std::string_view>{"cuMemcpyAsync", "CUDA_ERROR_"}
+                       : std::vector<std::string_view>{"rank 1 of MPI_COMM_WORLD failed while it read the buffer"});
+  }
+  CROSSLANE_MPI(MPI_Sendrecv(&mine, 1, MPI_UNSIGNED, 1 - program.rank, 2, &theirs, 1, MPI_UNSIGNED, 1 - program.rank, 2,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  CROSSLANE_CHECK(mine == theirs, "messages {:#x} failed here, {:#x} on the other side", mine, theirs);
+  CROSSLANE_CHECK((mine != 0) == fails, "messages {:#x} failed", mine);
+  if (program.rank != 1) return;
+  const std::vector<std::byte> got = memory.read();
+  for (int i = 0; i < messages; ++i) {
+    const auto begin = std::ptrdiff_t{i} * each;
+    CROSSLANE_CHECK(
+        (mine >> i & 1U) != 0 || std::equal(got.begin() + begin, got.begin() + begin + each, all.begin() + begin),
+        "message {}", i);
+  }
+}
+
 // Until each rank knows what memory it can open.
 void meet(Program& program, int rounds) {
   CROSSLANE_STEP("meeting");
@@ -121,13 +169,15 @@ int main(int argc, char** argv) {
 #if MPI_VERSION >= 4
   if (fails == "isendrecv") {
     failing_beside(program);
-  } else {
-    failing(program, fails == "send");
-  }
+  } else
 #else
   if (fails == "isendrecv") program.skip("this MPI has no MPI_Isendrecv");
-  failing(program, fails != "receive");
 #endif
+      if (fails == "window" || fails == "nothing") {
+    failing_window(program, fails == "window");
+  } else {
+    failing(program, fails != "receive");
+  }
   afterwards(program);
   return program.finish();
 }

@@ -1,4 +1,5 @@
 // What is ordered after what: streams, events, words, host functions, on emulated and real GPUs alike.
+#include "gpu/copy_list.h"
 #include "machine.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <atomic>
 #include <random>
 #include <thread>
+#include <vector>
 
 namespace crosslane::test {
 namespace {
@@ -110,6 +112,59 @@ TYPED_TEST(OrderTest, ShortStoresComeInOrder) {
   EXPECT_TRUE(stores.add(device.data(), last.data(), 8));
   stores.enqueue(stream);
   finish(stream);
+}
+
+// Random copies between memories of every kind, gathered and enqueued at once, with words behind them.
+TYPED_TEST(OrderTest, CopiesAndWordsGoTogether) {
+  const std::uint64_t seed_value = seed();
+  std::mt19937_64 random(seed_value);
+  constexpr std::size_t room = 1 << 16, slots = 100;
+  const gpu::Stream stream(this->driver());
+  const gpu::Buffer device(this->driver(), room), other(this->driver(), room);
+  const gpu::PinnedBuffer pinned(this->driver(), room), words(this->driver(), slots * sizeof(std::uint64_t));
+  std::vector<std::byte*> memories{device.data(), other.data(), pinned.data()};
+  for (std::size_t i = 0; i < slots; ++i) new (words.data() + i * 8) std::atomic<std::uint64_t>(0);
+  const auto word = [&](std::size_t i) {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(words.data() + i * sizeof(std::uint64_t));
+  };
+  std::vector<std::byte> expected(3 * room), actual(room);
+  gpu::CopyList list;
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    for (std::size_t m = 0; m < 3; ++m) {
+      for (std::size_t i = 0; i < room; ++i) actual[i] = expected[m * room + i] = static_cast<std::byte>(random());
+      gpu::copy_async(memories[m], actual.data(), room, stream);
+      finish(stream);
+    }
+    Gate gate(this->driver());
+    gate.hold(stream);
+    const std::size_t copies = random() % 40, half = room / 2;
+    std::size_t to = half;  // of what is read, nothing is written
+    for (std::size_t i = 0; i < copies; ++i) {
+      const std::size_t bytes = random() % 700, into = random() % 3, out = random() % 3, from = random() % (half - 700);
+      list.add(memories[into] + to, memories[out] + from, bytes);
+      std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(out * room + from), bytes,
+                  expected.begin() + static_cast<std::ptrdiff_t>(into * room + to));
+      to += bytes;
+    }
+    list.enqueue(stream);
+    list.clear();
+    std::vector<gpu::WordWrite> writes;
+    const std::size_t written = random() % (slots + 1);
+    for (std::size_t i = 0; i < written; ++i)  // some by host functions, as where a GPU cannot write them
+      writes.push_back({word(i), random() % 8 == 0 ? 0 : words.device_address() + i * sizeof(std::uint64_t), round});
+    gpu::write_words(stream, writes);
+    for (std::size_t i = 0; i < written; ++i) EXPECT_LT(word(i)->load(), round) << "behind the gate";
+    gate.open();
+    for (std::size_t i = 0; i < written; ++i)
+      while (word(i)->load(std::memory_order_acquire) < round) std::this_thread::yield();
+    finish(stream);
+    for (std::size_t m = 0; m < 3; ++m) {
+      gpu::copy_async(actual.data(), memories[m], room, stream);
+      finish(stream);
+      ASSERT_TRUE(std::equal(actual.begin(), actual.end(), expected.begin() + static_cast<std::ptrdiff_t>(m * room)))
+          << "memory " << m << ", seed " << seed_value;
+    }
+  }
 }
 
 TYPED_TEST(OrderTest, EventsOrderStreams) {

@@ -142,6 +142,31 @@ CUresult copy_entry(const char* name, CUstream stream, Call call, const Box& box
   return enter(name, call == Call::synchronous ? unsafe_in_capture : plain, [&] { copy(box, resolve(stream), call); });
 }
 
+#if CUDA_VERSION >= 12080
+using BatchAttributes = CUmemcpyAttributes;
+#else
+using BatchAttributes = void;  // as far as they are looked at
+#endif
+
+// No order among the copies is promised, so that in their own order is as good as any.
+CUresult batch_entry(const char* name, const CUdeviceptr* to, const CUdeviceptr* from, const std::size_t* bytes,
+                     std::size_t count, const void* attributes, const std::size_t* first_of_attributes,
+                     std::size_t attribute_count, std::size_t* failed, CUstream handle) {
+  return enter(name, plain, [&] {
+    require(to != nullptr && from != nullptr && bytes != nullptr && count != 0, CUDA_ERROR_INVALID_VALUE);
+    require(attributes != nullptr && first_of_attributes != nullptr && attribute_count != 0 &&
+                attribute_count <= count && first_of_attributes[0] == 0,
+            CUDA_ERROR_INVALID_VALUE);
+    require(handle != nullptr && handle != CU_STREAM_LEGACY, CUDA_ERROR_INVALID_VALUE);
+    const auto stream = resolve(handle);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (failed != nullptr) *failed = i;
+      require(bytes[i] != 0, CUDA_ERROR_INVALID_VALUE);
+      copy(line(to[i], from[i], bytes[i], false, false), stream, Call::asynchronous);
+    }
+  });
+}
+
 }  // namespace
 
 // Each synchronous entry and its _ptds twin, which differ in the default stream.
@@ -244,6 +269,29 @@ CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t bytes, CUs
 }
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return on_per_thread(cuMemcpyDtoDAsync_v2, to, from, bytes, stream);
+}
+
+// CUDA 12.8's, which tells the copy that failed, and CUDA 13's.
+#undef cuMemcpyBatchAsync
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
+                            BatchAttributes* attributes, size_t* firsts, size_t attribute_count, size_t* failed,
+                            CUstream stream) {
+  return batch_entry("cuMemcpyBatchAsync", to, from, bytes, count, attributes, firsts, attribute_count, failed, stream);
+}
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
+                               BatchAttributes* attributes, size_t* firsts, size_t attribute_count, CUstream stream) {
+  return batch_entry("cuMemcpyBatchAsync_v2", to, from, bytes, count, attributes, firsts, attribute_count, nullptr,
+                     stream);
+}
+CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
+                                 BatchAttributes* attributes, size_t* firsts, size_t attribute_count, size_t* failed,
+                                 CUstream stream) {
+  return on_per_thread(cuMemcpyBatchAsync, to, from, bytes, count, attributes, firsts, attribute_count, failed, stream);
+}
+CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
+                                    BatchAttributes* attributes, size_t* firsts, size_t attribute_count,
+                                    CUstream stream) {
+  return on_per_thread(cuMemcpyBatchAsync_v2, to, from, bytes, count, attributes, firsts, attribute_count, stream);
 }
 
 CROSSLANE_STRUCTURED_PAIR(cuMemcpy2D_v2, CUDA_MEMCPY2D, box_of)

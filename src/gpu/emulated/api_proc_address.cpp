@@ -23,6 +23,8 @@ constexpr std::array spellings{
     Spelling{"cuCtxCreate", "cuCtxCreate_v3", 11040},
     Spelling{"cuEventElapsedTime", "cuEventElapsedTime_v2", 12080},
     Spelling{"cuEventElapsedTime", "cuEventElapsedTime", 2000},
+    Spelling{"cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2", 13000},
+    Spelling{"cuMemcpyBatchAsync", "cuMemcpyBatchAsync", 12080},
     Spelling{"cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v3", 12030},
     Spelling{"cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", 11030},
     Spelling{"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000},
