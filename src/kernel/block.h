@@ -91,6 +91,7 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   { block.load(word) } -> std::same_as<std::uint32_t>;
   block.store(word, std::uint32_t{});
   block.copy(word, word, n, n, n);
+  block.copy_pairs(static_cast<Word16*>(nullptr), flag, n, n, n);
   block.signal(flag, n);
   { block.wait(flag, n, limit) } -> std::same_as<bool>;
   // By the calling thread alone.
@@ -205,6 +206,22 @@ class GpuBlock {
       to[i + 3 * step] = d;
     }
     for (; i < n; i += step) to[i] = from[i];
+  }
+
+  /// The same from words of 8 bytes that are not aligned to 16: a word of 16 is stored of each two. The second load of the two finds its
+  /// sector in the cache, and half as many stores leave more of memory's rate.
+  CROSSLANE_DEVICE void copy_pairs(Word16* to, const std::uint64_t* from, std::uint64_t n, std::uint64_t first,
+                                   std::uint64_t step) const {
+    const auto pair = [from](std::uint64_t i) { return Word16{from[2 * i], from[2 * i + 1]}; };
+    std::uint64_t i = first;
+    for (; i + 3 * step < n; i += 4 * step) {
+      const Word16 a = pair(i), b = pair(i + step), c = pair(i + 2 * step), d = pair(i + 3 * step);
+      to[i] = a;
+      to[i + step] = b;
+      to[i + 2 * step] = c;
+      to[i + 3 * step] = d;
+    }
+    for (; i < n; i += step) to[i] = pair(i);
   }
 
   CROSSLANE_DEVICE void signal(std::uint64_t* flag, std::uint64_t epoch) const {
@@ -371,6 +388,11 @@ class EmulatedBlock {
       return;
     }
     for (std::uint64_t i = first; i < n; i += step) store(to + i, load(from + i));
+  }
+
+  void copy_pairs(Word16* to, const std::uint64_t* from, std::uint64_t n, std::uint64_t first,
+                  std::uint64_t step) const {
+    for (std::uint64_t i = first; i < n; i += step) store(to + i, Word16{load(from + 2 * i), load(from + 2 * i + 1)});
   }
 
   void signal(std::uint64_t* flag, std::uint64_t epoch) const { post(flag, epoch); }

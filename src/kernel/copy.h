@@ -19,7 +19,8 @@ CROSSLANE_DEVICE T* pointer_to(std::uint64_t address) {
 
 namespace detail {
 
-template <class Word, class B>
+// Stored in words to which the destination is aligned behind its first few bytes; loaded in those of `From`.
+template <class Word, class From, class B>
 CROSSLANE_DEVICE void copy_as(const B& block, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               std::uint64_t lane, std::uint64_t lanes) {
   const std::uint64_t ahead = (0 - to) & (sizeof(Word) - 1);
@@ -27,23 +28,27 @@ CROSSLANE_DEVICE void copy_as(const B& block, std::uint64_t to, std::uint64_t fr
   const std::uint64_t words = (bytes - head) / sizeof(Word);
   const std::uint64_t tail = head + words * sizeof(Word);
   block.copy(pointer_to<std::byte>(to), pointer_to<const std::byte>(from), head, lane, lanes);
-  block.copy(pointer_to<Word>(to + head), pointer_to<const Word>(from + head), words, lane, lanes);
+  if constexpr (sizeof(Word) == sizeof(From)) {
+    block.copy(pointer_to<Word>(to + head), pointer_to<const Word>(from + head), words, lane, lanes);
+  } else {
+    block.copy_pairs(pointer_to<Word>(to + head), pointer_to<const From>(from + head), words, lane, lanes);
+  }
   block.copy(pointer_to<std::byte>(to + tail), pointer_to<const std::byte>(from + tail), bytes - tail, lane, lanes);
 }
 
-// In the widest words to which both ends are aligned alike; this lane's share of them.
+// In the widest words to which both ends are aligned alike, but stores of 16 bytes from 8 on; this lane's share of them.
 template <class B>
 CROSSLANE_DEVICE void copy_bytes(const B& block, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                                  std::uint64_t lane, std::uint64_t lanes) {
   const std::uint64_t apart = to ^ from;
   if ((apart & 15) == 0) {
-    copy_as<Word16>(block, to, from, bytes, lane, lanes);
+    copy_as<Word16, Word16>(block, to, from, bytes, lane, lanes);
   } else if ((apart & 7) == 0) {
-    copy_as<std::uint64_t>(block, to, from, bytes, lane, lanes);
+    copy_as<Word16, std::uint64_t>(block, to, from, bytes, lane, lanes);
   } else if ((apart & 3) == 0) {
-    copy_as<std::uint32_t>(block, to, from, bytes, lane, lanes);
+    copy_as<std::uint32_t, std::uint32_t>(block, to, from, bytes, lane, lanes);
   } else if ((apart & 1) == 0) {
-    copy_as<std::uint16_t>(block, to, from, bytes, lane, lanes);
+    copy_as<std::uint16_t, std::uint16_t>(block, to, from, bytes, lane, lanes);
   } else {
     block.copy(pointer_to<std::byte>(to), pointer_to<const std::byte>(from), bytes, lane, lanes);
   }
