@@ -23,9 +23,9 @@ void for_each_part(const std::vector<Argument::Part>& parts, std::size_t begin, 
 
 }  // namespace
 
-void Argument::stage(lane::Batch& batch) {
+void Argument::stage(lane::Batch& batch, Staging staging) {
   if (parts_.empty()) return;
-  host_ = batch.lend(place_, host_bytes_);
+  host_ = staging == Staging::ordinary ? batch.lend_ordinary(host_bytes_) : batch.lend(place_, host_bytes_);
   address_ = lane::byte_at(host_.data(), first_);
 }
 

@@ -60,8 +60,9 @@ class Argument {
   [[nodiscard]] const gpu::PointerInfo& seen() const noexcept { return seen_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-  /// Lends the host copy its memory. Addresses are valid from then on. Call once.
-  void stage(lane::Batch& batch);
+  /// Lends the host copy its memory. Addresses are valid from then on. Call once. Ordinary memory is for a copy that will hardly be used.
+  enum class Staging : std::uint8_t { pinned, ordinary };
+  void stage(lane::Batch& batch, Staging staging);
   /// Before the MPI gets to work with the host copy again. Throws Error (buffer) where the application has ended the context that the
   /// buffer was in.
   void throw_if_gone() const;

@@ -116,13 +116,30 @@ void finish_fetch(Process& process, Operation& operation) {
   look.pull = {};
 }
 
-// Ranks that this one receives GPU memory from learn whether it can open theirs.
-void meet(Process& process, const Receive& receive, const lane::Place& place) {
+// Of host copies for messages that will most likely not need them, those from this size on are not pinned, which costs a quarter of a
+// millisecond for each MiB, and keeps the memory.
+constexpr std::size_t pinned_anyway = std::size_t{64} << 10;
+
+// Ranks that this one receives GPU memory from learn whether it can open theirs. Says what memory the message is to land in.
+Argument::Staging meet(Process& process, const Receive& receive, const message::Buffer& buffer) {
   auto* const peers = process.transfers().peers();
-  if (peers == nullptr || process.teams()->home_at(place) == nullptr) return;
-  const bool any = receive.source == mpi::any_source;
-  peers->meet(any ? mpi::any_source : process.communicators()->of(receive.comm).world_rank(receive.source),
-              process.take_tokens());
+  if (peers == nullptr || process.teams()->home_at(buffer.place) == nullptr) return Argument::Staging::pinned;
+  if (receive.source == mpi::any_source) {
+    peers->meet(mpi::any_source, process.take_tokens());
+    return Argument::Staging::pinned;
+  }
+  const int sender = process.communicators()->of(receive.comm).world_rank(receive.source);
+  peers->meet(sender, process.take_tokens());
+  return buffer.bytes >= pinned_anyway && peers->sends_headers(sender) ? Argument::Staging::ordinary
+                                                                       : Argument::Staging::pinned;
+}
+
+// The next receive from there will want a host copy, or none.
+void remember_how_it_came(Process& process, const Look& look, bool whole) {
+  auto* const peers = process.transfers().peers();
+  if (peers == nullptr || !look.buffer.on_gpu || look.buffer.bytes < pinned_anyway || look.source == mpi::any_source)
+    return;
+  peers->came_whole(process.communicators()->of(look.comm).world_rank(look.source), whole);
 }
 
 }  // namespace
@@ -173,7 +190,7 @@ void describe_apart(Process& process, Operation& operation, const Receive& recei
 
 }  // namespace
 
-void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu) {
+void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu, bool lasting) {
   auto& process = route.process();
   const Argument* argument = nullptr;
   if (on_gpu || !room.known) {
@@ -200,8 +217,8 @@ void describe(Route& route, const Receive& receive, const Room& room, bool on_gp
   // for no other type.
   const bool dense = look.buffer.layout->dense();
   if (look.buffer.on_gpu) {
-    meet(process, receive, look.buffer.place);
-    operation.stage(process.copier());
+    const Argument::Staging staging = meet(process, receive, look.buffer);
+    operation.stage(process.copier(), lasting ? Argument::Staging::pinned : staging);
     look.address = argument->address();
   } else if (!dense && look.buffer.bytes != 0) {
     look.temp.reset(static_cast<std::byte*>(std::malloc(look.buffer.bytes)));
@@ -311,6 +328,7 @@ void advance(Process& process, Operation& operation, MPI_Request request, messag
     const bool could = code == mpi::success && look.buffer.bytes >= process.least_looked_at() &&
                        !mpi::cancelled(below, status) && (!look.left || gpu::Gpu::readable_by_cpu(look.landing));
     const auto header = could ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
+    remember_how_it_came(process, look, !header);
     if (header) {
       fetch(process, operation, *header, status, gathering);
     } else if (tested) {
@@ -485,7 +503,7 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
                                      comm, request);
       });
     }
-    describe(route, receive, room, on_gpu);
+    describe(route, receive, room, on_gpu, true);
     const Look& look = *route.operation().look;
     const int code = start_request(process, request, [&] {
       return mpi::calls::Recv_init(next, look.address, look.count, look.type, source, tag, comm, request);

@@ -49,8 +49,9 @@ struct Room {
 const Argument& staged_receive(Route& route, void* buf, MPI_Count count, MPI_Datatype datatype);
 
 /// Gives the route's operation a Look: where the message lands, and where it goes. What is known to be host memory
-/// (not `on_gpu`, as Site says) is not asked about again. Throws Error for arguments that are not to be had.
-void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu);
+/// (not `on_gpu`, as Site says) is not asked about again. Throws Error for arguments that are not to be had. `lasting`: of a persistent
+/// receive.
+void describe(Route& route, const Receive& receive, const Room& room, bool on_gpu, bool lasting = false);
 
 /// Posts the described receive, or matches it from the unexpected queue. Returns an MPI error code.
 int post(Route& route, MPI_Request* request);

@@ -58,9 +58,9 @@ engine::Watch Operation::watch() const noexcept {
   return watch;
 }
 
-void Operation::stage(lane::Copier& copier) {
+void Operation::stage(lane::Copier& copier, Argument::Staging staging) {
   lane::Batch batch(copier, watch());
-  for (const auto& argument : arguments) argument->stage(batch);
+  for (const auto& argument : arguments) argument->stage(batch, staging);
 }
 
 void Operation::throw_if_gone() const {

@@ -69,7 +69,7 @@ struct Operation {
   /// For the watchdog; refers to this object.
   [[nodiscard]] engine::Watch watch() const noexcept;
   /// Lends host copies to all arguments.
-  void stage(lane::Copier& copier);
+  void stage(lane::Copier& copier, Argument::Staging staging = Argument::Staging::pinned);
   /// Before it starts again: see Argument.
   void throw_if_gone() const;
   /// Copies all that is read to the host, and returns when it is there.

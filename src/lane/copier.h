@@ -120,6 +120,8 @@ class Batch {
 
   /// Lends staging memory, pinned in the place's context.
   [[nodiscard]] HostBlock lend(const Place& place, std::size_t bytes);
+  /// The same in ordinary memory.
+  [[nodiscard]] HostBlock lend_ordinary(std::size_t bytes) { return copier_.pool_.lend_ordinary(bytes); }
 
   /// Copies bytes [begin, end) of the packed stream of `count` elements at `device` to the host. In packed form `host`
   /// receives stream byte `begin` first; in mirror form `host` stands for the same address as `device`. Throws Error

@@ -90,6 +90,10 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
         "messages in flight",
         pinned_, size, limit_);
   }
+  return lend_ordinary(size);
+}
+
+HostBlock PinnedPool::lend_ordinary(std::size_t size) {
   HostBlock block;
   block.data_ = static_cast<std::byte*>(std::malloc(size));
   if (block.data_ == nullptr)

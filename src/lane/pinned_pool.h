@@ -61,6 +61,9 @@ class PinnedPool {
   /// The same of what is there for a context, without a driver call; empty where nothing is.
   [[nodiscard]] HostBlock lend_kept(CUcontext context, std::size_t bytes);
 
+  /// Ordinary memory, which costs nothing until it is touched: for what most likely never is. Throws Error (no_memory).
+  [[nodiscard]] HostBlock lend_ordinary(std::size_t bytes);
+
   /// A context has ended, and all that was pinned in it: nothing of that is lent any more.
   void forget(CUcontext context) noexcept;
 

@@ -16,6 +16,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
       tokens_(world.directory(), offers_, world.cookie(), world.rank()),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
+      whole_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
   tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
 }
@@ -93,6 +94,22 @@ PeerMemory::Met PeerMemory::met(int world_rank) const noexcept {
 bool PeerMemory::is_met(int world_rank) const noexcept {
   const Met found = met(world_rank);
   return found == opens || found == opens_and_takes_tokens;
+}
+
+bool PeerMemory::sends_headers(int world_rank) const noexcept {
+  if (home_.load(std::memory_order_acquire) == nullptr || world_rank < 0 || !world_.on_my_node(world_rank)) return false;
+  const int local = world_.nodes().local_rank(world_rank);
+  if (whole_[static_cast<std::size_t>(local)].load(std::memory_order_relaxed)) return false;
+  auto& directory = world_.directory();
+  if (local == directory.local_rank()) return true;
+  const auto told = directory.lines(directory.local_rank(), local)[0].word.load(std::memory_order_relaxed);
+  return told == opens || told == opens_and_takes_tokens;
+}
+
+void PeerMemory::came_whole(int world_rank, bool whole) noexcept {
+  if (world_rank < 0 || !world_.on_my_node(world_rank)) return;
+  auto& last = whole_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
+  if (last.load(std::memory_order_relaxed) != whole) last.store(whole, std::memory_order_relaxed);
 }
 
 bool PeerMemory::takes_tokens(int world_rank) const noexcept { return met(world_rank) == opens_and_takes_tokens; }

@@ -48,6 +48,11 @@ class PeerMemory {
 
   /// That rank has found that it can open memory of this one, or is this one.
   [[nodiscard]] bool is_met(int world_rank) const noexcept;
+  /// Messages of that rank to GPU memory here are most likely headers: this rank reads its memory, and its last one was not sent whole.
+  [[nodiscard]] bool sends_headers(int world_rank) const noexcept;
+  /// How a message of that rank came.
+  void came_whole(int world_rank, bool whole) noexcept;
+
   /// It looks at short messages, too (token.h). Not this rank itself.
   [[nodiscard]] bool takes_tokens(int world_rank) const noexcept;
   [[nodiscard]] bool shares_gpu_with(int world_rank) const noexcept;
@@ -104,6 +109,7 @@ class PeerMemory {
   std::optional<gpu::PinnedRange> words_;
   std::atomic<CUdeviceptr> words_at_{0};  // where the GPU knows them; 0 where its streams cannot write them
   std::vector<std::atomic<bool>> tried_;  // by local rank
+  std::vector<std::atomic<bool>> whole_;  // by local rank: its last message came so
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };
