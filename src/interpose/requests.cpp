@@ -102,9 +102,24 @@ void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi:
     look->buffer.layout->unpack(look->buffer.address, look->landing, look->buffer.count, 0, bytes);
     return;
   }
-  for (const auto& argument : arguments)
-    if (argument->writes())
+  for (const auto& argument : arguments) {
+    if (!argument->writes()) continue;
+    if (arrived.empty()) {
       argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
+      continue;
+    }
+    for (std::size_t partition = 0; partition < arrived.size(); ++partition)
+      if (!arrived[partition])
+        argument->deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
+  }
+}
+
+void Operation::deliver_partition(lane::Copier& copier, std::size_t partition) {
+  if (partition >= arrived.size() || arrived[partition]) return;
+  lane::Batch batch(copier, watch());
+  arguments.front()->deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
+  batch.wait();
+  arrived[partition] = true;
 }
 
 std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> Requests::looks() const {

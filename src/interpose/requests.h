@@ -49,8 +49,10 @@ struct Operation {
 
   std::unique_ptr<Starter> starter;  // of a persistent one that MPI need not carry out
 
-  // Partitioned communication: the bytes of a partition, and which ones were copied.
+  // Partitioned communication: the bytes of a partition, and which ones MPI_Parrived has delivered since the start. They are the
+  // application's from then on, which may have changed them.
   std::size_t partition_bytes = 0;
+  std::vector<bool> arrived;
 
   /// MPI alone does not know whether it is complete; while active.
   [[nodiscard]] bool looks() const noexcept { return look || undertaking; }
@@ -79,6 +81,8 @@ struct Operation {
   void deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below);
   /// The same as part of a batch: it is there when the batch is waited for.
   void deliver(lane::Batch& batch, const MPI_Status* status, const mpi::Functions& below);
+  /// Copies one partition that has arrived to the GPU, once, and returns when it is there. The caller holds `handling`.
+  void deliver_partition(lane::Copier& copier, std::size_t partition);
 };
 
 /// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same

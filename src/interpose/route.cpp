@@ -153,8 +153,10 @@ const Argument& Route::add(std::unique_ptr<Argument> argument) {
 }
 
 void Route::partitioned(int partitions) {
-  operation_->partition_bytes =
-      partitions > 0 ? operation_->arguments.front()->bytes() / static_cast<std::size_t>(partitions) : 0;
+  if (partitions <= 0) return;  // for the MPI to refuse
+  const Argument& buffer = *operation_->arguments.front();
+  operation_->partition_bytes = buffer.bytes() / static_cast<std::size_t>(partitions);
+  if (buffer.writes()) operation_->arrived.assign(static_cast<std::size_t>(partitions), false);
 }
 
 int Route::blocking(MPI_Status* status, Blocking invoke) {

@@ -24,8 +24,9 @@ int start_look(Process& process, const mpi::Functions& next, Operation& operatio
 
 // It is under way, whatever becomes of others that are started by the same call.
 void mark_started(Process& process, Operation& operation) {
-  operation.active = true;
   operation.delivered = false;
+  std::fill(operation.arrived.begin(), operation.arrived.end(), false);
+  operation.active = true;
   // An undertaking says itself which way it went; and all may be host memory, for whose sake nothing is staged.
   const std::size_t bytes = operation.bytes_on_gpu();
   if (!operation.undertaking && (bytes > 0 || !operation.starter)) process.took_route(operation.call, "staged", bytes);
@@ -186,7 +187,7 @@ int manual::pready_list(const Site& site, int length, const int partitions[], MP
       [&] { return site.next().Pready_list(length, partitions, request); });
 }
 
-// A partition that has arrived may be read before the whole is complete, so it is copied to the GPU here.
+// A partition that has arrived may be accessed before the whole is complete: it is copied to the GPU here, and not again.
 int manual::parrived(const Site& site, MPI_Request request, int partition, int* flag) {
   const int result = site.next().Parrived(request, partition, flag);
   if (result != mpi::success || *flag == 0 || nothing_ours(site)) return result;
@@ -197,10 +198,7 @@ int manual::parrived(const Site& site, MPI_Request request, int partition, int* 
     // Another thread may wait for the whole, and start it again: then this partition is there.
     const std::lock_guard lock(operation->handling);
     if (!operation->active || operation->delivered) return result;
-    lane::Batch batch(process.copier(), operation->watch());
-    operation->arguments.front()->deliver_range(batch, static_cast<std::size_t>(partition) * operation->partition_bytes,
-                                                static_cast<std::size_t>(partition + 1) * operation->partition_bytes);
-    batch.wait();
+    operation->deliver_partition(process.copier(), static_cast<std::size_t>(partition));
     return result;
   });
 }

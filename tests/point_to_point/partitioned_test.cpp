@@ -1,5 +1,5 @@
 // Partitioned communication (MPI 5.0, chapter 4) around a ring: partitions are written and announced in random order by
-// every procedure, and each is read as soon as MPI_Parrived reports it. With --threads, a thread announces while another
+// every procedure, and each is read and written as soon as MPI_Parrived reports it. With --threads, a thread announces while another
 // one waits for the request. Skipped where the MPI has none.
 // It must not know Crosslane: the same program passes over a plain MPI in host memory.
 #include "support/plain_mpi.h"
@@ -140,13 +140,18 @@ class Rank {
         CROSSLANE_MPI(MPI_Start(&requests[0]));
       }
       announce(out, requests[0], start);
-      if (program_.local().chance(70)) watch(in, requests[1], left, start, element);
+      const auto taken = program_.local().chance(70) ? watch(in, requests[1], left, start, element) : std::vector<bool>();
       for (auto* request : {&requests[0], &requests[1]}) {
         MPI_Status status;
         polite_wait(*request, &status);
         CROSSLANE_CHECK(*request != MPI_REQUEST_NULL, "completion freed a partitioned request");
       }
-      for (int part = 0; part < partitions_; ++part) check(in, part, left, start, element);
+      for (int part = 0; part < partitions_; ++part) {
+        if (!taken.empty() && taken[static_cast<std::size_t>(part)])
+          check(in, part, start, std::vector<int>(part_ints_, ours(part, start)), ", written since it arrived");
+        else
+          check(in, part, left, start, element);
+      }
     }
     for (auto& request : requests) CROSSLANE_MPI(MPI_Request_free(&request));
   }
@@ -192,8 +197,10 @@ class Rank {
     }
   }
 
-  // Reads each partition when MPI_Parrived reports it, before the whole is complete.
-  void watch(const Memory& in, MPI_Request request, int left, int start, const Element& element) {
+  // Reads each partition when MPI_Parrived reports it, before the whole is complete. It may be written then, too: some are, which
+  // must stay so whatever is asked afterwards. Returns which.
+  std::vector<bool> watch(Memory& in, MPI_Request request, int left, int start, const Element& element) {
+    std::vector<bool> taken(static_cast<std::size_t>(partitions_));
     std::vector<int> missing(static_cast<std::size_t>(partitions_));
     std::iota(missing.begin(), missing.end(), 0);
     while (!missing.empty()) {
@@ -204,19 +211,33 @@ class Rank {
         sched_yield();
         continue;
       }
-      check(in, missing[place], left, start, element);
+      const int part = missing[place];
+      check(in, part, left, start, element);
       missing.erase(missing.begin() + static_cast<std::ptrdiff_t>(place));
+      if (program_.local().chance(50)) continue;
+      const std::vector<int> values(part_ints_, ours(part, start));
+      in.write(std::as_bytes(std::span(values)), static_cast<std::size_t>(part) * part_ints_ * sizeof(int));
+      taken[static_cast<std::size_t>(part)] = true;
+      CROSSLANE_MPI(MPI_Parrived(request, part, &arrived));
+      CROSSLANE_CHECK(arrived != 0, "partition {} had arrived", part);
     }
+    return taken;
   }
+
+  static int ours(int part, int start) { return -100 - 10 * start - part; }
 
   void check(const Memory& in, int part, int left, int start, const Element& element) const {
     auto expected = contents(left, part, start);
     for (std::size_t i = 0; i < expected.size(); ++i)
       if (!element.has(i)) expected[i] = untouched;
+    check(in, part, start, expected, "");
+  }
+
+  void check(const Memory& in, int part, int start, const std::vector<int>& expected, const char* what) const {
     const auto got = in.read(static_cast<std::size_t>(part) * part_ints_ * sizeof(int), part_ints_ * sizeof(int));
     const auto wanted = std::as_bytes(std::span(expected));
     CROSSLANE_CHECK(std::equal(got.begin(), got.end(), wanted.begin(), wanted.end()),
-                    "partition {} of start {} in {} memory", part, start, name(in.kind()));
+                    "partition {} of start {} in {} memory{}", part, start, name(in.kind()), what);
   }
 
   Program& program_;
