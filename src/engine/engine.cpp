@@ -1,9 +1,12 @@
 // The engine's turn and its wait.
 #include "engine/engine.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <sched.h>
+
+#include <chrono>
 
 namespace crosslane::engine {
 namespace {
@@ -13,6 +16,8 @@ namespace {
 constexpr int spins = 300, shared_spins = 10;
 // A look at requests and tasks takes as long as a yield: most of a wait is to be spent looking.
 constexpr unsigned looks_a_yield = 16;
+// Longer than any copy between a GPU and the host takes by itself.
+constexpr base::Duration apart = std::chrono::seconds(1);
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -97,17 +102,17 @@ void Engine::wait(const Completion& completion, const Watch& watch) {
   completion.rethrow();
 }
 
-void Engine::wait_apart(const Completion& completion, const Watch& watch) const {
+void Engine::wait_apart(const Completion& completion, const Watch& watch) {
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
-  Watchdog watchdog{watch, watchdog_seconds_};
-  for (;;) {
+  const base::Time begun = base::now();
+  do {
     for (int spin = 0; spin < spins_; ++spin) {
       if (completion.done()) return;
       pause();
     }
-    watchdog.look(false);
     sched_yield();
-  }
+  } while (base::now() - begun < apart);
+  wait(completion, watch);
 }
 
 void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {

@@ -40,9 +40,9 @@ class Engine final : private Runner {
   /// it neither locks nor allocates. Throws Error (intern) when called from inside a task.
   void wait(const Completion& completion, const Watch& watch);
 
-  /// The same for a word, with no turn and no call of MPI meanwhile: for who is in the middle of something that MPI must not
-  /// progress in. Only for what nobody else's progress depends on, and needs none itself.
-  void wait_apart(const Completion& completion, const Watch& watch) const;
+  /// The same for a word, with no turn and no call of MPI meanwhile, for a second: for who is in the middle of something that MPI
+  /// had better not progress in. What takes longer waits for more than a copy, and perhaps for MPI.
+  void wait_apart(const Completion& completion, const Watch& watch);
 
   /// Returns when `done` says so; it is asked between turns, and may call MPI. For calls that look at several requests of
   /// the application, which are not the engine's to complete. Throws what `done` throws.

@@ -67,12 +67,12 @@ void Operation::throw_if_gone() const {
   for (const auto& argument : arguments) argument->throw_if_gone();
 }
 
-void Operation::fetch(lane::Copier& copier) {
+void Operation::fetch(lane::Copier& copier, lane::Batch::Mpi mpi) {
   if (mutated(call, "copy in dropped")) return;
   lane::Batch batch(copier, watch());
   for (const auto& argument : arguments)
     if (argument->reads()) argument->fetch(batch);
-  batch.wait();
+  batch.wait(mpi);
 }
 
 void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below) {
@@ -118,7 +118,7 @@ void Operation::deliver_partition(lane::Copier& copier, std::size_t partition) {
   if (partition >= arrived.size() || arrived[partition]) return;
   lane::Batch batch(copier, watch());
   arguments.front()->deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
-  batch.wait();
+  batch.wait(lane::Batch::Mpi::rests);
   arrived[partition] = true;
 }
 

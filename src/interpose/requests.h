@@ -75,7 +75,7 @@ struct Operation {
   /// Before it starts again: see Argument.
   void throw_if_gone() const;
   /// Copies all that is read to the host, and returns when it is there.
-  void fetch(lane::Copier& copier);
+  void fetch(lane::Copier& copier, lane::Batch::Mpi mpi = lane::Batch::Mpi::progresses);
   /// Copies all that was written to the GPU, once, and returns when it is there. `status` tells how much a receive wrote;
   /// null where there is none.
   void deliver(lane::Copier& copier, const MPI_Status* status, const mpi::Functions& below);

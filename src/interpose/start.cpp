@@ -32,6 +32,9 @@ void mark_started(Process& process, Operation& operation) {
   if (!operation.undertaking && (bytes > 0 || !operation.starter)) process.took_route(operation.call, "staged", bytes);
 }
 
+// A send whose partitions are not all ready may have been started before, and MPI rests in such a program (fetch_partitions).
+void fetch(Process& process, Operation& operation) { operation.fetch(process.copier(), lane::Batch::Mpi::rests); }
+
 // Copies in what the started operations read. Requests stay in the table: a start does not complete anything.
 template <class Start>
 int starting(const Site& site, const char* call, int count, MPI_Request requests[], Start&& start) {
@@ -48,7 +51,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       blamed = operation->raised_on();
       if (!operation->starter || !operation->starter->is_awaited()) operation->throw_if_gone();
       // Partitions are copied as they become ready.
-      if (operation->partition_bytes == 0 && !operation->starter) operation->fetch(process.copier());
+      if (operation->partition_bytes == 0 && !operation->starter) fetch(process, *operation);
       ours[static_cast<std::size_t>(i)] = std::move(operation);
     }
     bool one_by_one = false;
@@ -61,7 +64,7 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
           mark_started(process, *operation);
         } else {
           operation->throw_if_gone();
-          if (operation->partition_bytes == 0) operation->fetch(process.copier());
+          if (operation->partition_bytes == 0) fetch(process, *operation);
         }
       }
       one_by_one = one_by_one || operation->looks();
@@ -106,7 +109,8 @@ using Ranges = std::vector<std::pair<int, int>>;
 // Copies partitions [low, high] of a send to the host before the MPI hears that they are ready. MPI rests meanwhile: one
 // that progresses between the second start of a send and its last MPI_Pready makes Open MPI 5.0 take the partitions that
 // are not ready for sent ones (mca/part/persist tests their inactive requests). The send is then complete before it began,
-// or never. A program in which other MPI calls come in between meets that without us too.
+// or never. A program in which calls that progress come in between meets that without us too; neither MPI_Start nor an
+// MPI_Parrived that says yes is one.
 void fetch_partitions(const Site& site, MPI_Request request, const Ranges& ranges, Target& blamed) {
   auto& process = site.process();
   const auto operation = process.requests().find(request);

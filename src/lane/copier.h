@@ -178,7 +178,7 @@ class Batch {
   /// Takes the place of wait(), as mark() does.
   void enqueue_gathered();
 
-  /// Whether MPI makes progress while a wait lasts.
+  /// Whether MPI makes progress while a wait lasts, if it does not last long (Engine::wait_apart).
   enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait(Mpi mpi = Mpi::progresses);

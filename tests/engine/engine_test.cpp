@@ -182,6 +182,19 @@ TEST_F(EngineTest, MpiProgressesWhileAWordIsAwaited) {
   EXPECT_GE(fake::calls().iprobe, 3);
 }
 
+TEST_F(EngineTest, AWaitApartLetsMpiRestNotForEver) {
+  Engine engine{below_, 0};
+  engine.keep_mpi_progressing(MPI_Comm{});
+  std::atomic<std::uint64_t> word{0};
+  std::thread peer{[&] {
+    while (fake::calls().iprobe < 3) std::this_thread::yield();
+    word.store(1, std::memory_order_release);
+  }};
+  engine.wait_apart(Completion::of(word, 1), {.call = "MPI_Pready"});
+  peer.join();
+  EXPECT_GE(fake::calls().iprobe, 3);
+}
+
 TEST_F(EngineTest, WatchdogNamesTheCallAgainAndAgain) {
   Engine engine{below_, 0.05};
   std::atomic<std::uint64_t> word{0};
