@@ -140,7 +140,8 @@ class Rank {
         CROSSLANE_MPI(MPI_Start(&requests[0]));
       }
       announce(out, requests[0], start);
-      const auto taken = program_.local().chance(70) ? watch(in, requests[1], left, start, element) : std::vector<bool>();
+      const auto taken =
+          program_.local().chance(70) ? watch(in, requests[1], left, start, element) : std::vector<bool>();
       for (auto* request : {&requests[0], &requests[1]}) {
         MPI_Status status;
         polite_wait(*request, &status);
