@@ -49,6 +49,7 @@ void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t en
 }
 
 void Argument::deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
+  host_.use();
   for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
     interpose::deliver(batch, part.place, const_cast<std::byte*>(part.memory), host_of(part, from), *part.layout,
                        part.count, part.begin + from, part.begin + to, form_);

@@ -94,7 +94,7 @@ class Argument {
   std::size_t bytes_ = 0;       // of the packed stream of all parts
   std::size_t host_bytes_ = 0;  // of the host copy
   std::ptrdiff_t first_ = 0;    // from the host copy's start to the address that the MPI is given
-  lane::HostBlock host_;
+  mutable lane::HostBlock host_;  // notes that it was used
 };
 
 }  // namespace crosslane::interpose

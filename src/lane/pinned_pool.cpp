@@ -13,6 +13,9 @@
 namespace crosslane::lane {
 namespace {
 
+// Of blocks of ordinary memory, a page or two of each of which are there.
+constexpr std::size_t most_untouched = 256;
+
 // Rounds up to the next of four sizes an octave: at most a quarter is wasted, and few classes stay.
 std::size_t class_size(std::size_t bytes) {
   constexpr std::size_t smallest = 4096;
@@ -28,7 +31,8 @@ HostBlock::HostBlock(HostBlock&& other) noexcept
       pinned_(std::move(other.pinned_)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      ended_(other.ended_) {}
+      ended_(other.ended_),
+      used_(other.used_) {}
 
 HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
   std::swap(pool_, other.pool_);
@@ -36,6 +40,7 @@ HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(ended_, other.ended_);
+  std::swap(used_, other.used_);
   return *this;
 }
 
@@ -90,10 +95,33 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
         "messages in flight",
         pinned_, size, limit_);
   }
-  return lend_ordinary(size);
+  return ordinary(size);
 }
 
-HostBlock PinnedPool::lend_ordinary(std::size_t size) {
+PinnedPool::~PinnedPool() {
+  for (const auto& [size, blocks] : untouched_)
+    for (std::byte* const block : blocks) std::free(block);
+}
+
+HostBlock PinnedPool::lend_ordinary(std::size_t bytes) {
+  const std::size_t size = class_size(bytes);
+  HostBlock block;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = untouched_.find(size); found != untouched_.end() && !found->second.empty()) {
+      block.data_ = found->second.back();
+      block.size_ = size;
+      block.pool_ = this;
+      found->second.pop_back();
+      --untouched_count_;
+    }
+  }
+  if (block.data_ == nullptr) block = ordinary(size);
+  block.used_ = false;
+  return block;
+}
+
+HostBlock PinnedPool::ordinary(std::size_t size) {
   HostBlock block;
   block.data_ = static_cast<std::byte*>(std::malloc(size));
   if (block.data_ == nullptr)
@@ -107,11 +135,19 @@ HostBlock PinnedPool::lend_ordinary(std::size_t size) {
 }
 
 void PinnedPool::take_back(HostBlock& block) noexcept {
+  const std::lock_guard lock(mutex_);
   if (block.pinned_.data() == nullptr) {
+    if (!block.used_ && untouched_count_ < most_untouched) {
+      try {
+        untouched_[block.size_].push_back(block.data_);
+        ++untouched_count_;
+        return;
+      } catch (const std::bad_alloc&) {  // no memory for the list: the block is freed instead of kept
+      }
+    }
     std::free(block.data_);
     return;
   }
-  const std::lock_guard lock(mutex_);
   if (block.ended_ != ended_ && block.pinned_.gone()) {
     pinned_ -= block.size_;
     return;

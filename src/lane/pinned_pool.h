@@ -35,6 +35,8 @@ class HostBlock {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Whether kernels reach it; ordinary memory they do not.
   [[nodiscard]] bool mapped() const noexcept { return pinned_.size() != 0; }
+  /// Ordinary memory is about to be used after all, and not worth keeping then.
+  void use() noexcept { used_ = true; }
   /// The context that it was pinned in has ended, and the memory with it.
   [[nodiscard]] bool gone() const noexcept { return pinned_.gone(); }
 
@@ -45,6 +47,7 @@ class HostBlock {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t ended_ = 0;  // how many contexts had when it was lent
+  bool used_ = true;
 };
 
 /// Thread-safe. Blocks come in four sizes an octave from 4 KiB up. What is lent and what is kept together stay below
@@ -61,7 +64,11 @@ class PinnedPool {
   /// The same of what is there for a context, without a driver call; empty where nothing is.
   [[nodiscard]] HostBlock lend_kept(CUcontext context, std::size_t bytes);
 
-  /// Ordinary memory, which costs nothing until it is touched: for what most likely never is. Throws Error (no_memory).
+  PinnedPool(PinnedPool&&) = delete;
+  PinnedPool& operator=(PinnedPool&&) = delete;
+  ~PinnedPool();
+  /// Ordinary memory, which costs nothing until it is touched: for what most likely never is. Kept where it was not used, since the
+  /// system takes its time for giving and taking. Throws Error (no_memory).
   [[nodiscard]] HostBlock lend_ordinary(std::size_t bytes);
 
   /// A context has ended, and all that was pinned in it: nothing of that is lent any more.
@@ -74,6 +81,7 @@ class PinnedPool {
     std::size_t size;
     friend auto operator<=>(const Class&, const Class&) = default;
   };
+  HostBlock ordinary(std::size_t size);
   void take_back(HostBlock& block) noexcept;
   /// The mutex is held.
   HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept;
@@ -84,6 +92,8 @@ class PinnedPool {
   const std::size_t limit_;
   std::mutex mutex_;  // guards what follows
   std::map<Class, std::vector<gpu::PinnedBuffer>> kept_;
+  std::map<std::size_t, std::vector<std::byte*>> untouched_;  // ordinary memory, by size
+  std::size_t untouched_count_ = 0;
   std::size_t pinned_ = 0;
   std::uint64_t ended_ = 0;
   bool fallback_said_ = false;
