@@ -201,7 +201,7 @@ class PersistentCollective final : public Starter {
 
 }  // namespace
 
-int run_collective(const Site& site, const CollectiveCall& call, base::FunctionRef<int()> otherwise) noexcept {
+int run_collective(const Site& site, const CollectiveCall& call, base::FunctionRef<int()> otherwise) {
   Process& process = site.process();
   std::optional<Nested> nested;  // what follows makes MPI calls that are not to be counted
   try {
@@ -231,15 +231,13 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
       throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
     }
     return run_direct(process, teams, *team, call, *role, watch) ? mpi::success : otherwise();
-  } catch (const base::Error& error) {
-    return raise(process, Target::of_comm(call.comm), call.call, error);
-  } catch (const std::exception& error) {
-    return raise(process, Target::of_comm(call.comm), call.call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (...) {
+    return raise_caught(process, Target::of_comm(call.comm), call.call);
   }
 }
 
 int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
-                     base::FunctionRef<int()> otherwise) noexcept {
+                     base::FunctionRef<int()> otherwise) {
   Process& process = site.process();
   std::optional<Nested> nested;
   try {
@@ -271,15 +269,13 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     }
     process.requests().add(*request, std::move(operation));
     return mpi::success;
-  } catch (const base::Error& error) {
-    return raise(process, Target::of_comm(call.comm), call.call, error);
-  } catch (const std::exception& error) {
-    return raise(process, Target::of_comm(call.comm), call.call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (...) {
+    return raise_caught(process, Target::of_comm(call.comm), call.call);
   }
 }
 
 int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
-                    base::FunctionRef<int()> otherwise) noexcept {
+                    base::FunctionRef<int()> otherwise) {
   Process& process = site.process();
   std::optional<Nested> nested;
   try {
@@ -300,14 +296,12 @@ int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* r
     starter->prepare(site);
     operation->starter = std::move(starter);
     return mpi::success;
-  } catch (const base::Error& error) {
-    return raise(process, Target::of_comm(call.comm), call.call, error);
-  } catch (const std::exception& error) {
-    return raise(process, Target::of_comm(call.comm), call.call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (...) {
+    return raise_caught(process, Target::of_comm(call.comm), call.call);
   }
 }
 
-int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make) noexcept {
+int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make) {
   const Nested nested;
   const int code = make();
   if (code == mpi::success) site.process().teams()->created(parent, *child);

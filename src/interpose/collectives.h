@@ -11,17 +11,17 @@
 namespace crosslane::interpose {
 
 /// Runs the call, by `otherwise` where it does not go direct: that does what the wrapper would have done.
-int run_collective(const Site& site, const CollectiveCall& call, base::FunctionRef<int()> otherwise) noexcept;
+int run_collective(const Site& site, const CollectiveCall& call, base::FunctionRef<int()> otherwise);
 
 /// The same of a nonblocking call, which starts it only: `request` then stands for it.
 int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
-                     base::FunctionRef<int()> otherwise) noexcept;
+                     base::FunctionRef<int()> otherwise);
 
 /// The same of a call that makes a persistent one: by `otherwise`, after which each of its starts has a way of its own.
 int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
-                    base::FunctionRef<int()> otherwise) noexcept;
+                    base::FunctionRef<int()> otherwise);
 
 /// Runs `make`, which makes a communicator from `parent` and returns MPI's code; the child is known by its name afterwards.
-int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make) noexcept;
+int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make);
 
 }  // namespace crosslane::interpose

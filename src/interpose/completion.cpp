@@ -21,10 +21,8 @@ int completing(const Site& site, const char* call, Body&& body) {
     const Nested nested;
     process.settle(false);
     return body(blamed);
-  } catch (const base::Error& error) {
-    return raise(process, blamed, call, error);
-  } catch (const std::exception& error) {
-    return raise(process, blamed, call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (...) {
+    return raise_caught(process, blamed, call);
   }
 }
 

@@ -15,7 +15,7 @@
 
 namespace crosslane::interpose {
 
-int missing(Process& process, const Target& target, const char* call) noexcept {
+int missing(Process& process, const Target& target, const char* call) {
   return raise(process, target, call,
                base::Error(base::ErrorClass::unsupported,
                            "{}: the MPI that this program runs on does not have this procedure; "
@@ -27,8 +27,7 @@ bool beyond_cpu(const Site& site, const void* pointer) noexcept {
   return site.on_gpu(pointer) && !gpu::shared_with_cpu(site.process().gpu(), pointer);
 }
 
-int refused(Process& process, const Target& target, const char* call, const char* argument,
-            const char* remedy) noexcept {
+int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy) {
   return raise(process, target, call,
                base::Error(base::ErrorClass::buffer, "{}: argument {} is GPU memory: {}", call, argument, remedy));
 }

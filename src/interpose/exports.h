@@ -8,14 +8,13 @@
 namespace crosslane::interpose {
 
 /// The MPI below does not have this procedure.
-int missing(Process& process, const Target& target, const char* call) noexcept;
+int missing(Process& process, const Target& target, const char* call);
 
 /// True if the MPI below, which works on the CPU, must not be given this pointer by a procedure that has no route. Managed memory
 /// that the CPU shares it may have: such programs run without us.
 [[nodiscard]] bool beyond_cpu(const Site& site, const void* pointer) noexcept;
 
 /// GPU memory was given to a procedure that takes host memory only.
-int refused(Process& process, const Target& target, const char* call, const char* argument,
-            const char* remedy) noexcept;
+int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy);
 
 }  // namespace crosslane::interpose

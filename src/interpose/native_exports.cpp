@@ -26,7 +26,7 @@ bool mpi_runs(Process& process) {
   return initialized != 0 && finalized == 0;
 }
 
-int guarded(const char* call, MPI_Comm comm, base::FunctionRef<void(Process&)> body) noexcept {
+int guarded(const char* call, MPI_Comm comm, base::FunctionRef<void(Process&)> body) {
   Process& process = Process::get();
   const Nested nested;
   if (!mpi_runs(process)) {
@@ -39,19 +39,17 @@ int guarded(const char* call, MPI_Comm comm, base::FunctionRef<void(Process&)> b
     if (null) throw base::Error(base::ErrorClass::comm, "argument comm is MPI_COMM_NULL");
     body(process);
     return mpi::success;
-  } catch (const base::Error& error) {
-    return raise(process, target, call, error);
-  } catch (const std::exception& error) {
-    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (...) {
+    return raise_caught(process, target, call);
   }
 }
 
-int enqueue(const CollectiveCall& call, CUstream stream) noexcept {
+int enqueue(const CollectiveCall& call, CUstream stream) {
   return guarded(call.call, call.comm, [&](Process& process) { native::enqueue(process, call, stream); });
 }
 
 int reduction(const char* name, Collective collective, const void* send, void* receive, MPI_Count count,
-              MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, CUstream stream) noexcept {
+              MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, CUstream stream) {
   return enqueue({.call = name,
                   .collective = collective,
                   .send = send,
@@ -71,7 +69,7 @@ struct Side {
   BlockArrays blocks = {};
 };
 int movement(const char* name, Collective collective, const Side& send, const Side& receive, int root, MPI_Comm comm,
-             CUstream stream) noexcept {
+             CUstream stream) {
   return enqueue({.call = name,
                   .collective = collective,
                   .send = send.buffer,

@@ -13,9 +13,7 @@
 namespace crosslane::interpose {
 
 /// True if the call cannot concern a request that Crosslane keeps books of: it is one of our own, or there is none.
-[[nodiscard]] inline bool nothing_ours(const Site& site) {
-  return detail::nesting != 0 || site.process().requests().empty();
-}
+[[nodiscard]] inline bool nothing_ours(const Site& site) { return !site.outer() || site.process().requests().empty(); }
 
 /// The statuses that a call fills: the user's, or our own where the user ignores them.
 class Statuses {

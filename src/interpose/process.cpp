@@ -35,6 +35,15 @@ bool first_comes_another() noexcept {
          dladdr(reinterpret_cast<const void*>(&first_comes_another), &own) != 0 && first.dli_fbase != own.dli_fbase;
 }
 
+// An exception of the application's error handler passes through our frames (raise_caught). The unwinder that is linked in here would
+// abort at the first of them, unless it has thrown one before: it then knows the sizes of the machine's registers.
+void make_ready_for_exceptions() noexcept {
+  struct First {};
+  try {
+    throw First{};
+  } catch (const First&) {}
+}
+
 }  // namespace
 
 constinit std::atomic<Process*> detail::the_process{nullptr};
@@ -49,6 +58,7 @@ Process& Process::make() noexcept {
 }
 
 Process::Process() {
+  make_ready_for_exceptions();
   try {
     if (first_comes_another()) {
       settings_.gpu = "none";
@@ -267,7 +277,7 @@ int manual::finalize(const Site& site) {
 
 // An error that Crosslane raised is explained by its own message, cut to what MPI allows.
 int manual::error_string(const Site& site, int errorcode, char* string, int* resultlen) {
-  const std::string message = detail::nesting == 0 ? site.process().take_error_message(errorcode) : std::string{};
+  const std::string message = site.outer() ? site.process().take_error_message(errorcode) : std::string{};
   if (message.empty()) return site.next().Error_string(errorcode, string, resultlen);
   const std::size_t length = std::min(message.size(), static_cast<std::size_t>(mpi::max_error_string) - 1);
   std::memcpy(string, message.data(), length);

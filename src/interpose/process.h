@@ -28,6 +28,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace crosslane::interpose {
 
@@ -170,7 +171,9 @@ class Process {
   std::string error_message_;
 };
 
-/// While one lives, wrapped calls of this thread go straight on: they come from the MPI below or from our own calls.
+/// While one lives, wrapped calls of this thread go straight on: they come from the MPI below, from tools between, or from our own
+/// calls. All of these use PMPI's names; a call by MPI's own is one of the application's callbacks (for an attribute, a generalized
+/// request, an error), which may pass what any call may pass.
 class Nested {
  public:
   Nested() noexcept { ++detail::nesting; }
@@ -179,10 +182,26 @@ class Nested {
   Nested& operator=(const Nested&) = delete;
 };
 
+/// While one lives, this thread is in a callback of the application that MPI was asked for by ourselves: no call comes from tools.
+class CalledBack {
+ public:
+  CalledBack() noexcept : nesting_(std::exchange(detail::nesting, 0)) {}
+  ~CalledBack() { detail::nesting = nesting_; }
+  CalledBack(const CalledBack&) = delete;
+  CalledBack& operator=(const CalledBack&) = delete;
+
+ private:
+  int nesting_;
+};
+
 /// Where a wrapped call arrived.
 class Site {
  public:
-  explicit Site(Level level) noexcept : process_(Process::get()), level_(level), outer_(detail::nesting == 0) {}
+  explicit Site(Level level) noexcept
+      : process_(Process::get()), level_(level), outer_(detail::nesting == 0 || level == Level::mpi) {}
+
+  /// True if the application made the call: not inside one of our own.
+  [[nodiscard]] bool outer() const noexcept { return outer_; }
 
   [[nodiscard]] Process& process() const noexcept { return process_; }
   [[nodiscard]] const mpi::Functions& next() const noexcept { return process_.next(level_); }

@@ -8,6 +8,8 @@
 
 #include <exception>
 #include <new>
+#include <stdexcept>
+#include <system_error>
 
 namespace crosslane::interpose {
 namespace {
@@ -38,34 +40,50 @@ bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, c
 
 }  // namespace
 
-int raise(Process& process, const Target& target, const char* call, const base::Error& error) noexcept {
-  const Nested nested;
+int raise(Process& process, const Target& target, const char* call, const base::Error& error) {
   const int code = mpi::error_class(error.error_class());
+  const auto& below = process.library().below();
+  const auto& handles = process.library().handles();
   try {
-    const auto& below = process.library().below();
-    const auto& handles = process.library().handles();
+    const Nested nested;
     std::string message = error.what();
     if (!message.starts_with("MPI_")) message = std::string(call) + ": " + message;
     process.remember_error(code, message);
     if (!handler_returns(below, handles, target)) base::log(base::Topic::error, "{}", message);
-    switch (target.kind) {
-      case Target::Kind::comm:
-        below.Comm_call_errhandler(target.comm, code);
-        break;
-      case Target::Kind::file:
-        below.File_call_errhandler(target.file, code);
-        break;
-      case Target::Kind::win:
-        below.Win_call_errhandler(target.win, code);
-        break;
-      case Target::Kind::self:
-        below.Comm_call_errhandler(handles.comm_world, code);
-        break;
-    }
   } catch (const std::exception& second) {
     base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what(), second.what());
   }
+  const CalledBack called_back;
+  switch (target.kind) {
+    case Target::Kind::comm:
+      below.Comm_call_errhandler(target.comm, code);
+      break;
+    case Target::Kind::file:
+      below.File_call_errhandler(target.file, code);
+      break;
+    case Target::Kind::win:
+      below.Win_call_errhandler(target.win, code);
+      break;
+    case Target::Kind::self:
+      below.Comm_call_errhandler(handles.comm_world, code);
+      break;
+  }
   return code;
+}
+
+int raise_caught(Process& process, const Target& target, const char* call) {
+  try {
+    throw;
+  } catch (const base::Error& error) {
+    return raise(process, target, call, error);
+  } catch (const std::bad_alloc&) {
+    return raise(process, target, call,
+                 base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
+  } catch (const std::logic_error& error) {
+    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (const std::system_error& error) {
+    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+  }
 }
 
 Route::Route(Process& process, const mpi::Functions& next, const char* call, const Target& target)
@@ -223,29 +241,24 @@ int Route::track(MPI_Request* request, int result, bool persistent) {
   return result;
 }
 
-int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) noexcept {
+int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     if (site.seen()) route.has_seen(*site.seen());
     return body(route);
   });
 }
 
-int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body) noexcept {
+int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body) {
   try {
     const Nested nested;  // the MPI below, and tools between, may call wrappers again
     return body();
-  } catch (const base::Error& error) {
-    return raise(process, target, call, error);
-  } catch (const std::bad_alloc&) {
-    return raise(process, target, call,
-                 base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
-  } catch (const std::exception& error) {
-    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+  } catch (...) {
+    return raise_caught(process, target, call);
   }
 }
 
 int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
-              base::FunctionRef<int(Route&)> body) noexcept {
+              base::FunctionRef<int(Route&)> body) {
   return raising(process, target, call, [&] {
     trace::Span span(process.tracer(), trace::Kind::call, call);
     Route route(process, next, call, target);

@@ -23,8 +23,12 @@
 namespace crosslane::interpose {
 
 /// Raises an error on its target as MPI does: calls the error handler, returns the error class. The message is printed
-/// unless the handler returns (the application is then told by MPI_Error_string).
-int raise(Process& process, const Target& target, const char* call, const base::Error& error) noexcept;
+/// unless the handler returns (the application is then told by MPI_Error_string). Throws what the application's handler throws.
+int raise(Process& process, const Target& target, const char* call, const base::Error& error);
+
+/// In a catch block: the same with what is being handled. What is none of ours comes from the application's error handler, which the MPI
+/// below has called, and goes on to the application, as it does without us.
+int raise_caught(Process& process, const Target& target, const char* call);
 
 /// A communicator as the significance rules of the collectives see it (MPI 5.0, section 6.2).
 struct Peers {
@@ -152,11 +156,11 @@ class Route {
 };
 
 /// Runs a call's work; what that throws is raised on the target, as it is by then, and its code returned.
-int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body) noexcept;
+int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body);
 
 /// Runs a route; what it throws is raised on the target. With the site, what that has seen need not be asked about again.
-int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) noexcept;
+int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body);
 int run_route(Process& process, const mpi::Functions& next, const char* call, const Target& target,
-              base::FunctionRef<int(Route&)> body) noexcept;
+              base::FunctionRef<int(Route&)> body);
 
 }  // namespace crosslane::interpose

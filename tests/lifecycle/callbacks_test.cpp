@@ -1,0 +1,201 @@
+// What an application's callbacks may do: MPI calls them from inside a call (copying or deleting an attribute, completing a
+// generalized request, handling an error), and they pass GPU memory to calls of their own, or throw.
+// It must not know Crosslane. Runs in host memory without it, too: what plain MPI does.
+#include "support/check.h"
+#include "support/memory.h"
+#include "support/program.h"
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+struct Called {
+  Program* program = nullptr;
+  int times = 0;
+};
+
+// Callbacks of errors are given nothing of the application's.
+Called* the_called = nullptr;
+
+// Messages and reductions of all ranks, short and long.
+void communicate(Program& program) {
+  for (const int count : {3, 2000, 300000}) {
+    const auto length = static_cast<std::size_t>(count);
+    Memory out(program.kind(), length * sizeof(int)), in(program.kind(), length * sizeof(int));
+    std::vector<int> mine(length);
+    std::iota(mine.begin(), mine.end(), program.rank);
+    out.fill(mine);
+    const int left = (program.rank + program.size - 1) % program.size, right = (program.rank + 1) % program.size;
+    std::vector<MPI_Request> requests(2, MPI_REQUEST_NULL);
+    CROSSLANE_MPI(MPI_Irecv(in.data(), count, MPI_INT, left, 3, MPI_COMM_WORLD, &requests[0]));
+    CROSSLANE_MPI(MPI_Isend(out.data(), count, MPI_INT, right, 3, MPI_COMM_WORLD, &requests[1]));
+    CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
+    std::vector<int> expected(length);
+    std::iota(expected.begin(), expected.end(), left);
+    CROSSLANE_CHECK(in.values<int>() == expected, "a message of {} ints", count);
+    CROSSLANE_MPI(MPI_Allreduce(out.data(), in.data(), count, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    std::iota(expected.begin(), expected.end(), program.size - 1);
+    CROSSLANE_CHECK(in.values<int>() == expected, "a reduction of {} ints", count);
+  }
+}
+
+void called(void* state) {
+  auto& called = *static_cast<Called*>(state);
+  ++called.times;
+  communicate(*called.program);
+}
+
+int copy_attribute(MPI_Comm /*old*/, int /*keyval*/, void* state, void* in, void* out, int* flag) {
+  called(state);
+  *static_cast<void**>(out) = in;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+
+int delete_attribute(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* state) {
+  called(state);
+  return MPI_SUCCESS;
+}
+
+void attributes(Program& program) {
+  CROSSLANE_STEP("attributes");
+  Called mine{&program};
+  MPI_Comm first = MPI_COMM_NULL, second = MPI_COMM_NULL;
+  int keyval = MPI_KEYVAL_INVALID;
+  CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &first));
+  CROSSLANE_MPI(MPI_Comm_create_keyval(copy_attribute, delete_attribute, &keyval, &mine));
+  CROSSLANE_MPI(MPI_Comm_set_attr(first, keyval, &mine));
+  CROSSLANE_MPI(MPI_Comm_dup(first, &second));
+  CROSSLANE_CHECK_EQUAL(mine.times, 1);
+  CROSSLANE_MPI(MPI_Comm_delete_attr(first, keyval));
+  CROSSLANE_MPI(MPI_Comm_free(&second));
+  CROSSLANE_CHECK_EQUAL(mine.times, 3);
+  CROSSLANE_MPI(MPI_Comm_free(&first));
+  CROSSLANE_MPI(MPI_Comm_free_keyval(&keyval));
+}
+
+// May be called once more by MPI's tests, of which some waits of ours are made: it communicates with nobody.
+int query(void* /*state*/, MPI_Status* status) {
+  MPI_Status_set_elements(status, MPI_INT, 7);
+  MPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = MPI_UNDEFINED;
+  status->MPI_TAG = MPI_UNDEFINED;
+  return MPI_SUCCESS;
+}
+
+int released(void* state) {
+  called(state);
+  return MPI_SUCCESS;
+}
+
+int cancelled(void* /*state*/, int /*complete*/) { return MPI_SUCCESS; }
+
+// Alone, and beside requests of messages with GPU memory.
+void generalized_requests(Program& program) {
+  constexpr int bytes = 100000;
+  const int left = (program.rank + program.size - 1) % program.size, right = (program.rank + 1) % program.size;
+  for (const bool beside : {false, true}) {
+    CROSSLANE_STEP("a generalized request {}", beside ? "beside others" : "alone");
+    Called mine{&program};
+    Memory out(program.kind(), bytes), in(program.kind(), bytes);
+    const std::vector<std::byte> sent(bytes, std::byte{42});
+    out.write(sent);
+    std::vector<MPI_Request> requests(1, MPI_REQUEST_NULL);
+    CROSSLANE_MPI(MPI_Grequest_start(query, released, cancelled, &mine, requests.data()));
+    CROSSLANE_MPI(MPI_Grequest_complete(requests[0]));
+    if (beside) {
+      requests.resize(3, MPI_REQUEST_NULL);
+      CROSSLANE_MPI(MPI_Irecv(in.data(), bytes, MPI_BYTE, left, 4, MPI_COMM_WORLD, &requests[1]));
+      CROSSLANE_MPI(MPI_Isend(out.data(), bytes, MPI_BYTE, right, 4, MPI_COMM_WORLD, &requests[2]));
+    }
+    std::vector<MPI_Status> statuses(requests.size());
+    CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), statuses.data()));
+    CROSSLANE_CHECK_EQUAL(mine.times, 1);
+    int count = 0;
+    MPI_Get_count(statuses.data(), MPI_INT, &count);
+    CROSSLANE_CHECK_EQUAL(count, 7);
+    CROSSLANE_CHECK(!beside || in.read() == sent, "a message beside it");
+  }
+}
+
+void communicate_on_error(MPI_Comm* /*comm*/, int* /*code*/, ...) { called(the_called); }
+
+struct Thrown {
+  int code;
+};
+
+void throw_on_error(MPI_Comm* /*comm*/, int* code, ...) {
+  ++the_called->times;
+  throw Thrown{*code};
+}
+
+// Calls that fail in the same way on all ranks: the MPI finds one error, Crosslane the other.
+template <class Call>
+void fail(MPI_Comm comm, MemoryKind kind, const Call& called_with) {
+  const Memory memory(kind, 4096);
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  CROSSLANE_STEP("a rank that there is not, {} memory", name(kind));
+  called_with(MPI_ERR_RANK, [&] { return MPI_Send(memory.data(), 64, MPI_INT, size + 5, 1, comm); });
+  CROSSLANE_STEP("a negative count, {} memory", name(kind));
+  called_with(MPI_ERR_COUNT, [&] { return MPI_Send(memory.data(), -1, MPI_INT, 0, 1, comm); });
+}
+
+void error_handlers(Program& program) {
+  Called mine{&program};
+  the_called = &mine;
+  MPI_Comm comm = MPI_COMM_NULL;
+  CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MPI_Errhandler communicates = MPI_ERRHANDLER_NULL, throws = MPI_ERRHANDLER_NULL;
+  CROSSLANE_MPI(MPI_Comm_create_errhandler(communicate_on_error, &communicates));
+  CROSSLANE_MPI(MPI_Comm_create_errhandler(throw_on_error, &throws));
+  for (const auto kind : {MemoryKind::host, program.kind()}) {
+    CROSSLANE_MPI(MPI_Comm_set_errhandler(comm, communicates));
+    mine.times = 0;
+    fail(comm, kind, [](int expected, auto call) {
+      int error_class = MPI_SUCCESS;
+      MPI_Error_class(call(), &error_class);
+      CROSSLANE_CHECK_EQUAL(error_class, expected);
+    });
+    CROSSLANE_CHECK_EQUAL(mine.times, 2);
+
+    CROSSLANE_MPI(MPI_Comm_set_errhandler(comm, throws));
+    mine.times = 0;
+    fail(comm, kind, [&](int expected, auto call) {
+      int error_class = MPI_SUCCESS;
+      try {
+        call();
+      } catch (const Thrown& thrown) {
+        MPI_Error_class(thrown.code, &error_class);
+      }
+      CROSSLANE_CHECK_EQUAL(error_class, expected);
+      communicate(program);  // all goes on as before
+    });
+    CROSSLANE_CHECK_EQUAL(mine.times, 2);
+  }
+  CROSSLANE_MPI(MPI_Errhandler_free(&communicates));
+  CROSSLANE_MPI(MPI_Errhandler_free(&throws));
+  CROSSLANE_MPI(MPI_Comm_free(&comm));
+}
+
+int run(int argc, char** argv) {
+  Program program(argc, argv, "lifecycle_callbacks");
+  // The first calls go otherwise than later ones.
+  for (int round = 0; round < 2; ++round) {
+    attributes(program);
+    generalized_requests(program);
+    error_handlers(program);
+  }
+  return program.finish();
+}
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) { return crosslane::tests::run(argc, argv); }
