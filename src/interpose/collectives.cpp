@@ -302,7 +302,7 @@ int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* r
 }
 
 int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make) {
-  const Nested nested;
+  const Nested nested(site.level());
   const int code = make();
   if (code == mpi::success) site.process().teams()->created(parent, *child);
   return code;

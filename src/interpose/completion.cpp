@@ -18,7 +18,7 @@ int completing(const Site& site, const char* call, Body&& body) {
   auto& process = site.process();
   Target blamed = Target::self();
   try {
-    const Nested nested;
+    const Nested nested(site.level());
     process.settle(false);
     return body(blamed);
   } catch (...) {

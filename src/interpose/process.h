@@ -176,10 +176,16 @@ class Process {
 /// request, an error), which may pass what any call may pass.
 class Nested {
  public:
-  Nested() noexcept { ++detail::nesting; }
-  ~Nested() { --detail::nesting; }
+  Nested() noexcept : Nested(Level::mpi) {}
+  /// For a call of this name that goes on to the next of its own. Behind PMPI's names there are no tools, and MPI's own calls need not be
+  /// told from the application's: they pass host memory. But callbacks in Fortran use those names in Open MPI.
+  explicit Nested(Level level) noexcept : by_(level == Level::mpi ? 1 : 0) { detail::nesting += by_; }
+  ~Nested() { detail::nesting -= by_; }
   Nested(const Nested&) = delete;
   Nested& operator=(const Nested&) = delete;
+
+ private:
+  int by_;
 };
 
 /// While one lives, this thread is in a callback of the application that MPI was asked for by ourselves: no call comes from tools.
@@ -202,6 +208,7 @@ class Site {
 
   /// True if the application made the call: not inside one of our own.
   [[nodiscard]] bool outer() const noexcept { return outer_; }
+  [[nodiscard]] Level level() const noexcept { return level_; }
 
   [[nodiscard]] Process& process() const noexcept { return process_; }
   [[nodiscard]] const mpi::Functions& next() const noexcept { return process_.next(level_); }

@@ -4,9 +4,11 @@
 #if defined(CROSSLANE_TEST_MPI_F08)
 #define REQUEST_TYPE type(MPI_Request)
 #define STATUS_TYPE type(MPI_Status)
+#define COMM_TYPE type(MPI_Comm)
 #else
 #define REQUEST_TYPE integer
 #define STATUS_TYPE integer, dimension(MPI_STATUS_SIZE)
+#define COMM_TYPE integer
 #endif
 
 module device
@@ -58,9 +60,9 @@ contains
   end subroutine
 end module
 
-program fortran_test
+! What MPI calls while it duplicates a communicator and frees the copy: it adds up GPU memory over all ranks.
+module callbacks
   use, intrinsic :: iso_c_binding
-  use, intrinsic :: iso_fortran_env, only: error_unit
   use device
 #if defined(CROSSLANE_TEST_MPI_F08)
   use mpi_f08
@@ -71,6 +73,50 @@ program fortran_test
 #if defined(CROSSLANE_TEST_MPIF)
   include 'mpif.h'
 #endif
+  integer :: times = 0
+  logical :: added_up = .true.
+contains
+  subroutine add_up()
+    integer, parameter :: length = 1000
+    real(c_double), pointer, contiguous :: values(:)
+    real(c_double) :: ones(length), got(length)
+    type(c_ptr) :: memory
+    integer :: ranks, ierror
+    times = times + 1
+    call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
+    call allocate_doubles(length, memory, values)
+    ones = 1
+    call put(memory, ones)
+    call MPI_Allreduce(MPI_IN_PLACE, values, length, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierror)
+    call get(got, memory)
+    added_up = added_up .and. all(got == ranks)
+    call device_free(memory)
+  end subroutine
+  subroutine copy_attribute(comm, keyval, extra, value, copied, flag, ierror)
+    COMM_TYPE :: comm
+    integer :: keyval, ierror
+    integer(MPI_ADDRESS_KIND) :: extra, value, copied
+    logical :: flag
+    call add_up()
+    copied = value + 1
+    flag = .true.
+    ierror = MPI_SUCCESS
+  end subroutine
+  subroutine delete_attribute(comm, keyval, value, extra, ierror)
+    COMM_TYPE :: comm
+    integer :: keyval, ierror
+    integer(MPI_ADDRESS_KIND) :: value, extra
+    call add_up()
+    ierror = MPI_SUCCESS
+  end subroutine
+end module
+
+program fortran_test
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: error_unit
+  use device
+  use callbacks
+  implicit none
   integer, parameter :: lengths(3) = [1, 1000, 300000]
   integer :: rank, ranks, left, right, failures, all_failures, ierror, i
 
@@ -84,6 +130,7 @@ program fortran_test
   do i = 1, size(lengths)
     call calls(lengths(i))
   end do
+  call attributes()
 #if defined(CROSSLANE_TEST_MPI_F08)
   if (MPI_SUBARRAYS_SUPPORTED) then
     call sections(1000)
@@ -172,6 +219,23 @@ contains
 
     call device_free(send_memory)
     call device_free(receive_memory)
+  end subroutine
+
+  subroutine attributes()
+    COMM_TYPE :: first, second
+    integer :: keyval
+    integer(MPI_ADDRESS_KIND) :: value
+    logical :: found
+    call MPI_Comm_create_keyval(copy_attribute, delete_attribute, keyval, 0_MPI_ADDRESS_KIND, ierror)
+    call MPI_Comm_dup(MPI_COMM_WORLD, first, ierror)
+    call MPI_Comm_set_attr(first, keyval, 5_MPI_ADDRESS_KIND, ierror)
+    call MPI_Comm_dup(first, second, ierror)
+    call MPI_Comm_get_attr(second, keyval, value, found, ierror)
+    call check(found .and. value == 6, 'an attribute''s copy', 1000)
+    call MPI_Comm_free(second, ierror)
+    call MPI_Comm_free(first, ierror)
+    call MPI_Comm_free_keyval(keyval, ierror)
+    call check(times == 3 .and. added_up, 'MPI_Allreduce by an attribute''s callbacks', 1000)
   end subroutine
 
 #if defined(CROSSLANE_TEST_MPI_F08)
