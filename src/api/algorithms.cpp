@@ -10,7 +10,10 @@
 #include "kernel/launch.h"
 #include "share/board.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,10 +59,21 @@ Value named(const Json& request, const char* field, std::size_t count, const Fin
   throw base::Error(base::ErrorClass::argument, "\"{}\" is no {}; there are {}", name, field, known);
 }
 
+// What does not fit into the type that is asked for would be read as another number.
+template <class Value>
+Value number(const Json& request, const char* field, Value least, Value most) {
+  const Json& value = request.at(field);
+  const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() >= std::uint64_t{least} &&
+                    value.get<std::uint64_t>() <= std::uint64_t{most};
+  if (!fits)
+    throw base::Error(base::ErrorClass::argument, "{} is {}; it must be from {} to {}", field, value.dump(), least,
+                      most);
+  return value.get<Value>();
+}
+
 int positive(const Json& request, const char* field) {
-  const int value = request.at(field).get<int>();
-  if (value < 1) throw base::Error(base::ErrorClass::argument, "{} is {}; it must be at least 1", field, value);
-  return value;
+  constexpr unsigned most = 1U << 30U;  // sums of two are numbers, too
+  return static_cast<int>(number(request, field, 1U, most));
 }
 
 collective::Shape shape_of(const Json& request) {
@@ -67,7 +81,7 @@ collective::Shape shape_of(const Json& request) {
   shape.collective =
       named<collective::Collective>(request, "collective", collective::collective_count, collective::collective_named,
                                     [](auto value) { return collective::name_of(value); });
-  shape.bytes = request.at("bytes").get<std::size_t>();
+  shape.bytes = number<std::size_t>(request, "bytes", 0, std::numeric_limits<std::ptrdiff_t>::max());
   if (!combines(shape.collective)) return shape;
   shape.element = named<kernel::Element>(request, "element", kernel::element_count, collective::element_named,
                                          [](auto value) { return collective::name_of(value); });

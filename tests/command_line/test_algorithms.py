@@ -112,6 +112,8 @@ def test_among_nodes_the_user_says(built: CommandLine) -> None:
     [
         (["all_reduce", "8"], {}, '"all_reduce" is no collective; there are allreduce, reduce'),
         (["allreduce", "eight"], {}, "'eight' is no number of bytes"),
+        (["allreduce", "99999999999g"], {}, "; it must be from 0 to 9223372036854775807"),
+        (["allreduce", "8", "-n", "4294967297"], {}, "ranks is 4294967297; it must be from 1 to 1073741824"),
         (["allreduce", "7"], {}, "7 bytes are no whole number of f32 elements"),
         (["allreduce", "8", "--op", "plus"], {}, '"plus" is no op; there are sum'),
         (["allreduce", "8", "--element", "float"], {}, '"float" is no element; there are i8'),
