@@ -91,9 +91,9 @@ class Argument {
   lane::Place place_;
   gpu::PointerInfo seen_;
   std::vector<Part> parts_;
-  std::size_t bytes_ = 0;       // of the packed stream of all parts
-  std::size_t host_bytes_ = 0;  // of the host copy
-  std::ptrdiff_t first_ = 0;    // from the host copy's start to the address that the MPI is given
+  std::size_t bytes_ = 0;         // of the packed stream of all parts
+  std::size_t host_bytes_ = 0;    // of the host copy
+  std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given
   mutable lane::HostBlock host_;  // notes that it was used
 };
 

@@ -97,7 +97,8 @@ bool PeerMemory::is_met(int world_rank) const noexcept {
 }
 
 bool PeerMemory::sends_headers(int world_rank) const noexcept {
-  if (home_.load(std::memory_order_acquire) == nullptr || world_rank < 0 || !world_.on_my_node(world_rank)) return false;
+  if (home_.load(std::memory_order_acquire) == nullptr || world_rank < 0 || !world_.on_my_node(world_rank))
+    return false;
   const int local = world_.nodes().local_rank(world_rank);
   if (whole_[static_cast<std::size_t>(local)].load(std::memory_order_relaxed)) return false;
   auto& directory = world_.directory();
