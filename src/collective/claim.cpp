@@ -14,7 +14,8 @@ namespace {
 
 using Words = std::array<std::uint64_t, 4>;
 constexpr std::uint64_t none = 0xff;
-// Of the last word of a claim.
+// Of the first word of a claim, and of the last one.
+constexpr std::uint64_t neighbours = std::uint64_t{1} << 24;
 constexpr std::uint64_t runs = 1, shows = 2;
 
 constexpr bool has_root(Collective collective) noexcept {
@@ -22,11 +23,16 @@ constexpr bool has_root(Collective collective) noexcept {
          collective == Collective::scatter || collective == Collective::gatherv || collective == Collective::scatterv;
 }
 
+std::string collective_line(const Words& words) {
+  return fmt::format("collective={}{}\n", (words[0] & neighbours) != 0 ? "neighbourhood " : "",
+                     name_of(static_cast<Collective>(words[0] & none)));
+}
+
 // As lines NAME=value: only what the collective has.
 std::string lines_of(const std::array<std::uint64_t, 4>& words) {
   const auto collective = static_cast<Collective>(words[0] & none);
   const std::uint64_t element = (words[0] >> 8) & none, op = (words[0] >> 16) & none;
-  std::string lines = fmt::format("collective={}\nbytes={}\n", name_of(collective), words[1]);
+  std::string lines = collective_line(words) + fmt::format("bytes={}\n", words[1]);
   if (has_root(collective)) lines += fmt::format("root={}\n", static_cast<std::int64_t>(words[2]));
   if (combines(collective)) {
     lines +=
@@ -73,8 +79,9 @@ std::array<std::uint64_t, 4> encode(const Claim& claim, bool shows_passages) noe
   const std::uint64_t op = claim.op ? static_cast<std::uint64_t>(*claim.op) : none;
   const bool combined = combines(claim.collective);
   const auto root = has_root(claim.collective) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(claim.root)) : 0;
-  return {static_cast<std::uint64_t>(claim.collective) | (combined ? element << 8 | op << 16 : 0), claim.bytes, root,
-          (claim.direct ? runs : 0U) | (shows_passages ? shows : 0U)};
+  return {static_cast<std::uint64_t>(claim.collective) | (combined ? element << 8 | op << 16 : 0) |
+              (claim.among_neighbours ? neighbours : 0),
+          claim.bytes, root, (claim.direct ? runs : 0U) | (shows_passages ? shows : 0U)};
 }
 
 void compare_claims(const team::Team& team) {
@@ -92,15 +99,13 @@ void compare_claims(std::span<const Words> claims) {
   bool same_collective = true;
   for (const Words& each : claims) {
     alike = alike && std::equal(each.begin(), each.end() - 1, first.begin()) && ((each[3] ^ first[3]) & runs) == 0;
-    same_collective = same_collective && ((each[0] ^ first[0]) & none) == 0;
+    same_collective = same_collective && ((each[0] ^ first[0]) & (none | neighbours)) == 0;
   }
   if (alike) return;
   std::vector<std::string> lines;
   for (const Words& claim : claims) {
     // Arguments of different procedures say nothing beside one another.
-    lines.push_back(same_collective
-                        ? lines_of(claim)
-                        : fmt::format("collective={}\n", name_of(static_cast<Collective>(claim[0] & none))));
+    lines.push_back(same_collective ? lines_of(claim) : collective_line(claim));
   }
   throw base::Error(base::ErrorClass::argument,
                     "the ranks of the communicator do not call the same (CROSSLANE_CHECK): {}; give all the same",

@@ -20,7 +20,8 @@ struct Claim {
   /// Where elements are combined; nothing for what kernels do not know (derived types, operations of the application's own).
   std::optional<kernel::Element> element{};
   std::optional<kernel::Op> op{};
-  bool direct = false;  ///< This rank can run it between GPUs.
+  bool among_neighbours = false;  ///< Along the edges of a topology.
+  bool direct = false;            ///< This rank can run it between GPUs.
 };
 
 /// As an arrival record holds it. `shows_passages`: the rank shows what it sends to each and expects from each (share::Passage), too.

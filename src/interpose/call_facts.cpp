@@ -11,7 +11,10 @@ using collective::Collective;
 
 std::optional<Role> role_in(Process& process, Seat seat, const CollectiveCall& call) {
   try {
-    return role_of(process, call, seat, process.teams()->byte());
+    const bool among_neighbours = call.edges.procedure != team::NeighbourCall::none;
+    const auto* const topology =
+        among_neighbours ? process.communicators()->of(call.comm).neighbourhood.get() : nullptr;
+    return role_of(process, call, seat, process.teams()->byte(), topology);
   } catch (const base::Error&) {
     return std::nullopt;
   }
@@ -23,7 +26,10 @@ collective::Claim claim_of(Process& process, Seat seat, const CollectiveCall& ca
                      (call.collective == Collective::scatter && seat.me == call.root);
   const MPI_Count count = sends ? call.send_count : call.receive_count;
   const MPI_Datatype type = sends ? call.send_type : call.receive_type;
-  collective::Claim claim{.collective = call.collective, .root = call.root, .direct = role.has_value()};
+  collective::Claim claim{.collective = call.collective,
+                          .root = call.root,
+                          .among_neighbours = call.edges.procedure != team::NeighbourCall::none,
+                          .direct = role.has_value()};
   try {
     if (count > 0 && !uneven(call.collective)) claim.bytes = process.layouts().of(type)->packed_size(count);
   } catch (const base::Error&) {

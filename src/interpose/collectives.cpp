@@ -123,10 +123,26 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
     ready = team.connected_everywhere();
     if (ready && role && !teams.blocking().takes(team, role->shape)) refused = std::exchange(role, std::nullopt);
+    // Who may not wait for others cannot ask with them.
+    if (ready && role && pace == team::Pace::starting && !role->edges_matched && !team.single_edges())
+      refused = std::exchange(role, std::nullopt);
   }
   // Where calls are compared, all blocking ones that pass GPU memory come together, whatever becomes of them.
   const bool compares = teams.blocking().checks() && pace == team::Pace::blocking;
   return team.enter(wishes && ready && (role || compares), pace, watch);
+}
+
+// Of a call of all ranks that may wait for each other, some of which have several edges to another: has the MPI tell how it matches them,
+// if it has not. False where it does not tell; `role` is found again where it tells something new.
+bool match_edges(Process& process, const CollectiveCall& call, std::optional<Role>& role,
+                 base::FunctionRef<std::optional<Role>()> find_role) {
+  team::Neighbourhood* const topology = process.communicators()->of(call.comm).neighbourhood.get();
+  if (topology == nullptr) return false;
+  if (!topology->asked(call.edges)) {
+    topology->ask(process.library().below(), call.comm, call.edges);
+    if (role) role = find_role();
+  }
+  return topology->matched(call.edges);
 }
 
 // A direct call under way, of whose team the verdict was so.
@@ -215,6 +231,19 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     const auto find_role = [&] { return role_in(process, seat_in(*team), call); };
     const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::blocking, watch);
     if (verdict != share::Verdict::direct) return otherwise();
+    if (call.edges.tells_edges_apart() && !team->single_edges()) {
+      bool matched = false;
+      try {
+        matched = match_edges(process, call, role, find_role);
+      } catch (...) {
+        teams.blocking().excuse(*team, share::Excuse::failed, watch);
+        throw;
+      }
+      if (!matched) {
+        teams.blocking().excuse(*team, share::Excuse::unmatched, watch);
+        return otherwise();
+      }
+    }
     if (teams.home() == nullptr) {
       teams.blocking().excuse(*team, share::Excuse::homeless, watch);
       return otherwise();

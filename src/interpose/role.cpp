@@ -16,8 +16,9 @@ using collective::Collective;
 class Description {
  public:
   Description(Process& process, const CollectiveCall& call, Seat seat,
-              const std::shared_ptr<const layout::Layout>& byte)
+              const std::shared_ptr<const layout::Layout>& byte, const team::Neighbourhood* topology)
       : process_(process),
+        topology_(topology),
         call_(call),
         members_(seat.members),
         me_(seat.me),
@@ -31,7 +32,9 @@ class Description {
     if (call_.root < 0 || call_.root >= members_) return std::nullopt;
     if (call_.collective == Collective::barrier) return role;
     bool known = false;
-    if (call_.collective == Collective::reduce_scatter)
+    if (call_.edges.procedure != team::NeighbourCall::none)
+      known = describe_neighbours(role);
+    else if (call_.collective == Collective::reduce_scatter)
       known = describe_reduce_scatter(role);
     else if (uneven(call_.collective))
       known = describe_uneven(role);
@@ -173,6 +176,47 @@ class Description {
     }
   }
 
+  // Along edges. Blocks to one member, or from one, follow one another, in an order that both ends know; the same for all ends of an
+  // all-gather's edges, whichever is which.
+  bool describe_neighbours(Role& role) {
+    if (topology_ == nullptr || in_place_) return false;
+    role.shape.bytes = collective::unknown_bytes;
+    role.edges_matched = !call_.edges.tells_edges_apart() || topology_->matched(call_.edges);
+    const bool gathers = call_.edges.procedure == team::NeighbourCall::gather;
+    return (gathers ? describe_spread(role)
+                    : describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, topology_->out(),
+                                      role.send, role.sent)) &&
+           describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type,
+                           topology_->in(call_.edges), role.receive, role.received);
+  }
+
+  // One block along all outgoing edges: as often behind itself as there are edges to one member at most.
+  bool describe_spread(Role& role) {
+    if (call_.send_count < 0) return false;
+    std::size_t size = 0;
+    role.send = part("sendbuf", call_.send, call_.send_count, call_.send_type, size);
+    if (!role.send) return true;
+    std::size_t most = 0;
+    std::size_t edges = 0;
+    const auto& out = topology_->out();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const bool again = i > 0 && out[i].rank == out[i - 1].rank;
+      edges = again ? edges + 1 : 1;
+      most = std::max(most, edges);
+      if (again)
+        role.sent.back().bytes = edges * size;
+      else
+        role.sent.push_back({out[i].rank, 0, 0, size});
+    }
+    if (most == 0) role.send.reset();
+    if (most <= 1) return true;
+    const layout::Layout& type = *role.send->extent.layout;
+    const auto one = layout::repeat(type.node(), static_cast<std::uint64_t>(call_.send_count), type.extent());
+    const std::vector<layout::Placed> all(most, layout::Placed{0, one});
+    role.send->extent = of_blocks(all, false);
+    return true;
+  }
+
   bool describe_sent(Role& role, int first, int last) {
     if (call_.send_count < 0) return false;
     describe_single("sendbuf", call_.send, call_.send_count, call_.send_type, role.send, role.sent, first, last);
@@ -191,12 +235,20 @@ class Description {
   // One for each member, anywhere in the buffer. False where a count is none.
   bool describe_blocks(const char* argument, const void* base, const BlockArrays& arrays, MPI_Datatype type,
                        std::optional<Part>& part_of_it, std::vector<PartBlock>& blocks) {
+    std::vector<team::Neighbourhood::Edge> everybody;
+    for (int member = 0; member < members_; ++member) everybody.push_back({member, static_cast<std::size_t>(member)});
+    return describe_blocks(argument, base, arrays, type, everybody, part_of_it, blocks);
+  }
+
+  // Those of these edges, which are in the order of members.
+  bool describe_blocks(const char* argument, const void* base, const BlockArrays& arrays, MPI_Datatype type,
+                       const std::vector<team::Neighbourhood::Edge>& edges, std::optional<Part>& part_of_it,
+                       std::vector<PartBlock>& blocks) {
     std::shared_ptr<const layout::Layout> element;
     std::vector<layout::Placed> placed;
     std::size_t packed = 0;
     bool contiguous = true;
-    for (int member = 0; member < members_; ++member) {
-      const auto block = static_cast<std::size_t>(member);
+    for (const auto& [member, block] : edges) {
       const MPI_Count count = arrays.count(block);
       if (count < 0) return false;
       if (count == 0) continue;
@@ -207,17 +259,22 @@ class Description {
       std::int64_t offset = 0;
       const std::int64_t unit = arrays.typed() ? 1 : element->extent();
       if (__builtin_mul_overflow(arrays.displacement(block), unit, &offset)) return false;
-      contiguous = contiguous && element->contiguous(count);
+      // Blocks of one member lie together in a copy alone.
+      contiguous = contiguous && element->contiguous(count) && (blocks.empty() || blocks.back().member != member);
       placed.push_back({offset, layout::repeat(element->node(), static_cast<std::uint64_t>(count), element->extent())});
       blocks.push_back({member, offset + element->span(count).begin, packed, size});
       packed += size;
     }
     if (placed.empty()) return true;
-    const auto node = layout::join(placed);
-    const auto whole = std::make_shared<const layout::Layout>(node, 0, static_cast<std::int64_t>(node->size));
-    part_of_it = Part{argument, base, {whole, 1, contiguous, arrays.typed()}};
-    for (PartBlock& block : blocks) block.first -= node->low;
+    part_of_it = Part{argument, base, of_blocks(placed, contiguous)};
+    part_of_it->extent.apart = arrays.typed();
+    for (PartBlock& block : blocks) block.first -= part_of_it->extent.layout->true_lb();
     return true;
+  }
+
+  static Extent of_blocks(const std::vector<layout::Placed>& placed, bool contiguous) {
+    const auto node = layout::join(placed);
+    return {std::make_shared<const layout::Layout>(node, 0, static_cast<std::int64_t>(node->size)), 1, contiguous};
   }
 
   std::optional<Part> part(const char* argument, const void* base, MPI_Count count, MPI_Datatype type,
@@ -237,6 +294,7 @@ class Description {
   }
 
   Process& process_;
+  const team::Neighbourhood* topology_;
   const CollectiveCall& call_;
   int members_, me_;
   const std::shared_ptr<const layout::Layout>& byte_;
@@ -251,8 +309,14 @@ collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, boo
   const auto place = [](const PartBlock& block, bool itself) {
     return collective::Pieces::Piece{itself ? static_cast<std::size_t>(block.first) : block.packed, block.bytes};
   };
-  for (const PartBlock& block : role.received) at(pieces.receive, block.member) = place(block, receives_itself);
-  for (const PartBlock& block : role.sent) at(pieces.send, block.member) = place(block, sends_itself);
+  const auto add = [&](auto& side, const PartBlock& block, bool itself) {
+    auto& piece = at(side, block.member);
+    const std::size_t before = piece.bytes;
+    if (before == 0) piece = place(block, itself);
+    piece.bytes = before + block.bytes;
+  };
+  for (const PartBlock& block : role.received) add(pieces.receive, block, receives_itself);
+  for (const PartBlock& block : role.sent) add(pieces.send, block, sends_itself);
   if (!role.in_place) return pieces;
   switch (role.shape.collective) {
     case Collective::allgatherv:
@@ -274,8 +338,8 @@ collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, boo
 }
 
 std::optional<Role> role_of(Process& process, const CollectiveCall& call, Seat seat,
-                            const std::shared_ptr<const layout::Layout>& byte) {
-  return Description(process, call, seat, byte).role();
+                            const std::shared_ptr<const layout::Layout>& byte, const team::Neighbourhood* topology) {
+  return Description(process, call, seat, byte, topology).role();
 }
 
 }  // namespace crosslane::interpose

@@ -5,6 +5,7 @@
 #include "collective/plan.h"
 #include "interpose/lifted.h"
 #include "interpose/process.h"
+#include "team/neighbourhood.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,8 @@ namespace crosslane::interpose {
 class BlockArrays {
  public:
   BlockArrays() = default;
+  /// So many for each, one block behind the other.
+  explicit BlockArrays(MPI_Count each) : each_(each) {}
   BlockArrays(const int counts[], const int displacements[] = nullptr)
       : counts_(counts), displacements_(displacements) {}
   BlockArrays(const MPI_Count counts[], const MPI_Aint displacements[] = nullptr)
@@ -27,18 +30,23 @@ class BlockArrays {
       : counts_(counts), displacements_(displacements), types_(types) {}
   BlockArrays(const MPI_Count counts[], const MPI_Aint displacements[], const MPI_Datatype types[])
       : wide_counts_(counts), wide_displacements_(displacements), types_(types) {}
+  BlockArrays(const int counts[], const MPI_Aint displacements[], const MPI_Datatype types[])
+      : counts_(counts), wide_displacements_(displacements), types_(types) {}
   [[nodiscard]] MPI_Count count(std::size_t block) const {
-    return wide_counts_ != nullptr ? wide_counts_[block] : counts_[block];
+    if (wide_counts_ != nullptr) return wide_counts_[block];
+    return counts_ != nullptr ? counts_[block] : each_;
   }
   [[nodiscard]] bool typed() const noexcept { return types_ != nullptr; }
   /// Where typed().
   [[nodiscard]] MPI_Datatype type(std::size_t block) const { return types_[block]; }
   /// In extents of the type; in bytes where typed().
   [[nodiscard]] MPI_Aint displacement(std::size_t block) const {
-    return wide_displacements_ != nullptr ? wide_displacements_[block] : displacements_[block];
+    if (wide_displacements_ != nullptr) return wide_displacements_[block];
+    return displacements_ != nullptr ? displacements_[block] : static_cast<MPI_Aint>(block) * each_;
   }
 
  private:
+  MPI_Count each_ = 0;
   const int* counts_ = nullptr;
   const int* displacements_ = nullptr;
   const MPI_Count* wide_counts_ = nullptr;
@@ -58,6 +66,8 @@ struct CollectiveCall {
   MPI_Count receive_count = 0;
   MPI_Datatype receive_type{};
   BlockArrays send_blocks{}, receive_blocks{};  ///< In place of a count, where each block has its own.
+  /// Of a call among neighbours: then blocks are of edges, and shapes those of an all-to-all-v.
+  team::EdgeCall edges{};
   MPI_Op op{};
   int root = 0;
   MPI_Comm comm{};
@@ -70,7 +80,8 @@ struct Part {
   Extent extent;
 };
 
-/// What a buffer has for one rank, or from it, where blocks may differ.
+/// What a buffer has for one rank, or from it, where blocks may differ. Several for one rank, along edges, lie one behind the other in a
+/// copy, and come one after another.
 struct PartBlock {
   int member;
   std::int64_t first;  ///< Where it lies, in bytes from the first one that the whole part touches.
@@ -89,6 +100,8 @@ struct Role {
   /// Of collectives whose blocks may differ: those that are not empty. Nothing sent where it is in place: then it is where it would be
   /// received.
   std::vector<PartBlock> sent, received;
+  /// Along edges: where there are several between two ranks, both know which is which.
+  bool edges_matched = true;
 
   /// What its buffers hold.
   [[nodiscard]] std::size_t bytes() const {
@@ -105,8 +118,9 @@ struct Seat {
 [[nodiscard]] collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, bool receives_itself);
 
 /// `byte` is the layout of one. Nothing where no algorithm takes such a call, on any rank: the application's own operations, nothing
-/// to send. Throws Error where MPI does not take an argument for what it should be.
+/// to send. `topology`: of the communicator, may be null. Throws Error where MPI does not take an argument for what it should be.
 [[nodiscard]] std::optional<Role> role_of(Process& process, const CollectiveCall& call, Seat seat,
-                                          const std::shared_ptr<const layout::Layout>& byte);
+                                          const std::shared_ptr<const layout::Layout>& byte,
+                                          const team::Neighbourhood* topology = nullptr);
 
 }  // namespace crosslane::interpose

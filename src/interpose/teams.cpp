@@ -46,10 +46,12 @@ const std::shared_ptr<team::Team>& Teams::of(MPI_Comm communicator) {
     if (world_rank == world_.rank()) me = static_cast<int>(rank);
     local_ranks.push_back(world_.nodes().local_rank(world_rank));
   }
-  if (together && me >= 0)
-    facts.team = make_team(*facts.key, std::move(local_ranks), me, choice_.drives());
-  else if (!together)
+  if (together && me >= 0) {
+    facts.neighbourhood = team::Neighbourhood::of(process_.library().below(), communicator);
+    facts.team = make_team(*facts.key, std::move(local_ranks), me, choice_.drives(), facts.neighbourhood.get());
+  } else if (!together) {
     facts.span = make_span(facts);
+  }
   facts.team_known.store(true, std::memory_order_release);
   return facts.team;
 }
@@ -60,9 +62,10 @@ const std::shared_ptr<team::Span>& Teams::span_of(MPI_Comm communicator) {
 }
 
 std::shared_ptr<team::Team> Teams::make_team(const share::TeamKey& key, std::vector<int> local_ranks, int me,
-                                             bool drives, std::size_t part_bytes) {
+                                             bool drives, const team::Neighbourhood* topology, std::size_t part_bytes) {
   auto made = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), key,
                                            std::move(local_ranks), me, drives, part_bytes);
+  if (topology != nullptr && !topology->single_edges()) made->has_parallel_edges();
   std::erase_if(living_, [](const auto& each) { return each.expired(); });
   living_.push_back(made);
   return made;
@@ -107,7 +110,7 @@ std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
   for (int member = 0; member < whole.size(); ++member) local_ranks.push_back(whole.local_rank(member));
   const std::lock_guard lock(mutex_);
   return make_team(team::persistent_key(*facts.key, number), std::move(local_ranks), whole.me(), choice_.drives(),
-                   part_bytes);
+                   facts.neighbourhood.get(), part_bytes);
 }
 
 team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me) {

@@ -73,8 +73,9 @@ class Teams {
   [[nodiscard]] const collective::Enqueued& enqueued() const noexcept { return enqueued_; }
 
  private:
-  /// The mutex is held.
+  /// The mutex is held. `topology`: may be null.
   std::shared_ptr<team::Team> make_team(const share::TeamKey& key, std::vector<int> local_ranks, int me, bool drives,
+                                        const team::Neighbourhood* topology = nullptr,
                                         std::size_t part_bytes = team::default_part_bytes);
   [[nodiscard]] std::shared_ptr<team::Span> make_span(const team::CommunicatorFacts& facts);
   /// The context of the home has ended: this rank takes part through the host from now on.

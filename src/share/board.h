@@ -115,8 +115,9 @@ struct Exposed {
 /// Why a member that arrives at a direct call does not take part in it; worse ones are greater.
 enum class Excuse : std::uint64_t {
   none,
-  homeless,  ///< The application has ended the context that it took part with: all go to MPI.
-  failed     ///< It could not begin, and has told so: the call fails on all.
+  unmatched,  ///< It does not know which of several edges to it is which: all go to MPI.
+  homeless,   ///< The application has ended the context that it took part with: all go to MPI.
+  failed      ///< It could not begin, and has told so: the call fails on all.
 };
 
 struct alignas(line_bytes) Arrival {
@@ -144,10 +145,12 @@ struct alignas(line_bytes) Entry {
       culprit;  ///< The member that failed first, as far as this one knows; written before `failed`.
 };
 
-/// What a member's GPU allows; the team may use what all members' do.
+/// What a member's GPU allows, or holds of the member; the team may use what holds of all.
 enum Ability : std::uint32_t {
   spins = 1,   ///< Kernels may wait for other members' kernels: they run at the same time.
   drives = 2,  ///< Streams may wait for the other members' events.
+  single_edges =
+      4,  ///< In the communicator's topology, if it has one, no two edges of this member go from one rank to one other.
 };
 
 /// The events of a member that others open, by a step's parity.

@@ -4,6 +4,7 @@
 
 #include "mpi/library.h"
 #include "share/board.h"
+#include "team/neighbourhood.h"
 #include "team/prepared.h"
 #include "team/span.h"
 #include "team/team.h"
@@ -38,6 +39,8 @@ struct CommunicatorFacts {
   /// Set up on demand (interpose/teams.h); then `team_known` is true, and `team` null where its ranks do not share a node.
   std::atomic<bool> team_known{false};
   std::shared_ptr<Team> team;
+  /// Set up with the team; null where the communicator has no virtual topology, or its ranks do not share a node.
+  std::shared_ptr<Neighbourhood> neighbourhood;
   /// The same where they are on several nodes, all of whose ranks take part; else null.
   std::shared_ptr<Span> span;
   /// What enqueued calls need; null until crosslane_prepare.

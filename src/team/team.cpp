@@ -131,15 +131,15 @@ void Team::announce(share::Excuse excuse) {
 }
 
 bool Team::excused() const {
-  bool homeless = false;
+  bool to_mpi = false;
   for (int member = 0; member < size(); ++member) {
     const share::Excuse excuse = arrival(member).excuse;
     if (excuse == share::Excuse::failed && member != me_)
       throw base::Error(base::ErrorClass::other,
                         "rank {} of the communicator could not begin it; its own error says why", rank(member));
-    homeless = homeless || excuse == share::Excuse::homeless;
+    to_mpi = to_mpi || excuse != share::Excuse::none;
   }
-  return homeless;
+  return to_mpi;
 }
 
 engine::Completion Team::arrival_of(int member) const noexcept {
@@ -276,6 +276,7 @@ std::optional<std::string> Team::map_regions() {
   });
   abilities_ = in_turns ? 0U : static_cast<std::uint32_t>(share::spins);
   if ((in_turns || drives_) && open_events()) abilities_ |= share::drives;
+  if (!parallel_edges_) abilities_ |= share::single_edges;
   if (in_turns && me_ == 0) {
     base::log(base::Topic::info,
               "several ranks share a GPU without MPS: only collectives that the host drives go direct; "

@@ -58,6 +58,10 @@ class Team {
   [[nodiscard]] int rank(int member) const noexcept {
     return ranks_.empty() ? member : ranks_[static_cast<std::size_t>(member)];
   }
+  /// In the communicator's topology this rank has several edges to one member, or from one: before it is connected.
+  void has_parallel_edges() noexcept { parallel_edges_ = true; }
+  /// Whether no member has; once all are connected.
+  [[nodiscard]] bool single_edges() const noexcept { return (place_->common_abilities() & share::single_edges) != 0; }
   /// The members are not all of the communicator's ranks, but these.
   void named(std::vector<int> ranks) { ranks_ = std::move(ranks); }
 
@@ -123,7 +127,7 @@ class Team {
   void started() noexcept { expected_->started(); }
   /// The same without waiting: it is over once arrival_of() every member is done.
   void announce(share::Excuse excuse = share::Excuse::none);
-  /// Once all have arrived: whether they go to MPI, since some member is homeless. Throws Error (other) naming a member that has
+  /// Once all have arrived: whether they go to MPI, since some member has an excuse for that. Throws Error (other) naming a member that has
   /// failed.
   [[nodiscard]] bool excused() const;
   [[nodiscard]] engine::Completion arrival_of(int member) const noexcept;
@@ -165,6 +169,7 @@ class Team {
   std::vector<int> ranks_;
   int me_;
   bool drives_;
+  bool parallel_edges_ = false;
   std::size_t part_bytes_;
   std::optional<share::TeamPlace> place_;
   bool asks_ = false;

@@ -222,10 +222,11 @@ COLLECTIVES: dict[str, Collective] = {
 }
 
 
-def direct(send: str | None, receive: str | None, *, root: bool = False, op: bool = False) -> dict[str, str]:
+def direct(send: str | None, receive: str | None, *, root: bool = False, op: bool = False, along: str = "") -> dict[str, str]:
     """What a collective tells the teams (interpose/collectives.h): members of CollectiveCall and C++ expressions.
 
-    A side is its buffer, count and type; arrays of counts (and, after colons, displacements and types) where each block has its own.
+    A side is its buffer, count and type; arrays of counts (and, after colons, displacements and types) where each block has its own,
+    or one count for all in brackets. `along` edges, it is this call among neighbours, in the form FORM.
     """
     call = {}
     blocks = {}
@@ -234,7 +235,7 @@ def direct(send: str | None, receive: str | None, *, root: bool = False, op: boo
             buffer, count, *datatype = side.split()
             call |= {prefix: buffer}
             if count.startswith("["):
-                blocks[f"{prefix}_blocks"] = "{" + count.strip("[]").replace(":", ", ") + "}"
+                blocks[f"{prefix}_blocks"] = "BlockArrays(" + count.strip("[]").replace(":", ", ") + ")"
             else:
                 call |= {f"{prefix}_count": count}
             if datatype:
@@ -244,6 +245,8 @@ def direct(send: str | None, receive: str | None, *, root: bool = False, op: boo
         call["op"] = "op"
     if root:
         call["root"] = "root"
+    if along:
+        call["edges"] = f"{{team::NeighbourCall::{along}, team::CallForm::FORM}}"
     return call
 
 
@@ -280,14 +283,30 @@ DIRECT: dict[str, tuple[str, dict[str, str]]] = {
         "reduce_scatter",
         direct("sendbuf [recvcounts] datatype", "recvbuf [recvcounts] datatype", op=True),
     ),
+    # Among neighbours: between two ranks goes what goes along all edges between them, mostly nothing.
+    "Neighbor_allgather": ("alltoallv", direct(SENT, "recvbuf [recvcount] recvtype", along="gather")),
+    "Neighbor_allgatherv": ("alltoallv", direct(SENT, "recvbuf [recvcounts:displs] recvtype", along="gather")),
+    "Neighbor_alltoall": (
+        "alltoallv",
+        direct("sendbuf [sendcount] sendtype", "recvbuf [recvcount] recvtype", along="alltoall"),
+    ),
+    "Neighbor_alltoallv": (
+        "alltoallv",
+        direct("sendbuf [sendcounts:sdispls] sendtype", "recvbuf [recvcounts:rdispls] recvtype", along="alltoallv"),
+    ),
+    "Neighbor_alltoallw": (
+        "alltoallv",
+        direct("sendbuf [sendcounts:sdispls:sendtypes]", "recvbuf [recvcounts:rdispls:recvtypes]", along="alltoallw"),
+    ),
 }
 
 # The collectives that crosslane.h can put on a stream: those of them that have a name there, and one without buffers, whose blocking
 # form is the MPI's own.
 ON_STREAM: dict[str, str] = {
-    name: f"crosslane_{collective}_enqueue" for name, (collective, _) in DIRECT.items() if name != "Alltoallw"
+    name: f"crosslane_{collective}_enqueue"
+    for name, (collective, arguments) in DIRECT.items()
+    if name != "Alltoallw" and "edges" not in arguments
 } | {"Barrier": "crosslane_barrier_enqueue"}
-
 
 
 def direct_form(procedure: str) -> tuple[str, str] | None:

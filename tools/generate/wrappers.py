@@ -236,7 +236,7 @@ def through_teams(procedure: Procedure, large: bool, lines: list[str]) -> list[s
     name, form = routes.direct_form(procedure.name)
     collective, members = routes.DIRECT[name]
     call = f'"MPI_{procedure.name}{"_c" if large else ""}"'
-    described = ", ".join(f".{member} = {value}" for member, value in members.items())
+    described = ", ".join(f".{member} = {value.replace('FORM', form)}" for member, value in members.items())
     entry = {"blocking": "run_collective", "nonblocking": "start_collective", "persistent": "init_collective"}[form]
     request = "" if form == "blocking" else "request, "
     return [
