@@ -109,7 +109,7 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
                     base::FunctionRef<std::optional<Role>()> find_role, std::optional<Role>& role,
                     std::optional<Role>& refused, team::Pace pace, const engine::Watch& watch) {
   Process& process = site.process();
-  bool wishes = false, ready = false;
+  bool wishes = false, ready = false, asks = false;
   if (process.active() && process.gpu().present()) {
     wishes = passes_gpu_memory(site, call);
     // Others may have it go direct. Whoever passes GPU memory has asked already.
@@ -123,13 +123,21 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
     ready = team.connected_everywhere();
     if (ready && role && !teams.blocking().takes(team, role->shape)) refused = std::exchange(role, std::nullopt);
-    // Who may not wait for others cannot ask with them.
-    if (ready && role && pace == team::Pace::starting && !role->edges_matched && !team.single_edges())
+    // Who may not wait for others for an answer goes direct once all have it.
+    const bool tells = pace == team::Pace::starting && call.edges.tells_edges_apart();
+    if (ready && role && tells && !team.single_edges() && !team.everybody_matched(call.edges)) {
+      asks = role->edges_askable;
       refused = std::exchange(role, std::nullopt);
+    }
   }
   // Where calls are compared, all blocking ones that pass GPU memory come together, whatever becomes of them.
   const bool compares = teams.blocking().checks() && pace == team::Pace::blocking;
-  return team.enter(wishes && ready && (role || compares), pace, watch);
+  const bool direct = role || compares;
+  return team.enter(!wishes || !ready ? share::Verdict::staged
+                    : direct          ? share::Verdict::direct
+                    : asks            ? share::Verdict::asking
+                                      : share::Verdict::staged,
+                    pace, watch);
 }
 
 // Of a call of all ranks that may wait for each other, some of which have several edges to another: has the MPI tell how it matches them,
@@ -139,10 +147,19 @@ bool match_edges(Process& process, const CollectiveCall& call, std::optional<Rol
   team::Neighbourhood* const topology = process.communicators()->of(call.comm).neighbourhood.get();
   if (topology == nullptr) return false;
   if (!topology->asked(call.edges)) {
-    topology->ask(process.library().below(), call.comm, call.edges);
+    static_cast<void>(topology->ask(process.library().below(), call.comm, call.edges));
     if (role) role = find_role();
   }
   return topology->matched(call.edges);
+}
+
+// What the MPI has answered since, of calls that are only started: before one.
+void hear_of_edges(Process& process, const team::Team& team, const CollectiveCall& call) {
+  if (!call.edges.tells_edges_apart()) return;
+  team::Neighbourhood* const topology = process.communicators()->of(call.comm).neighbourhood.get();
+  if (topology == nullptr || !topology->asked(call.edges)) return;
+  topology->listen(process.library().below());
+  if (topology->matched(call.edges)) team.show_matched(call.edges);
 }
 
 // A direct call under way, of whose team the verdict was so.
@@ -278,7 +295,12 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     const engine::Watch watch{.call = call.call, .name = NamedCommunicator::name, .context = &named};
     std::optional<Role> role, refused;
     const auto find_role = [&] { return role_in(process, seat_in(*team), call); };
+    hear_of_edges(process, *team, call);
     const auto verdict = come(site, teams, *team, call, find_role, role, refused, team::Pace::starting, watch);
+    if (verdict == share::Verdict::asking) {
+      auto& topology = *process.communicators()->of(call.comm).neighbourhood;
+      teams.keep(topology.ask(process.library().below(), call.comm, call.edges));
+    }
     if (verdict != share::Verdict::direct) return otherwise();
     process.settle(false);
     const trace::Span span(process.tracer(), trace::Kind::call, call.call, role ? role->bytes() : 0);

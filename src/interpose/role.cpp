@@ -181,7 +181,9 @@ class Description {
   bool describe_neighbours(Role& role) {
     if (topology_ == nullptr || in_place_) return false;
     role.shape.bytes = collective::unknown_bytes;
-    role.edges_matched = !call_.edges.tells_edges_apart() || topology_->matched(call_.edges);
+    // Starts of a persistent one come in any order, in which no call of the MPI may stand.
+    role.edges_askable = call_.edges.tells_edges_apart() && call_.edges.form != team::CallForm::persistent &&
+                         !topology_->asked(call_.edges);
     const bool gathers = call_.edges.procedure == team::NeighbourCall::gather;
     return (gathers ? describe_spread(role)
                     : describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, topology_->out(),

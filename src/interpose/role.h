@@ -100,8 +100,8 @@ struct Role {
   /// Of collectives whose blocks may differ: those that are not empty. Nothing sent where it is in place: then it is where it would be
   /// received.
   std::vector<PartBlock> sent, received;
-  /// Along edges: where there are several between two ranks, both know which is which.
-  bool edges_matched = true;
+  /// Along edges: the MPI can still be asked which is which where there are several between two ranks.
+  bool edges_askable = false;
 
   /// What its buffers hold.
   [[nodiscard]] std::size_t bytes() const {

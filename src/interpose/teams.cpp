@@ -22,6 +22,13 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
 Teams::~Teams() {
   helper_.reset();  // what it still has waits for ranks that will not come
   if (auto* const peers = process_.transfers().peers()) peers->leave();
+  try {
+    for (const auto& question : questions_)
+      if (!question->over())
+        process_.engine().wait(engine::Completion::of(question->request()), {.call = "a question to the MPI"});
+  } catch (const std::exception& error) {
+    base::log(base::Topic::warning, "leaving: {}", error.what());
+  }
   // All say that they leave before any waits for another: ranks need not agree on an order of communicators.
   for (const auto& each : prepared_)
     if (const auto prepared = each.lock()) prepared->announce();
@@ -133,6 +140,12 @@ void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {
     // Its collectives go to MPI then, on every rank: the failure is one of MPI's queries, which do not fail on some ranks only.
     base::log(base::Topic::debug, "a communicator is not known: {}", error.what());
   }
+}
+
+void Teams::keep(std::shared_ptr<team::Question> question) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(questions_, [](const auto& each) { return each->over(); });
+  questions_.push_back(std::move(question));
 }
 
 engine::HelperThread& Teams::helper() {

@@ -60,6 +60,9 @@ class Teams {
   /// A number that this process never gave before.
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++numbers_; }
 
+  /// Keeps a question to the MPI until it is over, at the latest when these end.
+  void keep(std::shared_ptr<team::Question> question);
+
   /// Carries out direct calls that are only started; started with the first one. Throws Error (other) if the system refuses.
   [[nodiscard]] engine::HelperThread& helper();
 
@@ -92,6 +95,7 @@ class Teams {
   std::mutex mutex_;
   std::vector<std::weak_ptr<team::Team>> living_;
   std::vector<std::weak_ptr<team::Prepared>> prepared_;
+  std::vector<std::shared_ptr<team::Question>> questions_;
   std::atomic<std::uint64_t> numbers_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it

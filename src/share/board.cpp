@@ -34,6 +34,7 @@ struct TeamPlace::Member {
     std::atomic<Ready> ready;
     std::uint32_t turns;
     std::uint32_t abilities;
+    std::atomic<std::uint32_t> matched;
     Region region;
   } window;
   std::array<Arrival, 2> arrival;
@@ -200,6 +201,16 @@ bool TeamPlace::takes_turns(int which) const noexcept { return member(which).win
 
 const EventHandles& TeamPlace::events(int which) const noexcept { return member(which).events; }
 
+void TeamPlace::show_matched(std::uint32_t bits) const noexcept {
+  member(me_).window.matched.fetch_or(bits, std::memory_order_release);
+}
+
+bool TeamPlace::everybody_matched(std::uint32_t bits) const noexcept {
+  for (int which = 0; which < members_; ++which)
+    if ((member(which).window.matched.load(std::memory_order_acquire) & bits) != bits) return false;
+  return true;
+}
+
 void TeamPlace::show_abilities(std::uint32_t abilities) const noexcept { member(me_).window.abilities = abilities; }
 
 std::uint32_t TeamPlace::common_abilities() const noexcept {
@@ -304,6 +315,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
     member.arrived.word.store(0, std::memory_order_relaxed);
     member.finished.word.store(0, std::memory_order_relaxed);
     member.window.ready.store(Ready::no, std::memory_order_relaxed);
+    member.window.matched.store(0, std::memory_order_relaxed);
     for (std::size_t level = 0; level < Entry::levels; ++level) {
       member.entry.given[level].store(0, std::memory_order_relaxed);
       member.entry.complete[level].store(0, std::memory_order_relaxed);

@@ -24,6 +24,9 @@
 //   came of a team          n -> n + 1       by each member when it joins; a team is whole once all have come
 //   verdict of call s       open -> staged   by the first member that asks; compare-and-swap from a verdict of a call that all
 //                           open -> direct   members are past, so that the ring is never overrun. All obey.
+//                           open -> asking
+//   matched of a member     + bits           by that member alone, with release, once it knows what calls of that kind have to know; never
+//                                            fall. Who sees all members' may wish for a direct one: each of them knows.
 //   arrived of a member     d                by that member alone, with release, once its arrival record for the d-th direct call
 //                                            is written. Records lie by d's parity: who writes record d + 2 has seen all arrive
 //                                            at d + 1, hence all are done with d.
@@ -63,7 +66,8 @@ namespace crosslane::share {
 /// Names a communicator within a job, equal on all its ranks.
 using TeamKey = std::array<std::uint64_t, 2>;
 
-enum class Verdict : std::uint64_t { open, staged, direct };
+/// `asking`: by MPI, and each member asks the MPI beside it what direct calls like this one have to know.
+enum class Verdict : std::uint64_t { open, staged, direct, asking };
 enum class Ready : std::uint64_t { no, region, mapped, never };
 
 /// By which another process opens memory of this one: what a driver gives for it, opaque here.
@@ -217,6 +221,10 @@ class TeamPlace {
   void show_region(Region region, bool turns, const EventHandles& events) const noexcept;
   [[nodiscard]] bool takes_turns(int member) const noexcept;
   [[nodiscard]] const EventHandles& events(int member) const noexcept;
+  /// This member knows what calls of these kinds have to know: a bit each, the team's affair.
+  void show_matched(std::uint32_t bits) const noexcept;
+  /// True if all members know.
+  [[nodiscard]] bool everybody_matched(std::uint32_t bits) const noexcept;
   /// Before this member is `mapped`.
   void show_abilities(std::uint32_t abilities) const noexcept;
   /// What all members can; once all are `mapped`.

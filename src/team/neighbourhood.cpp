@@ -29,6 +29,55 @@ std::vector<int> ranks_of(std::size_t length) { return std::vector<int>(std::max
 
 }  // namespace
 
+// Open MPI refuses arrays at null, even of no elements.
+Question::Question(EdgeCall call, const std::vector<int>& ordinals, std::size_t blocks_in)
+    : call_(call), blocks_in_(blocks_in), out_(ordinals) {
+  const std::size_t length = std::max<std::size_t>({ordinals.size(), blocks_in, 1});
+  out_.resize(length);
+  in_.resize(length);
+  ones_.assign(length, 1);
+  places_.resize(length);
+  std::iota(places_.begin(), places_.end(), 0);
+  for (const int at : places_) bytes_.push_back(static_cast<MPI_Aint>(sizeof(int)) * at);
+}
+
+void Question::put(const mpi::Functions& mpi, MPI_Comm communicator) {
+  const MPI_Datatype type = mpi.handles->int_;
+  types_.assign(ones_.size(), type);
+  const bool waits = call_.form == CallForm::blocking;
+  const int* const out = out_.data();
+  int* const in = in_.data();
+  const int* const ones = ones_.data();
+  const int* const places = places_.data();
+  const MPI_Aint* const bytes = bytes_.data();
+  const MPI_Datatype* const types = types_.data();
+  int code = mpi::success;
+  switch (call_.procedure) {
+    case NeighbourCall::alltoall:
+      code = waits ? mpi.Neighbor_alltoall(out, 1, type, in, 1, type, communicator)
+                   : mpi.Ineighbor_alltoall(out, 1, type, in, 1, type, communicator, &request_);
+      break;
+    case NeighbourCall::alltoallv:
+      code = waits ? mpi.Neighbor_alltoallv(out, ones, places, type, in, ones, places, type, communicator)
+                   : mpi.Ineighbor_alltoallv(out, ones, places, type, in, ones, places, type, communicator, &request_);
+      break;
+    default:
+      code = waits ? mpi.Neighbor_alltoallw(out, ones, bytes, types, in, ones, bytes, types, communicator)
+                   : mpi.Ineighbor_alltoallw(out, ones, bytes, types, in, ones, bytes, types, communicator, &request_);
+      break;
+  }
+  check(mpi, code, "a neighbourhood collective");
+  over_.store(waits, std::memory_order_release);
+}
+
+bool Question::over(const mpi::Functions& mpi) {
+  if (over()) return true;
+  int flag = 0;
+  check(mpi, mpi.Test(&request_, &flag, mpi::status_ignore()), "a neighbourhood collective");
+  over_.store(flag != 0, std::memory_order_release);
+  return flag != 0;
+}
+
 std::shared_ptr<Neighbourhood> Neighbourhood::of(const mpi::Functions& mpi, MPI_Comm communicator) {
   int topology = mpi::undefined;
   check(mpi, mpi.Topo_test(communicator, &topology), "MPI_Topo_test");
@@ -77,11 +126,11 @@ std::shared_ptr<Neighbourhood> Neighbourhood::of(const mpi::Functions& mpi, MPI_
 Neighbourhood::Neighbourhood(std::span<const int> sources, std::span<const int> destinations, int absent)
     : in_(by_rank(sources, absent)),
       out_(by_rank(destinations, absent)),
-      question_(destinations.size()),
+      ordinals_(destinations.size()),
       blocks_in_(sources.size()),
       single_(single(in_) && single(out_)) {
   for (std::size_t i = 1; i < out_.size(); ++i)
-    if (out_[i].rank == out_[i - 1].rank) question_[out_[i].block] = question_[out_[i - 1].block] + 1;
+    if (out_[i].rank == out_[i - 1].rank) ordinals_[out_[i].block] = ordinals_[out_[i - 1].block] + 1;
 }
 
 std::size_t Neighbourhood::place(EdgeCall call) noexcept {
@@ -93,43 +142,28 @@ const std::vector<Edge>& Neighbourhood::in(EdgeCall call) const noexcept {
   return call.tells_edges_apart() && matched(call) ? *known_[place(call)].in : in_;
 }
 
-void Neighbourhood::ask(const mpi::Functions& mpi, MPI_Comm communicator, EdgeCall call) {
-  // Open MPI refuses arrays at null, even of no elements.
-  const std::size_t length = std::max<std::size_t>({question_.size(), blocks_in_, 1});
-  std::vector<int> out = question_;
-  out.resize(length);
-  std::vector<int> in(length);
-  const std::vector<int> ones(length, 1);
-  std::vector<int> places(length);
-  std::iota(places.begin(), places.end(), 0);
-  std::vector<MPI_Aint> bytes;
-  for (const int at : places) bytes.push_back(static_cast<MPI_Aint>(sizeof(int)) * at);
-  const std::vector<MPI_Datatype> types(length, mpi.handles->int_);
-  const MPI_Datatype type = types.front();
-  switch (call.procedure) {
-    case NeighbourCall::alltoall:
-      check(mpi, mpi.Neighbor_alltoall(out.data(), 1, type, in.data(), 1, type, communicator), "MPI_Neighbor_alltoall");
-      break;
-    case NeighbourCall::alltoallv:
-      check(mpi,
-            mpi.Neighbor_alltoallv(out.data(), ones.data(), places.data(), type, in.data(), ones.data(), places.data(),
-                                   type, communicator),
-            "MPI_Neighbor_alltoallv");
-      break;
-    case NeighbourCall::alltoallw:
-      check(mpi,
-            mpi.Neighbor_alltoallw(out.data(), ones.data(), bytes.data(), types.data(), in.data(), ones.data(),
-                                   bytes.data(), types.data(), communicator),
-            "MPI_Neighbor_alltoallw");
-      break;
-    default:
-      return;
+std::shared_ptr<Question> Neighbourhood::ask(const mpi::Functions& mpi, MPI_Comm communicator, EdgeCall call) {
+  auto question = std::make_shared<Question>(call, ordinals_, blocks_in_);
+  question->put(mpi, communicator);
+  Known& known = known_[place(call)];
+  known.asked = true;
+  if (question->over()) {
+    learn(call, question->answer());
+    return nullptr;
   }
-  learn(call, {in.data(), blocks_in_});
+  known.question = question;
+  return question;
+}
+
+void Neighbourhood::listen(const mpi::Functions& mpi) {
+  for (Known& known : known_) {
+    if (known.question == nullptr || !known.question->over(mpi)) continue;
+    const auto question = std::move(known.question);
+    learn(question->call(), question->answer());
+  }
 }
 
 void Neighbourhood::learn(EdgeCall call, std::span<const int> answer) {
-  known_[place(call)].asked = true;
   std::vector<Edge> edges = in_;
   std::ranges::sort(edges, [&](const Edge& a, const Edge& b) {
     return std::pair(a.rank, answer[a.block]) < std::pair(b.rank, answer[b.block]);

@@ -6,6 +6,7 @@
 #include "mpi/library.h"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,38 @@ struct EdgeCall {
   CallForm form = CallForm::blocking;
   /// True where it matters which of several edges between two ranks is which.
   [[nodiscard]] bool tells_edges_apart() const noexcept { return procedure > NeighbourCall::gather; }
+};
+
+/// A question to the MPI: the very call whose matching it is to tell, on a few integers in host memory.
+class Question {
+ public:
+  /// `ordinals`: for each outgoing block, how many edges before it go to the same rank. So many blocks come in.
+  Question(EdgeCall call, const std::vector<int>& ordinals, std::size_t blocks_in);
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+  /// Blocking or nonblocking. Collective over the communicator; throws Error (other) where the MPI refuses. A nonblocking one must live
+  /// until it is over.
+  void put(const mpi::Functions& mpi, MPI_Comm communicator);
+  /// Whether it is answered; never waits. Throws as put().
+  [[nodiscard]] bool over(const mpi::Functions& mpi);
+  /// The same, known.
+  [[nodiscard]] bool over() const noexcept { return over_.load(std::memory_order_acquire); }
+  /// Of one that is not: completed by whoever waits for it, who asks for nothing more.
+  [[nodiscard]] MPI_Request* request() noexcept { return &request_; }
+
+  [[nodiscard]] EdgeCall call() const noexcept { return call_; }
+  /// For each incoming block the number that came along its edge; once it is over.
+  [[nodiscard]] std::span<const int> answer() const noexcept { return {in_.data(), blocks_in_}; }
+
+ private:
+  EdgeCall call_;
+  std::size_t blocks_in_;
+  std::vector<int> out_, in_, ones_, places_;
+  std::vector<MPI_Aint> bytes_;
+  std::vector<MPI_Datatype> types_;
+  MPI_Request request_{};
+  std::atomic<bool> over_{false};  // threads of other communicators look, too
 };
 
 class Neighbourhood {
@@ -51,24 +84,28 @@ class Neighbourhood {
   [[nodiscard]] bool asked(EdgeCall call) const noexcept { return known_[place(call)].asked; }
   /// Whether it has told: not where what it answers is no answer (MPICH 4.0's MPI_Neighbor_alltoallw in directed graphs).
   [[nodiscard]] bool matched(EdgeCall call) const noexcept { return known_[place(call)].in.has_value(); }
-  /// Asks it, by a blocking call that all ranks of the communicator make at the same place in the order of their collectives. Throws Error
-  /// (other) where it refuses.
-  void ask(const mpi::Functions& mpi, MPI_Comm communicator, EdgeCall call);
-  /// What it is asked: for each outgoing block, how many edges before it go to the same rank.
-  [[nodiscard]] const std::vector<int>& question() const noexcept { return question_; }
-  /// What it answered: the same, for each incoming block, of the edge that it came along.
+  /// Asks it, which all ranks of the communicator do at the same place in the order of their collectives; waits for them in a blocking form
+  /// alone. The question is null in that; the caller keeps another one until it is over. Throws Error (other) where the MPI refuses.
+  std::shared_ptr<Question> ask(const mpi::Functions& mpi, MPI_Comm communicator, EdgeCall call);
+  /// Learns what has been answered since; never waits. Throws as ask().
+  void listen(const mpi::Functions& mpi);
+  /// Learns an answer.
   void learn(EdgeCall call, std::span<const int> answer);
+
+  /// A bit of its own for each kind of call that tells edges apart.
+  [[nodiscard]] static std::uint32_t bit(EdgeCall call) noexcept { return std::uint32_t{1} << place(call); }
 
  private:
   static constexpr std::size_t procedures = 3, forms = 3;
   [[nodiscard]] static std::size_t place(EdgeCall call) noexcept;
   struct Known {
     bool asked = false;
+    std::shared_ptr<Question> question;  // under way
     std::optional<std::vector<Edge>> in;
   };
 
   std::vector<Edge> in_, out_;
-  std::vector<int> question_;
+  std::vector<int> ordinals_;
   std::size_t blocks_in_;
   bool single_;
   std::array<Known, procedures * forms> known_;  // of the procedures that tell edges apart

@@ -58,7 +58,7 @@ void Team::withdraw() noexcept {
   if (place_) place_->withdraw();
 }
 
-Verdict Team::enter(bool wishes_direct, Pace pace, engine::Watch watch) {
+Verdict Team::enter(Verdict wish, Pace pace, engine::Watch watch) {
   ++sequence_;
   if (!place_) return Verdict::staged;
   place_->enter(sequence_);
@@ -84,9 +84,9 @@ Verdict Team::enter(bool wishes_direct, Pace pace, engine::Watch watch) {
     everybody_asks_ = place_->everybody_asks(sequence_);
     all_mapped_ = false;  // somebody may have withdrawn
   }
-  const bool direct =
-      wishes_direct && connected_everywhere() && (everybody_asks_ || !place_->somebody_unasked(sequence_));
-  return place_->claim(sequence_, direct ? Verdict::direct : Verdict::staged);
+  const bool granted =
+      wish != Verdict::staged && connected_everywhere() && (everybody_asks_ || !place_->somebody_unasked(sequence_));
+  return place_->claim(sequence_, granted ? wish : Verdict::staged);
 }
 
 // True while the verdict of this call cannot be written.

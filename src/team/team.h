@@ -19,6 +19,7 @@
 #include "gpu/stream.h"
 #include "share/directory.h"
 #include "team/home.h"
+#include "team/neighbourhood.h"
 #include "team/region.h"
 #include "team/view.h"
 
@@ -62,12 +63,20 @@ class Team {
   void has_parallel_edges() noexcept { parallel_edges_ = true; }
   /// Whether no member has; once all are connected.
   [[nodiscard]] bool single_edges() const noexcept { return (place_->common_abilities() & share::single_edges) != 0; }
+  /// Which edges meet in such a call is known to this rank; to all.
+  void show_matched(EdgeCall call) const noexcept {
+    if (place_) place_->show_matched(Neighbourhood::bit(call));
+  }
+  [[nodiscard]] bool everybody_matched(EdgeCall call) const noexcept {
+    return place_ && place_->everybody_matched(Neighbourhood::bit(call));
+  }
   /// The members are not all of the communicator's ranks, but these.
   void named(std::vector<int> ranks) { ranks_ = std::move(ranks); }
 
-  /// This rank comes to its next collective. `wishes_direct`: it passes GPU memory, and the call has a direct algorithm.
-  /// The verdict is never `open`. `watch` names the call.
-  [[nodiscard]] share::Verdict enter(bool wishes_direct, Pace pace, engine::Watch watch);
+  /// This rank comes to its next collective. It wishes for a `direct` one where it passes GPU memory, and the call has a direct algorithm;
+  /// for `asking` where only that is missing which the MPI is to tell; else for `staged`. The verdict is never `open`. `watch` names the
+  /// call.
+  [[nodiscard]] share::Verdict enter(share::Verdict wish, Pace pace, engine::Watch watch);
 
   /// One step towards being connected; cheap once it is. Why this rank cannot take part, if that was just found out: to be
   /// told to the user once.

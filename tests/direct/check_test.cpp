@@ -97,6 +97,37 @@ class Test {
                                 comm_);
         },
         {fmt::format("rank {} sends 4 bytes to rank 0, which expects 8", odd_), "MPI_Allgatherv"});
+    along_edges();
+  }
+
+  // In a ring, between neighbours alone.
+  void along_edges() {
+    MPI_Comm ring = MPI_COMM_NULL;
+    const int periodic = 1;
+    CROSSLANE_MPI(MPI_Cart_create(MPI_COMM_WORLD, 1, &program_.size, &periodic, 0, &ring));
+    MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+    constexpr std::array<int, 2> two{2, 2}, three{3, 3}, places{0, 3};
+    const auto exchange = [&](const std::array<int, 2>& sent) {
+      return MPI_Neighbor_alltoallv(send_.data(), sent.data(), places.data(), MPI_INT, receive_.data(), two.data(),
+                                    places.data(), MPI_INT, ring);
+    };
+    for (int i = 0; i < 6; ++i) CROSSLANE_MPI(exchange(two));
+    const bool odd = program_.rank == odd_;
+    const int next = (odd_ + 1) % program_.size, before = (odd_ + program_.size - 1) % program_.size;
+    fails([&] { return exchange(odd ? three : two); },
+          {fmt::format("rank {} sends 12 bytes to rank {}, which expects 8", odd_, std::min(next, before)),
+           "MPI_Neighbor_alltoallv"});
+    const std::vector<int> none(static_cast<std::size_t>(program_.size));
+    differs(
+        "collective",
+        [&] {
+          if (!odd) return exchange(two);
+          return MPI_Alltoallv(send_.data(), none.data(), none.data(), MPI_INT, receive_.data(), none.data(),
+                               none.data(), MPI_INT, ring);
+        },
+        "\"alltoallv\"", "\"neighbourhood alltoallv\"");
+    CROSSLANE_MPI(exchange(two));
+    CROSSLANE_MPI(MPI_Comm_free(&ring));
   }
 
   [[nodiscard]] std::size_t buffer_bytes() const {
