@@ -250,6 +250,7 @@ class Description {
     std::vector<layout::Placed> placed;
     std::size_t packed = 0;
     bool contiguous = true;
+    std::int64_t end = 0;  // of the block before
     for (const auto& [member, block] : edges) {
       const MPI_Count count = arrays.count(block);
       if (count < 0) return false;
@@ -261,10 +262,13 @@ class Description {
       std::int64_t offset = 0;
       const std::int64_t unit = arrays.typed() ? 1 : element->extent();
       if (__builtin_mul_overflow(arrays.displacement(block), unit, &offset)) return false;
-      // Blocks of one member lie together in a copy alone.
-      contiguous = contiguous && element->contiguous(count) && (blocks.empty() || blocks.back().member != member);
+      const layout::Span span = element->span(count);
+      // Blocks of one member are one piece where each begins at the end of the one before.
+      const bool goes_on = !blocks.empty() && blocks.back().member == member;
+      contiguous = contiguous && element->contiguous(count) && (!goes_on || offset + span.begin == end);
+      end = offset + span.end;
       placed.push_back({offset, layout::repeat(element->node(), static_cast<std::uint64_t>(count), element->extent())});
-      blocks.push_back({member, offset + element->span(count).begin, packed, size});
+      blocks.push_back({member, offset + span.begin, packed, size});
       packed += size;
     }
     if (placed.empty()) return true;

@@ -80,8 +80,8 @@ struct Part {
   Extent extent;
 };
 
-/// What a buffer has for one rank, or from it, where blocks may differ. Several for one rank, along edges, lie one behind the other in a
-/// copy, and come one after another.
+/// What a buffer has for one rank, or from it, where blocks may differ. Several for one rank, along edges, come one after another, and lie
+/// one behind the other: in a copy always, in the buffer where that is used as it is.
 struct PartBlock {
   int member;
   std::int64_t first;  ///< Where it lies, in bytes from the first one that the whole part touches.
