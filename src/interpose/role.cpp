@@ -238,6 +238,7 @@ class Description {
   bool describe_blocks(const char* argument, const void* base, const BlockArrays& arrays, MPI_Datatype type,
                        std::optional<Part>& part_of_it, std::vector<PartBlock>& blocks) {
     std::vector<team::Neighbourhood::Edge> everybody;
+    everybody.reserve(static_cast<std::size_t>(members_));
     for (int member = 0; member < members_; ++member) everybody.push_back({member, static_cast<std::size_t>(member)});
     return describe_blocks(argument, base, arrays, type, everybody, part_of_it, blocks);
   }

@@ -137,15 +137,16 @@ HostBlock PinnedPool::ordinary(std::size_t size) {
 void PinnedPool::take_back(HostBlock& block) noexcept {
   const std::lock_guard lock(mutex_);
   if (block.pinned_.data() == nullptr) {
-    if (!block.used_ && untouched_count_ < most_untouched) {
-      try {
-        untouched_[block.size_].push_back(block.data_);
-        ++untouched_count_;
-        return;
-      } catch (const std::bad_alloc&) {  // no memory for the list: the block is freed instead of kept
-      }
+    bool kept = !block.used_ && untouched_count_ < most_untouched;
+    try {
+      if (kept) untouched_[block.size_].push_back(block.data_);
+    } catch (const std::bad_alloc&) {
+      kept = false;  // no memory for the list
     }
-    std::free(block.data_);
+    if (kept)
+      ++untouched_count_;
+    else
+      std::free(block.data_);
     return;
   }
   if (block.ended_ != ended_ && block.pinned_.gone()) {
