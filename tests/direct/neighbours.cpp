@@ -65,7 +65,12 @@ Topology::Topology(Random& random) {
       make_adjacent(random);
       break;
     default:
+      // Open MPI (4.1.4) hangs in MPI_Dist_graph_create now and then, where ranks come to it at different times.
+#if CROSSLANE_TEST_MPI_OPENMPI
+      make_adjacent(random);
+#else
       make_distributed(random);
+#endif
       break;
   }
   if (random.chance(25)) {
