@@ -3,6 +3,7 @@
 
 #include "support/check.h"
 #include "support/program.h"
+#include "support/random_types.h"
 
 #include <fmt/format.h>
 
