@@ -112,7 +112,8 @@ void Engine::wait_apart(const Completion& completion, const Watch& watch) {
     }
     sched_yield();
   } while (base::now() - begun < apart);
-  wait(completion, watch);
+  wait_slowly(completion, watch);
+  completion.rethrow();
 }
 
 void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {

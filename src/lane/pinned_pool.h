@@ -58,15 +58,13 @@ class PinnedPool {
   PinnedPool(DriverSource driver, std::size_t limit) : driver_(std::move(driver)), limit_(limit) {}
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
+  ~PinnedPool();
 
   /// Lends at least `bytes`, pinned in the current context. Throws Error (no_memory) when the host has no memory left.
   [[nodiscard]] HostBlock lend(std::size_t bytes);
   /// The same of what is there for a context, without a driver call; empty where nothing is.
   [[nodiscard]] HostBlock lend_kept(CUcontext context, std::size_t bytes);
 
-  PinnedPool(PinnedPool&&) = delete;
-  PinnedPool& operator=(PinnedPool&&) = delete;
-  ~PinnedPool();
   /// Ordinary memory, which costs nothing until it is touched: for what most likely never is. Kept where it was not used, since the
   /// system takes its time for giving and taking. Throws Error (no_memory).
   [[nodiscard]] HostBlock lend_ordinary(std::size_t bytes);

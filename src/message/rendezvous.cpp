@@ -273,15 +273,11 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
 
 void Transfers::Gathering::enqueue() noexcept {
   if (batch_ == nullptr) return;
-  std::exception_ptr failure;
   try {
     batch_->enqueue_gathered();
   } catch (...) {
-    failure = std::current_exception();
-  }
-  if (failure) {
     for (Member& member : members_) {
-      member.reading->failure = failure;
+      member.reading->failure = std::current_exception();
       transfers_->peers_->offers().end(member.owner, member.offer, State::failed);
     }
   }

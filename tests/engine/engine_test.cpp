@@ -169,31 +169,23 @@ TEST_F(EngineTest, SleepsInMpiOnlyWhereToldAndOnlyMpiIsPending) {
   }
 }
 
-TEST_F(EngineTest, MpiProgressesWhileAWordIsAwaited) {
-  Engine engine{below_, 0};
+// A wait for a word that comes once MPI was asked for messages three times.
+void expect_progress(const mpi::Functions& below, void (Engine::*wait)(const Completion&, const Watch&)) {
+  Engine engine{below, 0};
   engine.keep_mpi_progressing(MPI_Comm{});
   std::atomic<std::uint64_t> word{0};
   std::thread peer{[&] {
     while (fake::calls().iprobe < 3) std::this_thread::yield();
     word.store(1, std::memory_order_release);
   }};
-  engine.wait(Completion::of(word, 1), {.call = "MPI_Allreduce"});
+  (engine.*wait)(Completion::of(word, 1), {.call = "MPI_Allreduce"});
   peer.join();
   EXPECT_GE(fake::calls().iprobe, 3);
 }
 
-TEST_F(EngineTest, AWaitApartLetsMpiRestNotForEver) {
-  Engine engine{below_, 0};
-  engine.keep_mpi_progressing(MPI_Comm{});
-  std::atomic<std::uint64_t> word{0};
-  std::thread peer{[&] {
-    while (fake::calls().iprobe < 3) std::this_thread::yield();
-    word.store(1, std::memory_order_release);
-  }};
-  engine.wait_apart(Completion::of(word, 1), {.call = "MPI_Pready"});
-  peer.join();
-  EXPECT_GE(fake::calls().iprobe, 3);
-}
+TEST_F(EngineTest, MpiProgressesWhileAWordIsAwaited) { expect_progress(below_, &Engine::wait); }
+
+TEST_F(EngineTest, AWaitApartLetsMpiRestNotForEver) { expect_progress(below_, &Engine::wait_apart); }
 
 TEST_F(EngineTest, WatchdogNamesTheCallAgainAndAgain) {
   Engine engine{below_, 0.05};
