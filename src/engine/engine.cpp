@@ -15,7 +15,7 @@ namespace {
 // share processors the one that is waited for may need this very processor.
 constexpr int spins = 300, shared_spins = 10;
 // A look at requests and tasks takes as long as a yield: most of a wait is to be spent looking.
-constexpr unsigned looks_a_yield = 16;
+constexpr unsigned looks_a_yield = 64, shared_looks_a_yield = 16;
 // Longer than any copy between a GPU and the host takes by itself.
 constexpr base::Duration apart = std::chrono::seconds(1);
 
@@ -50,13 +50,21 @@ class Engine::Inside {
 };
 
 Engine::Engine(const mpi::Functions& below, double watchdog_seconds, MpiIdle mpi_idle)
-    : below_(below), watchdog_seconds_(watchdog_seconds), mpi_idle_(mpi_idle), spins_(spins), requests_(below) {}
+    : below_(below),
+      watchdog_seconds_(watchdog_seconds),
+      mpi_idle_(mpi_idle),
+      spins_(spins),
+      looks_a_yield_(looks_a_yield),
+      requests_(below) {}
 
 Engine::~Engine() { abandon(); }  // tasks may refer to what this class has beyond the runner
 
 void Engine::keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept { poked_ = communicator; }
 
-void Engine::share_processors() noexcept { spins_ = shared_spins; }
+void Engine::share_processors() noexcept {
+  spins_ = shared_spins;
+  looks_a_yield_ = shared_looks_a_yield;
+}
 
 void Engine::adopt(const Completion& completion) {
   switch (completion.kind_) {
@@ -129,7 +137,7 @@ void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
     }
     if (moved) {
       watchdog.look(true);
-    } else if (looks % looks_a_yield == 0) {
+    } else if (looks % looks_a_yield_ == 0) {
       watchdog.look(false);
       sched_yield();
     }

@@ -78,7 +78,8 @@ class Engine final : private Runner {
   const mpi::Functions& below_;
   const double watchdog_seconds_;
   const MpiIdle mpi_idle_;
-  int spins_;  // looks at a word before a wait does anything else
+  int spins_;               // looks at a word before a wait does anything else
+  unsigned looks_a_yield_;  // of a wait for anything
   trace::Tracer* tracer_ = nullptr;
   Requests requests_;
   std::atomic<std::thread::id> inside_{};  // the thread in the engine

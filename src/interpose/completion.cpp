@@ -139,8 +139,9 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
 
 // Asks `once` until it says that the call is over.
 template <class Once>
-int waiting(const Site& site, const Pending& pending, Once&& once) {
+int waiting(const Site& site, Pending& pending, Once&& once) {
   int result = mpi::success;
+  pending.leave_turns_to_wait();
   wait_until(
       site.process(),
       [&] {

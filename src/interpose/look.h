@@ -48,13 +48,15 @@ struct Look {
   std::unique_ptr<std::byte, Freed> temp;  // that place, for host memory with holes
 
   State state = State::posted;
-  bool own = false;   // MPI does not have it
-  bool left = false;  // its request was freed
-  engine::Completion pull;
-  std::shared_ptr<message::Received> received;
-  int sender = -1;            // of the header: its rank in MPI_COMM_WORLD,
-  std::uint64_t payload = 0;  // and how much it has
-  MPI_Request inner{};        // a persistent receive that was matched with a message that MPI holds: that message's
+  bool own = false;                             // MPI does not have it
+  bool left = false;                            // its request was freed
+  engine::Completion pull;                      // the end of a payload's way here,
+  message::Transfers::ReadingPointer reading;   // which the GPU reads by itself; or
+  std::shared_ptr<message::Received> received;  // what the task told that fetches it
+  unsigned looks = 0;                           // at a reading
+  int sender = -1;                              // of the header: its rank in MPI_COMM_WORLD,
+  std::uint64_t payload = 0;                    // and how much it has
+  MPI_Request inner{};  // a persistent receive that was matched with a message that MPI holds: that message's
   bool has_inner = false;
   MPI_Status status{};
   std::exception_ptr error;  // what went wrong with the payload
@@ -64,6 +66,8 @@ struct Look {
   std::exception_ptr send_error;    // how it went,
   std::shared_ptr<void> companion;  // and what it reads
 
+  /// Only MPI can tell how it goes on.
+  [[nodiscard]] bool awaits_mpi() const noexcept { return state == State::posted && send == nullptr; }
   [[nodiscard]] bool ready() const noexcept {
     return (state == State::plain || state == State::fetched) && send == nullptr;
   }
@@ -76,6 +80,7 @@ struct Look {
     state = State::posted;
     own = false;
     has_inner = false;
+    looks = 0;
     error = nullptr;
     code = mpi::success;
   }

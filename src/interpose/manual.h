@@ -84,6 +84,9 @@ int pready_range(const Site& site, int partition_low, int partition_high, MPI_Re
 int pready_list(const Site& site, int length, const int partitions[], MPI_Request request);
 int parrived(const Site& site, MPI_Request request, int partition, int* flag);
 
+// settle.cpp: operations on a file whose requests were freed (MPI 5.0, section 14.2.2).
+int file_close(const Site& site, MPI_File* fh);
+
 // pack.cpp: MPI_Pack and its kin (MPI 5.0, section 5.2). `call` is the procedure's name; position is in bytes.
 int pack(const Site& site, const char* call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
          MPI_Count outsize, MPI_Count* position, MPI_Comm comm);

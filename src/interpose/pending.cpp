@@ -15,7 +15,7 @@ namespace crosslane::interpose {
 Pending::Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed,
                  Purpose purpose)
     : process_(site.process()),
-      next_(site.next()),
+      functions_(site.next()),
       call_(call),
       blamed_(blamed),
       requests_(requests),
@@ -61,29 +61,36 @@ bool Pending::any_persistent() const noexcept {
 }
 
 bool Pending::advance() {
-  bool all = true;
-  bool undertaken = false;
+  // Each costs a turn of MPI, and messages mostly come in order: what else is waited for shall not wait for many such.
+  constexpr unsigned most_missed = 8;
+  if (!waits_) process_.engine().progress();
+  bool all = true, undertaken = false;
+  unsigned missed = 0;
   // Of one receive alone there is nothing to gather.
   message::Transfers::Gathering gathering(operations_.size() > 1 && process_.looks() ? &process_.transfers() : nullptr);
-  for (std::size_t i = 0; i < operations_.size(); ++i) {
+  const std::size_t count = operations_.size(), begin = std::exchange(next_, 0);
+  for (std::size_t seen = 0; seen < count; ++seen) {
+    const std::size_t i = (begin + seen) % count;
     Operation* const operation = look_at(static_cast<int>(i));
-    if (operation == nullptr) continue;
-    const std::lock_guard lock(operation->handling);
+    if (operation == nullptr || found_[i] == Found::ready || found_[i] == Found::over) continue;
+    const auto lock = process_.handle(*operation);
     found_[i] = state_of(*operation);
     if (found_[i] != Found::unready) continue;
     blamed_ = operation->raised_on();
-    undertaken = undertaken || operation->undertaking;
-    if (operation->look) interpose::advance(process_, *operation, handles_[i], &gathering);
+    if (operation->undertaking) {
+      undertaken = true;
+      operation->undertaking->look();
+    } else if (!operation->look->awaits_mpi()) {
+      interpose::look_at(process_, *operation, handles_[i], &gathering);
+    } else if (missed < most_missed) {
+      interpose::look_at(process_, *operation, handles_[i], &gathering);
+      if (operation->look->awaits_mpi() && ++missed == most_missed) next_ = i;
+    }
     found_[i] = state_of(*operation);
     all = all && found_[i] != Found::unready;
   }
-  // What it waits for may depend on a message of this rank, and MPI is not asked for anything meanwhile.
-  if (undertaken) {
-    process_.engine().progress();
-    process_.engine().make_mpi_progress();
-    for (std::size_t i = 0; i < operations_.size(); ++i)
-      if (found_[i] == Found::unready && operations_[i]->undertaking) found_[i] = state_of(*operations_[i]);
-  }
+  // What an undertaking waits for may depend on a message of this rank.
+  if (undertaken && missed == 0) process_.engine().make_mpi_progress();
   return all;
 }
 
@@ -99,11 +106,11 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
   blamed_ = operation->raised_on();
   int result = mpi::success;
   try {
-    const std::lock_guard lock(operation->handling);
+    const auto lock = process_.handle(*operation);
     if (operation->undertaking) {
       finish_undertaking(process_, *operation, request, status);
     } else {
-      result = finish(process_, next_, *operation, request, status);
+      result = finish(process_, functions_, *operation, request, status);
     }
   } catch (const base::Error& error) {
     result = raise(process_, blamed_, call_, error);
@@ -121,7 +128,7 @@ void Pending::release(int index) {
     process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);
     return operation.reset();
   }
-  const std::lock_guard lock(operation->handling);
+  const auto lock = process_.handle(*operation);
   operation->active = false;
   operation->delivered = false;
 }
@@ -187,7 +194,7 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
   std::exception_ptr failure;
   if (code == mpi::success || mpi::is_truncation(below, code)) {
     try {
-      const std::lock_guard lock(operation->handling);
+      const auto lock = process_.handle(*operation);
       operation->deliver(process_.copier(), status, below);
     } catch (...) {
       failure = std::current_exception();
@@ -206,13 +213,14 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
 int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status) {
   *flag = 0;
   std::unique_lock<std::mutex> lock;
-  if (const auto& known = operations_[static_cast<std::size_t>(index)]) lock = std::unique_lock(known->handling);
+  if (const auto& known = operations_[static_cast<std::size_t>(index)]) lock = process_.handle(*known);
   if (Operation* const operation = look_at(index)) {
     blamed_ = operation->raised_on();
     if (operation->look) {
       interpose::advance(process_, *operation, request);
     } else if (!operation->ready()) {
       process_.engine().progress();
+      operation->undertaking->look();
       process_.engine().make_mpi_progress();
     }
     if (!operation->ready()) return mpi::success;
@@ -224,7 +232,7 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
     }
   }
   Statuses own(status, 1);
-  const int result = next_.Request_get_status(request, flag, own.data());
+  const int result = functions_.Request_get_status(request, flag, own.data());
   if (result == mpi::success && *flag != 0 && active(index)) {
     const auto& operation = operations_[static_cast<std::size_t>(index)];
     blamed_ = operation->raised_on();
@@ -237,7 +245,7 @@ engine::Watch Pending::watch() const noexcept {
   engine::Watch watch{.call = call_};
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     if (!operations_[i] || !operations_[i]->active) continue;
-    const std::lock_guard lock(operations_[i]->handling);
+    const auto lock = process_.handle(*operations_[i]);
     if (operations_[i]->looks() && operations_[i]->ready()) continue;
     watch = operations_[i]->watch();
     watch.call = call_;

@@ -55,8 +55,11 @@ class Pending {
     return operation && (!operation->persistent || operation->active);
   }
 
-  /// Looks at every such one. True if all are ready: an ordinary message that MPI has completed, a fetched payload, an undertaking
-  /// that is over. What the functions below say is what was found here: other threads' queries get on with them meanwhile.
+  /// The call waits as Engine::until() does, which gives the engine its turns.
+  void leave_turns_to_wait() noexcept { waits_ = true; }
+  /// Looks at every such one, but at no more than a few messages that MPI has yet to receive: at others the next time. True if all are ready: an
+  /// ordinary message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below say is what was found here:
+  /// other threads' queries get on with them meanwhile.
   bool advance();
   /// It is ready, and end() completes it without MPI's call.
   [[nodiscard]] bool ends_here(int index) const;
@@ -94,13 +97,15 @@ class Pending {
   void release(int index);
 
   Process& process_;
-  const mpi::Functions& next_;
+  const mpi::Functions& functions_;
   const char* call_;
   Target& blamed_;               // whom errors are raised on from now on
   const MPI_Request* requests_;  // the application's, where completion leaves null handles
   const Purpose purpose_;
   std::vector<std::shared_ptr<Operation>> operations_;
-  std::vector<Found> found_;  // by advance()
+  std::vector<Found> found_;  // by advance(); what is ready stays so
+  std::size_t next_ = 0;      // where advance() begins
+  bool waits_ = false;
   std::vector<MPI_Request> handles_;
 };
 

@@ -174,7 +174,7 @@ int manual::cancel(const Site& site, MPI_Request* request) {
   if (nothing_ours(site) || request == nullptr) return next.Cancel(request);
   const auto operation = site.process().requests().find(*request);
   std::unique_lock<std::mutex> lock;
-  if (operation) lock = std::unique_lock(operation->handling);
+  if (operation) lock = site.process().handle(*operation);
   if (operation && operation->active && operation->undertaking) {
     const Nested nested;
     operation->undertaking->cancel();

@@ -102,6 +102,10 @@ class Process {
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
   /// Several threads may call MPI at once.
   [[nodiscard]] bool multiple() const noexcept { return multiple_; }
+  /// Looks at an operation, completes or cancels it: one thread at a time.
+  [[nodiscard]] std::unique_lock<std::mutex> handle(Operation& operation) const {
+    return multiple_ ? std::unique_lock(operation.handling) : std::unique_lock<std::mutex>();
+  }
   /// This rank uses memory of that GPU: the first time, the ranks of its node are told.
   void see_device(int device);
 
@@ -115,6 +119,8 @@ class Process {
 
   /// Completes operations that the application has freed or left to us, as far as they are done; with `all`, waits.
   void settle(bool all);
+  /// The same: waits for those that it is true of.
+  void settle(base::FunctionRef<bool(const Operation&)> awaited);
 
   /// A call of this procedure goes this way, with buffers of so many bytes: counted (CROSSLANE_STATS), and said once a route
   /// (CROSSLANE_LOG=route). Both names are literals.

@@ -94,10 +94,15 @@ void look_at_inner(Process& process, Operation& operation) {
 
 void finish_fetch(Process& process, Operation& operation) {
   Look& look = *operation.look;
-  const auto& received = *look.received;
-  mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(received.bytes));
+  message::Received received;
   try {
-    look.pull.rethrow();
+    if (look.reading != nullptr) {
+      received = message::Transfers::finish_reading(*look.reading);
+    } else {
+      received = *look.received;
+      look.pull.rethrow();
+    }
+    mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(received.bytes));
     if (look.apart) operation.deliver(process.copier(), &look.status, process.library().below());
     if (received.failed) {
       look.error = std::make_exception_ptr(
@@ -109,11 +114,20 @@ void finish_fetch(Process& process, Operation& operation) {
       look.error = truncated(operation.call, look.payload, look.buffer.bytes);
     }
   } catch (...) {
+    mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(received.bytes));
     look.error = std::current_exception();
   }
   look.state = Look::State::fetched;
+  look.reading.reset();
   look.received.reset();
   look.pull = {};
+}
+
+// A GPU that has failed never tells of its end.
+void look_for_failure(Process& process, Look& look) {
+  constexpr unsigned seldom = 1024;
+  if (look.reading != nullptr && ++look.looks % seldom == 0)
+    static_cast<void>(process.transfers().look_for_failure(*look.reading));
 }
 
 // Of host copies for messages that will most likely not need them, those from this size on are not pinned, which costs a quarter of a
@@ -296,16 +310,26 @@ void fetch(Process& process, Operation& operation, const message::Header& header
   const engine::Watch watch{.call = operation.call};
   auto& transfers = process.transfers();
   auto reading = transfers.begin_reading(header, look.buffer, watch, gathering);
-  look.received = std::make_shared<message::Received>();
-  look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
+  if (message::Transfers::reads_by_itself(reading)) {
+    look.pull = message::Transfers::end_of(*reading);
+    look.reading = std::move(reading);
+  } else {
+    look.received = std::make_shared<message::Received>();
+    look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
+  }
   look.state = Look::State::pulling;
 }
 
-void advance(Process& process, Operation& operation, MPI_Request request, message::Transfers::Gathering* gathering) {
+void advance(Process& process, Operation& operation, MPI_Request request) {
+  look_at(process, operation, request);
+  if (operation.look->ready() || !process.engine().progress()) return;
+  look_at(process, operation, request);
+}
+
+void look_at(Process& process, Operation& operation, MPI_Request request, message::Transfers::Gathering* gathering) {
   Look& look = *operation.look;
   const auto& below = process.library().below();
   if (look.send != nullptr) {
-    process.engine().progress();  // it goes on by that alone where the receive is over
     try {
       if (look.send->done()) look.send.reset();
     } catch (...) {
@@ -318,10 +342,7 @@ void advance(Process& process, Operation& operation, MPI_Request request, messag
     MPI_Status status{};
     const bool tested = operation.persistent && tests_persistent;
     const int code = tested ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
-    if (code == mpi::success && flag == 0) {
-      if (gathering != nullptr) gathering->missed();
-      return;
-    }
+    if (code == mpi::success && flag == 0) return;
     // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
     // Of one whose request was freed the application may know by other messages that it is there, and have freed the memory: then it was
     // an ordinary one.
@@ -338,10 +359,9 @@ void advance(Process& process, Operation& operation, MPI_Request request, messag
     }
   }
   if (look.has_inner) look_at_inner(process, operation);
-  if (look.state == Look::State::pulling) {
-    if (!look.pull.done()) process.engine().progress();
-    if (look.pull.done()) finish_fetch(process, operation);
-  }
+  if (look.state != Look::State::pulling) return;
+  if (!look.pull.done()) look_for_failure(process, look);
+  if (look.pull.done()) finish_fetch(process, operation);
 }
 
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch) {
@@ -352,7 +372,7 @@ void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::
         if (done()) return true;
         // With several threads a request is the affair of the one that completes it.
         if (++turn % seldom == 0 && process.looks() && !process.multiple() && !process.requests().empty())
-          for (const auto& [request, operation] : process.requests().looks()) advance(process, *operation, request);
+          for (const auto& [request, operation] : process.requests().looks()) look_at(process, *operation, request);
         return false;
       },
       watch);
@@ -392,7 +412,7 @@ int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status) {
   wait_until(
       process,
       [&] {
-        advance(process, operation, *request);
+        look_at(process, operation, *request);
         return operation.look->ready();
       },
       operation.watch());

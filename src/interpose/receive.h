@@ -72,9 +72,13 @@ void fetch(Process& process, Operation& operation, const message::Header& header
 /// wait for this rank as it waits for them.
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch);
 
-/// Looks at where a receive is now. Cheap where nothing has changed; makes MPI progress. What it finds to read may be left to `gathering`.
-void advance(Process& process, Operation& operation, MPI_Request request,
+/// Looks at where a receive is now; the engine is to have its turns besides. Cheap where nothing has changed; makes MPI progress while
+/// MPI has it. What it finds to read may be left to `gathering`.
+void look_at(Process& process, Operation& operation, MPI_Request request,
              message::Transfers::Gathering* gathering = nullptr);
+
+/// The same with a turn of the engine.
+void advance(Process& process, Operation& operation, MPI_Request request);
 
 /// Ends a receive that is ready, as MPI_Wait: the request, the status (may be ignored) and the data. Returns MPI's code;
 /// throws what went wrong with a payload.

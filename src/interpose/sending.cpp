@@ -7,6 +7,7 @@
 #include "interpose/starting.h"
 #include "interpose/teams.h"
 #include "message/header.h"
+#include "message/offering.h"
 #include "mpi/status.h"
 
 #include <string>
@@ -39,28 +40,40 @@ message::Buffer buffer_of(Process& process, const Argument& argument, const void
 
 // What MPI and the transfer refer to, whatever becomes of the call.
 struct Sending::Posted {
-  message::HeaderMessage header;
+  Posted(const message::HeaderMessage& message, MPI_Request none, std::shared_ptr<Operation> of, int to)
+      : header(message), request(none), operation(std::move(of)), dest(to) {}
+
+  const message::HeaderMessage header;
   MPI_Request request;
   MPI_Status status{};
-  std::shared_ptr<Operation> operation;
-  int dest;
-  engine::Completion
-      matched{};  // of `request`, where the transfer waits for it; only then it tells that it was cancelled
+  const std::shared_ptr<Operation> operation;
+  const int dest;
+  std::optional<message::Transfers::Offering> offering{};  // the transfer, or
+  engine::Completion transfer{};                           // its task,
+  engine::Completion matched{};                            // which waits for `request`
+
+  void look() {
+    engine::Moment moment;
+    if (offering) offering->look(moment);
+  }
+  [[nodiscard]] bool over() const noexcept { return offering ? offering->over() : transfer.done(); }
+  void rethrow() const { offering ? offering->rethrow() : transfer.rethrow(); }
 };
 
 class Sending::Started final : public Undertaking {
  public:
-  Started(Process& process, engine::Completion transfer, std::shared_ptr<Posted> posted)
-      : process_(process), transfer_(std::move(transfer)), posted_(std::move(posted)) {}
+  Started(Process& process, std::shared_ptr<Posted> posted) : process_(process), posted_(std::move(posted)) {}
 
-  [[nodiscard]] bool over() const noexcept override { return transfer_.done(); }
+  void look() override { posted_->look(); }
+  [[nodiscard]] bool over() const noexcept override { return posted_->over(); }
   void deliver() override {}
-  void rethrow() const override { transfer_.rethrow(); }
+  void rethrow() const override { posted_->rethrow(); }
   [[nodiscard]] std::string details() const override {
     return fmt::format("waiting for rank {} to receive the message", posted_->dest);
   }
   void cancel() override {
     if (over()) return;
+    if (posted_->offering) return posted_->offering->cancel();
     posted_->matched.cancel();
     process_.engine().progress();
   }
@@ -71,7 +84,6 @@ class Sending::Started final : public Undertaking {
 
  private:
   Process& process_;
-  engine::Completion transfer_;
   std::shared_ptr<Posted> posted_;
 };
 
@@ -170,15 +182,13 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
     batch.settle(buffer.place);
     batch.wait();
   }
-  posted_ = std::make_shared<Posted>(
-      Posted{message::encode(*header_), process_.library().handles().request_null, {}, operation_, dest});
+  posted_ =
+      std::make_shared<Posted>(message::encode(*header_), process_.library().handles().request_null, operation_, dest);
   const auto bytes = static_cast<int>(header_->token != 0 ? header_->bytes : posted_->header.size());
   const auto byte = process_.library().handles().byte;
   const bool shown = next_.Send != below.Send && seen != nullptr;
   const bool returns = !synchronous && message::Transfers::returns_unmatched(*header_);
   const auto patience = seen != nullptr ? message::Transfers::waiting_patience : message::Transfers::started_patience;
-  const engine::Completion matched =
-      shown ? engine::Completion{} : engine::Completion::of(&posted_->request, &posted_->status);
   // Synchronous in each mode, unless the buffer is free without a receiver, or the payload so short that nobody waits for one: until
   // it is matched, waiting is the application's own; after that it is ours: the receiver may wait for this rank. To a tool it has to
   // be the application's call, and counts as matched.
@@ -188,18 +198,22 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
                              return send(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
                            });
   if (code != mpi::success) return code;  // and the header is dropped
-  if (!returns || protocol != message::Protocol::direct) posted_->matched = matched;
-  const message::Header header = *std::exchange(header_, std::nullopt);
   const int peer = process_.communicators()->of(comm).world_rank(dest);
-  const MPI_Status* const status = shown ? nullptr : &posted_->status;
+  MPI_Status* const status = shown ? nullptr : &posted_->status;
   const auto watch = operation_->watch();
-  transfer_ = process_.engine().spawn(
+  if (protocol == message::Protocol::direct) {
+    posted_->offering.emplace(transfers, buffer, *header_, peer, shown ? nullptr : &posted_->request, status,
+                              returns ? std::optional(patience) : std::nullopt, watch);
+    posted_->offering->start(posted_, seen == nullptr);
+    header_.reset();
+    return mpi::success;
+  }
+  const message::Header header = *std::exchange(header_, std::nullopt);
+  if (!shown) posted_->matched = engine::Completion::of(&posted_->request, status);
+  posted_->transfer = process_.engine().spawn(
       packing_ != nullptr
-          ? transfers.send_packed(std::exchange(packing_, nullptr), peer, matched, status, watch, posted_)
-      : protocol == message::Protocol::direct
-          ? transfers.send_offered(buffer, header, peer, matched, status,
-                                   returns ? std::optional(patience) : std::nullopt, watch, posted_)
-          : transfers.send(buffer, header, peer, matched, watch, posted_));
+          ? transfers.send_packed(std::exchange(packing_, nullptr), peer, posted_->matched, status, watch, posted_)
+          : transfers.send(buffer, header, peer, posted_->matched, watch, posted_));
   return mpi::success;
 }
 
@@ -217,14 +231,14 @@ bool Sending::done() {
     plain_ = flag == 0;
     return flag != 0;
   }
-  if (!transfer_.done()) return false;
-  transfer_.rethrow();
+  posted_->look();
+  if (!posted_->over()) return false;
+  posted_->rethrow();
   return true;
 }
 
 void Sending::finish() {
-  wait_until(process_, [&] { return transfer_.done(); }, operation_->watch());
-  transfer_.rethrow();
+  wait_until(process_, [&] { return done(); }, operation_->watch());
 }
 
 namespace {
@@ -261,7 +275,7 @@ class PersistentSend final : public Starter {
 
 }  // namespace
 
-std::unique_ptr<Undertaking> Sending::undertaking() { return std::make_unique<Started>(process_, transfer_, posted_); }
+std::unique_ptr<Undertaking> Sending::undertaking() { return std::make_unique<Started>(process_, posted_); }
 
 int manual::send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
                  int dest, int tag, MPI_Comm comm) {

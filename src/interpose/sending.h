@@ -67,7 +67,6 @@ class Sending {
   std::shared_ptr<Posted> posted_;
   MPI_Request request_{};
   bool plain_ = false;
-  engine::Completion transfer_;
 };
 
 /// Whether the element type and count are the application's mistake, which the MPI shall name; else the packed bytes.

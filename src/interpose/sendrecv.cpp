@@ -179,7 +179,7 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
             sent = true;
           }
         }
-        advance(process, receiving.operation(), *request);
+        look_at(process, receiving.operation(), *request);
         return sent && receiving.operation().look->ready();
       },
       receiving.operation().watch());

@@ -2,6 +2,7 @@
 // receivers. Later calls give them a turn, MPI_Finalize ends them.
 #include "base/function_ref.h"
 #include "base/log.h"
+#include "interpose/manual.h"
 #include "interpose/process.h"
 #include "interpose/receive.h"
 #include "interpose/undertaking.h"
@@ -57,6 +58,7 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
     if (operation->look) operation->look->left = true;
     const auto ready = [&] {
       if (operation->look) advance_or_fail(process, *operation, request);
+      if (operation->undertaking) operation->undertaking->look();
       if (operation->ready()) return true;
       if (operation->undertaking) process.engine().make_mpi_progress();
       return false;
@@ -81,13 +83,33 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
 }  // namespace
 
 void Process::settle(bool all) {
+  settle([all](const Operation&) { return all; });
+}
+
+void Process::settle(base::FunctionRef<bool(const Operation&)> awaited) {
   if (transfers_) transfers_->progress();
   // Each by itself: MPI may still write to the host copies of the others, and the call that this happens in is another's.
   for (auto& [request, operation] : requests_.take_adopted()) {
     bool settled = false;
-    logging(*operation, [&] { settled = settle_one(*this, operation, request, all); });
+    logging(*operation, [&] { settled = settle_one(*this, operation, request, awaited(*operation)); });
     if (!settled) requests_.adopt(request, std::move(operation));
   }
+}
+
+// MPIs crash or hang in requests of a file that is gone. Of a freed one only this library can tell when it is over.
+int manual::file_close(const Site& site, MPI_File* fh) {
+  auto& process = site.process();
+  if (site.outer() && fh != nullptr && !process.requests().empty()) {
+    const Target target = Target::of_file(*fh);
+    const int code = raising(process, target, "MPI_File_close", [&] {
+      process.settle([&](const Operation& operation) {
+        return operation.target.kind == Target::Kind::file && operation.target.file == target.file;
+      });
+      return mpi::success;
+    });
+    if (code != mpi::success) return code;
+  }
+  return site.next().File_close(fh);
 }
 
 }  // namespace crosslane::interpose

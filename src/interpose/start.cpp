@@ -200,7 +200,7 @@ int manual::parrived(const Site& site, MPI_Request request, int partition, int* 
   if (!operation) return result;
   return raising(process, operation->raised_on(), "MPI_Parrived", [&] {
     // Another thread may wait for the whole, and start it again: then this partition is there.
-    const std::lock_guard lock(operation->handling);
+    const auto lock = process.handle(*operation);
     if (!operation->active || operation->delivered) return result;
     operation->deliver_partition(process.copier(), static_cast<std::size_t>(partition));
     return result;

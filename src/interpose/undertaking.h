@@ -18,6 +18,8 @@ class Undertaking {
   Undertaking& operator=(const Undertaking&) = delete;
   virtual ~Undertaking() = default;
 
+  /// Sees whether it is over, or how to go on. The engine has its turns besides.
+  virtual void look() {}
   /// Nothing is under way any more, well or not.
   [[nodiscard]] virtual bool over() const noexcept = 0;
   /// Once it is over: results are where the application wants them. What went wrong is left to rethrow().

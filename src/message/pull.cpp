@@ -28,8 +28,9 @@ struct Slot {
 
 engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
                                engine::Watch watch) {
-  if (reading) {
-    const bool over = co_await read(header, buffer, *received, std::move(reading), watch);
+  if (reading != nullptr) {
+    const bool over = co_await read(header, buffer, reading, watch);
+    if (over) *received = finish_reading(*reading);
     if (over) co_return;
   }
   if (header.pieces.blocks != 0) {

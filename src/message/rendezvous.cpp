@@ -46,10 +46,12 @@ bool reads_well(const kernel::Strided& shape, std::size_t bytes) noexcept {
 struct Transfers::Reading {
   PeerMemory::Reached source, list;  // held until the batch has ended
   bool declined = false;
-  // Of what was to be enqueued. What is gathered is enqueued later, maybe beside the task that waits: then it is written before
-  // the offer ends as failed, and read after that.
-  std::exception_ptr failure;
-  bool gathered = false;
+  bool to_gpu = false;
+  Received received;  // once it is done
+  int owner = 0;
+  share::Offers::Ticket offer;
+  std::exception_ptr failure;          // of what was to be enqueued
+  bool told = false;                   // the sender knows that it failed, and may use the offer again
   std::shared_ptr<lane::Batch> batch;  // what was gathered together shares one
   engine::Completion done;
 };
@@ -186,9 +188,13 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   if (!header.offer) return nullptr;
   auto reading = std::make_shared<Reading>();
   auto& offers = peers_->offers();
-  const int owner = peers_->owner(header);
+  const int owner = reading->owner = peers_->owner(header);
   if (!offers.take(owner, header.offer)) return nullptr;
   ++events_;
+  reading->offer = header.offer;
+  reading->to_gpu = buffer.on_gpu;
+  reading->received.bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
+  reading->received.truncated = header.bytes > buffer.bytes;
   const bool listed = header.listed.entries != 0;
   const bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
   if (reads) reading->source = peers_->reach(header);
@@ -210,30 +216,57 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   try {
     const bool contiguous = !listed && header.strided == 0 && buffer.on_gpu && buffer.layout->contiguous(buffer.count);
     if (gathering != nullptr && contiguous) reading->batch = gathering->batch_for(buffer.place, watch);
-    reading->gathered = reading->batch != nullptr;
-    if (!reading->gathered) reading->batch = std::make_shared<lane::Batch>(copier_, watch);
+    if (reading->batch == nullptr) {
+      reading->batch = std::make_shared<lane::Batch>(copier_, watch);
+      gathering = nullptr;
+    }
     enqueue(reading, header, buffer, gathering);
   } catch (...) {
-    reading->failure = std::current_exception();
+    fail(*reading, std::current_exception());
   }
   return reading;
+}
+
+bool Transfers::reads_by_itself(const ReadingPointer& reading) noexcept {
+  return reading != nullptr && !reading->declined && (reading->to_gpu || reading->received.bytes == 0);
+}
+
+engine::Completion Transfers::end_of(const Reading& reading) noexcept { return reading.done; }
+
+void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
+  reading.failure = std::move(failure);
+  if (!std::exchange(reading.told, true)) peers_->offers().end(reading.owner, reading.offer, State::failed);
+}
+
+bool Transfers::look_for_failure(Reading& reading) const {
+  try {
+    reading.batch->throw_if_failed();
+  } catch (...) {
+    fail(reading, std::current_exception());
+  }
+  return reading.failure != nullptr;
+}
+
+Received Transfers::finish_reading(const Reading& reading) {
+  if (reading.failure) std::rethrow_exception(reading.failure);
+  return reading.received;
 }
 
 // What goes to the host is read() to enqueue, which has the memory in between.
 void Transfers::enqueue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
                         Gathering* gathering) {
   Reading& reading = *pointer;
-  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
-  const int owner = peers_->owner(header);
+  const std::size_t bytes = reading.received.bytes;
+  const int owner = reading.owner;
   const std::byte* const source = reading.source.data;
   if (bytes == 0) return peers_->offers().end(owner, header.offer, State::done);
   if (!buffer.on_gpu) return;
-  if (reading.gathered) {
+  if (gathering != nullptr) {
     auto& word = peers_->offers().theirs(owner, header.offer);
     reading.done =
         reading.batch->gather(buffer.place, buffer.address, source, *buffer.layout, buffer.count, 0, bytes,
                               {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
-    gathering->members_.push_back({pointer, owner, header.offer});
+    gathering->members_.push_back(pointer);
     gathering->bytes_ += bytes;
     if (gathering->bytes_ >= most_gathered_bytes || gathering->members_.size() >= most_gathered) gathering->enqueue();
     return;
@@ -276,45 +309,31 @@ void Transfers::Gathering::enqueue() noexcept {
   try {
     batch_->enqueue_gathered();
   } catch (...) {
-    for (Member& member : members_) {
-      member.reading->failure = std::current_exception();
-      transfers_->peers_->offers().end(member.owner, member.offer, State::failed);
-    }
+    for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }
   members_.clear();
   batch_.reset();
   lock_ = {};
-  bytes_ = missed_ = 0;
+  bytes_ = 0;
 }
 
-engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Received& received, ReadingPointer reading,
-                                   engine::Watch watch) {
+// Into host memory. False where this rank cannot read it.
+engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch) {
   if (reading->declined) co_return false;
-  const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
-  received.truncated = header.bytes > buffer.bytes;
-  std::exception_ptr failure = reading->gathered ? nullptr : reading->failure;
+  const std::size_t bytes = reading->received.bytes;
   try {
-    if (!failure && bytes != 0 && !buffer.on_gpu) {
-      header.listed.data = reading->list.data;
-      if (bytes <= most_to_host) {
-        co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
-      } else {
-        // The sender need not wait until this rank comes by again.
-        const engine::Completion read = helper_().spawn(read_long_to_host(header, buffer, reading, watch));
-        co_await read;
-        read.rethrow();
-      }
-    } else if (!failure) {
-      co_await written(reading->done, *reading->batch);
-      if (reading->failure) std::rethrow_exception(reading->failure);
+    header.listed.data = reading->list.data;
+    if (bytes <= most_to_host) {
+      co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
+    } else {
+      // The sender need not wait until this rank comes by again.
+      const engine::Completion read = helper_().spawn(read_long_to_host(header, buffer, reading, watch));
+      co_await read;
+      read.rethrow();
     }
-    received.bytes = bytes;
   } catch (...) {
-    failure = std::current_exception();
-  }
-  if (failure) {
-    peers_->offers().end(peers_->owner(header), header.offer, State::failed);
-    std::rethrow_exception(failure);
+    fail(*reading, std::current_exception());
+    throw;
   }
   co_return true;
 }

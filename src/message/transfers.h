@@ -101,6 +101,8 @@ class Transfers {
   engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
                               const MPI_Status* status, std::optional<base::Duration> returns, engine::Watch watch,
                               std::shared_ptr<void> kept);
+  /// The same without a task, as long as all goes well (offering.h).
+  class Offering;
   /// What to pass for a send that waits: a few times what copying the payload to the host takes, which comes instead; and for one that
   /// was started, which a program mostly completes together with its receives.
   static constexpr base::Duration waiting_patience = std::chrono::microseconds{50};
@@ -124,12 +126,19 @@ class Transfers {
   using ReadingPointer = std::shared_ptr<Reading>;
   /// Payloads that are found together, and read together: one call of the driver enqueues their copies, one the words that tell of their ends.
   class Gathering;
-  /// Takes the offer of a header, and enqueues what reads the payload into GPU memory; null where there is no offer to take. pull() goes on
-  /// with it: the GPU is at work before a task is made. With a `gathering` it may be enqueued with what comes after it.
+  /// Takes the offer of a header, and enqueues what reads the payload into GPU memory; null where there is no offer to take. With a
+  /// `gathering` it may be enqueued with what comes after it.
   [[nodiscard]] ReadingPointer begin_reading(const Header& header, const Buffer& buffer, const engine::Watch& watch,
                                              Gathering* gathering = nullptr);
+  /// True if the GPU does the rest, or has failed: it ends with end_of(), and finish_reading() tells how. Else pull() has to go on with it.
+  [[nodiscard]] static bool reads_by_itself(const ReadingPointer& reading) noexcept;
+  [[nodiscard]] static engine::Completion end_of(const Reading& reading) noexcept;
+  /// True if the GPU has failed, which then may never end it. Costs a call of the driver.
+  [[nodiscard]] bool look_for_failure(Reading& reading) const;
+  /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
+  [[nodiscard]] static Received finish_reading(const Reading& reading);
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
-  /// refer to must live until the task is finished.
+  /// refer to must live until the task is finished. `reading`: what began it; may be null.
   engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
                       engine::Watch watch);
 
@@ -143,6 +152,10 @@ class Transfers {
 
   /// GPU memory of the node's ranks; null where they share nothing.
   [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
+
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
 
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
@@ -169,8 +182,8 @@ class Transfers {
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
   void enqueue(const ReadingPointer& reading, const Header& header, const Buffer& buffer, Gathering* gathering);
-  engine::Task<bool> read(Header& header, const Buffer& buffer, Received& received, ReadingPointer reading,
-                          engine::Watch watch);
+  void fail(Reading& reading, std::exception_ptr failure) const;
+  engine::Task<bool> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                               const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch);
   engine::Task<> read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch);
@@ -201,6 +214,9 @@ class Transfers {
   void close(const Outgoing& outgoing);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
+  void keep(Offering& offering);
+  void forget(const Offering& offering) noexcept;
+  engine::Task<> look_after_kept();
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
@@ -212,6 +228,9 @@ class Transfers {
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
   const std::function<engine::HelperThread&()> helper_;
+  std::mutex offerings_mutex_;            // of the next two
+  std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
+  bool looks_after_kept_ = false;         // which runs
   std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   /// What is gathered goes by two streams in turns: the words of one group are written while the next one's copies run, and no
@@ -236,19 +255,8 @@ class Transfers::Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  /// A receive was looked at whose header has not come: what waits here shall not wait for many such.
-  void missed() {
-    constexpr unsigned most_missed = 16;
-    if (!members_.empty() && ++missed_ >= most_missed) enqueue();
-  }
-
  private:
   friend class Transfers;
-  struct Member {
-    ReadingPointer reading;
-    int owner;
-    share::Offers::Ticket offer;
-  };
   /// The batch that a payload for this place goes with; null where it shall go by itself.
   [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
   /// Where that fails, all of them have failed.
@@ -258,9 +266,8 @@ class Transfers::Gathering {
   std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there are members
   CUcontext context_ = nullptr;
   std::shared_ptr<lane::Batch> batch_;
-  std::vector<Member> members_;
+  std::vector<ReadingPointer> members_;
   std::size_t bytes_ = 0;
-  unsigned missed_ = 0;
 };
 
 }  // namespace crosslane::message

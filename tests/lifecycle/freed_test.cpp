@@ -66,8 +66,8 @@ class Freed {
     lose([&](void* memory, MPI_Request* request) {
       CROSSLANE_MPI(MPI_File_iread_at(file, 0, memory, bytes, MPI_BYTE, request));
     });
-    others_go_on();  // and end it: nothing may be under way in a file that is closed
-    CROSSLANE_MPI(MPI_File_close(&file));
+    CROSSLANE_MPI(
+        MPI_File_close(&file));  // nobody but who has its request can tell whether it is over: it is waited for
   }
 
   [[nodiscard]] std::vector<std::byte> message_of(int rank) const { return pattern(mix(program_.seed, rank), bytes); }

@@ -464,6 +464,7 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
         "Request_get_status_some",
         "Start",
         "Startall",
+        "File_close",
     ):
         rows[name] = Manual(name.lower(), "request")
     for name in ("Init", "Init_thread", "Finalize", "Error_string"):

@@ -1,0 +1,133 @@
+// See offering.h.
+#include "message/offering.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace crosslane::message {
+namespace {
+
+using State = share::Offers::State;
+
+// How often the kept are looked after: half of what a send that was started has before it is copied to the host; and where patience is
+// short, no more often than a turn takes, for a task that awaits nothing never returns.
+constexpr base::Duration seldom = Transfers::started_patience / 2, often = std::chrono::microseconds{10};
+// Of these rounds without anything to do, before they end: a program that sends now and then shall not begin them each time.
+constexpr unsigned most_idle_rounds = 64;
+
+}  // namespace
+
+Transfers::Offering::Offering(Transfers& transfers, Buffer buffer, const Header& header, int to, MPI_Request* request,
+                              MPI_Status* status, std::optional<base::Duration> returns, const engine::Watch& watch)
+    : transfers_(transfers),
+      buffer_(std::move(buffer)),
+      header_(header),
+      to_(to),
+      request_(request),
+      status_(status),
+      returns_(returns),
+      watch_(watch),
+      late_(base::now() + std::min(transfers.patience_, returns.value_or(transfers.patience_)) / 2) {}
+
+Transfers::Offering::~Offering() {
+  if (kept_) transfers_.forget(*this);
+}
+
+void Transfers::Offering::start(std::weak_ptr<void> owner, bool leaves) {
+  owner_ = std::move(owner);
+  if (leaves) transfers_.keep(*this);
+}
+
+bool Transfers::Offering::over() const noexcept {
+  const Stage stage = stage_.load(std::memory_order_acquire);
+  return stage == Stage::over || (stage == Stage::task && task_.done());
+}
+
+bool Transfers::Offering::hold() noexcept {
+  Stage expected = Stage::open;
+  return stage_.compare_exchange_strong(expected, Stage::held, std::memory_order_acquire, std::memory_order_relaxed);
+}
+
+void Transfers::Offering::look(engine::Moment& moment) {
+  if (stage_.load(std::memory_order_acquire) != Stage::open) return;
+  auto& offers = transfers_.peers_->offers();
+  const State state = offers.state(header_.offer);
+  const bool amiss = state == State::declined || state == State::failed;
+  if ((state != State::done && !amiss && moment.now() < late_) || !hold()) return;
+  if (state != State::done) return go_on();
+  int flag = 1;
+  // Whatever it tells: the payload has arrived.
+  if (request_ != nullptr && transfers_.mpi_.Test(request_, &flag, status_) == mpi::success && flag == 0) {
+    stage_.store(Stage::open, std::memory_order_release);
+    return;
+  }
+  offers.close(header_.offer);
+  transfers_.tags_.give_back(header_.tag);
+  ++transfers_.events_;
+  stage_.store(Stage::over, std::memory_order_release);
+}
+
+void Transfers::Offering::rethrow() const {
+  if (stage_.load(std::memory_order_acquire) == Stage::task) task_.rethrow();
+}
+
+void Transfers::Offering::cancel() {
+  if (hold()) go_on();
+  if (stage_.load(std::memory_order_acquire) != Stage::task || returns_) return;
+  matched_.cancel();
+  transfers_.engine_.progress();
+}
+
+void Transfers::Offering::go_on() {
+  if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
+  task_ = transfers_.engine_.spawn(
+      transfers_.send_offered(std::move(buffer_), header_, to_, matched_, status_, returns_, watch_, owner_.lock()));
+  stage_.store(Stage::task, std::memory_order_release);
+}
+
+void Transfers::keep(Offering& offering) {
+  bool first = false;
+  {
+    const std::lock_guard lock(offerings_mutex_);
+    offerings_.push_back(&offering);
+    offering.kept_ = true;
+    first = !std::exchange(looks_after_kept_, true);
+  }
+  if (first) engine_.spawn(look_after_kept());
+}
+
+void Transfers::forget(const Offering& offering) noexcept {
+  const std::lock_guard lock(offerings_mutex_);
+  const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);
+  if (found == offerings_.end()) return;
+  *found = offerings_.back();
+  offerings_.pop_back();
+}
+
+// A rank may wait in any call for what depends on a payload whose receiver cannot read it.
+engine::Task<> Transfers::look_after_kept() {
+  for (unsigned idle = 0;;) {
+    co_await engine::Completion::after(std::clamp(patience_ / 2, often, seldom));
+    std::vector<std::pair<std::shared_ptr<void>, Offering*>> open;
+    {
+      const std::lock_guard lock(offerings_mutex_);
+      idle = offerings_.empty() ? idle + 1 : 0;
+      if (idle == most_idle_rounds) {
+        looks_after_kept_ = false;
+        co_return;
+      }
+      for (Offering* const offering : offerings_)
+        if (auto owner = offering->owner_.lock(); owner != nullptr) open.emplace_back(std::move(owner), offering);
+    }
+    engine::Moment moment;
+    for (const auto& [owner, offering] : open) offering->look(moment);
+  }
+}
+
+Transfers::~Transfers() {
+  const std::lock_guard lock(offerings_mutex_);
+  for (Offering* const offering : offerings_) offering->kept_ = false;
+}
+
+}  // namespace crosslane::message

@@ -1,0 +1,64 @@
+// Offering: a payload that its receiver reads where it lies, as its sender sees it once the header is sent. While all goes well there is nothing
+// but the offer's word and MPI's request to look at; what takes long, or is amiss, goes on as a task (Transfers::send_offered).
+// It must not know which call sends.
+//
+//   open    nobody but look(), cancel() and look_after_kept() has to do with it   -> held
+//   held    by the one of these that has something to do                          -> open, over, task
+//   over    the buffer is free, and the offer closed
+//   task    a task has it: over when that is done
+#pragma once
+
+#include "message/transfers.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace crosslane::message {
+
+class Transfers::Offering {
+ public:
+  /// Of a header that was sent. `request`: its message's, which is tested here; null where nothing is to be waited for. `status`: where it tells
+  /// that it was cancelled; may be null. `returns`, `watch`: as for send_offered().
+  Offering(Transfers& transfers, Buffer buffer, const Header& header, int to, MPI_Request* request, MPI_Status* status,
+           std::optional<base::Duration> returns, const engine::Watch& watch);
+  ~Offering();
+  Offering(const Offering&) = delete;
+  Offering& operator=(const Offering&) = delete;
+
+  /// `owner` has this, and what the header's message needs. `leaves`: its call returns before it is over; then it goes on whenever the engine has a
+  /// turn, whoever looks.
+  void start(std::weak_ptr<void> owner, bool leaves);
+
+  /// The buffer is free, or it has failed.
+  [[nodiscard]] bool over() const noexcept;
+  /// Sees whether it is. Any thread.
+  void look(engine::Moment& moment);
+  /// Once it is over. Throws Error where the reader has failed, or the GPU.
+  void rethrow() const;
+  /// Ends it without a receiver, if it waits for one and none has matched.
+  void cancel();
+
+ private:
+  friend class Transfers;
+  enum class Stage : std::uint8_t { open, held, over, task };
+  [[nodiscard]] bool hold() noexcept;
+  void go_on();
+
+  Transfers& transfers_;
+  Buffer buffer_;
+  const Header header_;
+  const int to_;
+  MPI_Request* request_;
+  MPI_Status* const status_;
+  const std::optional<base::Duration> returns_;
+  const engine::Watch watch_;
+  const base::Time late_;  // from when on a task has it
+  std::weak_ptr<void> owner_;
+  bool kept_ = false;
+  std::atomic<Stage> stage_{Stage::open};
+  engine::Completion matched_, task_;  // written while it is held
+};
+
+}  // namespace crosslane::message
