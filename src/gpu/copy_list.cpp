@@ -28,9 +28,10 @@ void CopyList::enqueue(StreamView stream) {
                                          &attributes, &first, 1, &failed, stream.handle()) == CUDA_SUCCESS;
   }
   // What it may have begun is done again, which changes nothing; and what cannot be done has its own error.
-  for (std::size_t i = 0; !together && i < bytes_.size(); ++i)
-    copy_async(reinterpret_cast<void*>(destinations_[i]), reinterpret_cast<const void*>(sources_[i]), bytes_[i],
-               stream);
+  if (together) return;
+  for_each([stream](void* destination, const void* source, std::size_t bytes) {
+    copy_async(destination, source, bytes, stream);
+  });
 }
 
 }  // namespace crosslane::gpu

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "gpu/driver.h"
 #include "gpu/host_memory.h"
+#include "interpose/awaited.h"
 #include "interpose/handle_table.h"
 #include "interpose/requests.h"
 #include "lane/copier.h"
@@ -100,6 +101,8 @@ class Process {
   void leave_to_mpi(std::size_t room) noexcept { left_short_ = left_short_ || room >= message::token_bytes; }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
+  /// Of the application's one thread that calls MPI, while it is one.
+  [[nodiscard]] Awaited& awaited() noexcept { return awaited_; }
   /// Several threads may call MPI at once.
   [[nodiscard]] bool multiple() const noexcept { return multiple_; }
   /// Looks at an operation, completes or cancels it: one thread at a time.
@@ -152,6 +155,7 @@ class Process {
   std::unique_ptr<trace::Tracer> tracer_;
   std::unique_ptr<trace::Counts> counts_;
   Requests requests_;
+  Awaited awaited_;
   HandleTable<MPI_Win, Window> windows_;
   HandleTable<MPI_File, Operation> split_collectives_;
   HandleTable<void*, AttachedBuffer> attached_buffers_;

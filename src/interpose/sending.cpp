@@ -53,8 +53,7 @@ struct Sending::Posted {
   engine::Completion matched{};                            // which waits for `request`
 
   void look() {
-    engine::Moment moment;
-    if (offering) offering->look(moment);
+    if (offering) offering->look();
   }
   [[nodiscard]] bool over() const noexcept { return offering ? offering->over() : transfer.done(); }
   void rethrow() const { offering ? offering->rethrow() : transfer.rethrow(); }
@@ -327,6 +326,7 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
       operation.undertaking = sending.undertaking();
       operation.active = true;
       process.requests().add(*request, route.shared_operation());
+      process.awaited().look(process, buffer.bytes);
       return mpi::success;
     }
     return route.nonblocking(request, [&](const mpi::Functions& next, mpi::Narrowed&) {

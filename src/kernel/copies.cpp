@@ -179,6 +179,7 @@ std::optional<Tiling> tiling(const Laid& to, const Laid& from, std::size_t begin
 Copies::Copies(const gpu::Driver& driver, unsigned blocks)
     : module_(load(driver, Family::copy)),
       contiguous_(loaded(module_, "crosslane_copy_contiguous")),
+      several_(loaded(module_, "crosslane_copy_several")),
       words_(loaded(module_, "crosslane_copy_words")),
       tiles_(loaded(module_, "crosslane_copy_tiles")),
       units_(loaded(module_, "crosslane_copy_units")),
@@ -198,6 +199,20 @@ gpu::Grid Copies::grid(std::uint64_t items, std::uint64_t items_a_block) const n
 void Copies::contiguous(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return;
   contiguous_.launch(stream, grid(bytes, Copy::tile), {threads}, 0, CopyParameters{to, from, bytes});
+}
+
+void Copies::several(gpu::StreamView stream, std::span<const SeveralParameters::Range> ranges) const {
+  while (!ranges.empty()) {
+    const auto some = ranges.first(std::min<std::size_t>(ranges.size(), SeveralParameters::limit));
+    ranges = ranges.subspan(some.size());
+    SeveralParameters parameters{};
+    std::uint64_t tiles = 0;
+    for (const auto& range : some) {
+      parameters.range[parameters.count++] = range;
+      tiles += SeveralCopy::tiles(range.bytes);
+    }
+    if (tiles != 0) several_.launch(stream, grid(tiles, 1), {threads}, 0, parameters);
+  }
 }
 
 void Copies::words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const {

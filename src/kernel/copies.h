@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 namespace crosslane::kernel {
 
@@ -56,6 +57,9 @@ class Copies {
   /// Contiguous bytes.
   void contiguous(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const;
 
+  /// Several such in one launch, which must not overlap.
+  void several(gpu::StreamView stream, std::span<const SeveralParameters::Range> ranges) const;
+
   /// Bytes [begin, end) of the packed stream from where one side has them to where the other wants them. Fast where
   /// widths, strides and ends are multiples of 4, 8 or 16 bytes. Turned tile by tile where one side runs across the
   /// other.
@@ -73,7 +77,7 @@ class Copies {
   void words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const;
 
   gpu::Module module_;
-  gpu::Function contiguous_, words_, tiles_, units_;
+  gpu::Function contiguous_, several_, words_, tiles_, units_;
   unsigned most_blocks_;
 };
 

@@ -6,6 +6,7 @@
 // clang-format off: a table
 #define CROSSLANE_COPY_KERNELS(X)                         \
   X(crosslane_copy_contiguous, crosslane::kernel::Copy)   \
+  X(crosslane_copy_several, crosslane::kernel::SeveralCopy) \
   X(crosslane_copy_words, crosslane::kernel::WordsCopy)   \
   X(crosslane_copy_tiles, crosslane::kernel::TilesCopy)   \
   X(crosslane_copy_units, crosslane::kernel::UnitsCopy)

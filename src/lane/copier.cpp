@@ -83,7 +83,7 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   const auto& driver = gpu_.driver();
   const gpu::ContextScope scope(driver, place.context);
   return std::make_unique<Channel>(Channel{place.context,
-                                           gpu::Stream(driver),
+                                           gpu::Stream(driver, gpu::Stream::Priority::high),
                                            gpu::Marker(driver),
                                            gpu::Event(driver),
                                            gpu::Life(driver),
@@ -299,14 +299,14 @@ engine::Completion Batch::gather(const Place& place, std::byte* device, const st
   return engine::Completion::of(*word.word, word.value);
 }
 
-void Batch::enqueue_gathered() {
+void Batch::enqueue_gathered(Memory memory) {
   for (auto& channel : channels_) {
     if (channel->words.empty()) continue;
     // A later group may go by this channel, whatever became of this one.
     auto copies = std::exchange(channel->gathered, {});
     const auto words = std::exchange(channel->words, {});
     const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-    copies.enqueue(channel->stream.view());
+    copier_.mover_.copy_all(channel->context, channel->stream.view(), copies, memory);
     gpu::write_words(channel->stream.view(), words);
   }
   pending_ = false;

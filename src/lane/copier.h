@@ -175,8 +175,8 @@ class Batch {
   [[nodiscard]] engine::Completion gather(const Place& place, std::byte* device, const std::byte* source,
                                           const layout::Layout& layout, MPI_Count count, std::size_t begin,
                                           std::size_t end, const gpu::WordWrite& word);
-  /// Takes the place of wait(), as mark() does.
-  void enqueue_gathered();
+  /// Takes the place of wait(), as mark() does. `memory`: whether kernels there reach what is copied.
+  void enqueue_gathered(Memory memory);
 
   /// Whether MPI makes progress while a wait lasts, if it does not last long (Engine::wait_apart).
   enum class Mpi { progresses, rests };

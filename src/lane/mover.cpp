@@ -29,6 +29,8 @@ namespace {
 constexpr std::size_t row_grain = 64, long_row = 4096;
 // Runs of host memory that are worth a copy each.
 constexpr std::size_t long_run = std::size_t{64} << 10;
+// Between two H100 the copy engine takes 3.4 us for each copy of 256 KiB, and 5.5 for one of 1 MiB: 77 and 190 GB/s of 360.
+constexpr std::size_t short_copy = std::size_t{1} << 20;
 // A table is made where runs are on average at most so many times as long as what divides all of them: its entries then
 // cost no more than units do, and words of any length of run are coalesced.
 constexpr std::size_t table_ratio = 4;
@@ -267,6 +269,18 @@ bool Mover::tabled(const Irregular& known, bool single) {
   const layout::Node& node = *known.node;
   return !single || node.size / std::max<std::uint64_t>(std::min(node.run_count, node.size), 1) <=
                         table_ratio * known.facts.divisor;
+}
+
+void Mover::copy_all(CUcontext context, gpu::StreamView stream, gpu::CopyList& copies, Memory memory) {
+  const bool is_short = copies.size() > 1 && copies.bytes() / copies.size() <= short_copy;
+  if (const auto there = is_short && memory == Memory::gpu ? site(context) : nullptr) {
+    std::vector<kernel::SeveralParameters::Range> ranges;
+    ranges.reserve(copies.size());
+    copies.for_each([&](void* to, const void* from, std::size_t bytes) { ranges.push_back({to, from, bytes}); });
+    there->copies.several(stream, ranges);
+  } else {
+    copies.enqueue(stream);
+  }
 }
 
 std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/settings.h"
+#include "gpu/copy_list.h"
 #include "gpu/driver.h"
 #include "gpu/stream.h"
 #include "kernel/copies.h"
@@ -83,6 +84,10 @@ class Mover {
   /// Error where the driver refuses.
   void copy(CUcontext context, gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin,
             std::size_t end, Memory memory = Memory::gpu);
+
+  /// Enqueues contiguous copies that do not overlap, none of which waits for another: by one kernel where they are short, for a copy engine
+  /// begins one behind the other.
+  void copy_all(CUcontext context, gpu::StreamView stream, gpu::CopyList& copies, Memory memory);
 
   /// The list that copies of `count` elements of an irregular layout to or from the packed stream use; nothing unless such a copy
   /// has made it, whole.

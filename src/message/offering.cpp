@@ -49,13 +49,24 @@ bool Transfers::Offering::hold() noexcept {
   return stage_.compare_exchange_strong(expected, Stage::held, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
-void Transfers::Offering::look(engine::Moment& moment) {
+void Transfers::Offering::go_on_if_late(engine::Moment& moment) {
+  if (stage_.load(std::memory_order_acquire) == Stage::open && moment.now() >= late_ && hold()) go_on();
+}
+
+void Transfers::Offering::look() {
   if (stage_.load(std::memory_order_acquire) != Stage::open) return;
   auto& offers = transfers_.peers_->offers();
   const State state = offers.state(header_.offer);
-  const bool amiss = state == State::declined || state == State::failed;
-  if ((state != State::done && !amiss && moment.now() < late_) || !hold()) return;
-  if (state != State::done) return go_on();
+  if (state == State::declined || state == State::failed) {
+    if (hold()) go_on();
+    return;
+  }
+  if (state != State::done) {
+    engine::Moment moment;
+    if (!kept_) go_on_if_late(moment);
+    return;
+  }
+  if (!hold()) return;
   int flag = 1;
   // Whatever it tells: the payload has arrived.
   if (request_ != nullptr && transfers_.mpi_.Test(request_, &flag, status_) == mpi::success && flag == 0) {
@@ -121,7 +132,10 @@ engine::Task<> Transfers::look_after_kept() {
         if (auto owner = offering->owner_.lock(); owner != nullptr) open.emplace_back(std::move(owner), offering);
     }
     engine::Moment moment;
-    for (const auto& [owner, offering] : open) offering->look(moment);
+    for (const auto& [owner, offering] : open) {
+      offering->look();
+      offering->go_on_if_late(moment);
+    }
   }
 }
 

@@ -34,7 +34,7 @@ class Transfers::Offering {
   /// The buffer is free, or it has failed.
   [[nodiscard]] bool over() const noexcept;
   /// Sees whether it is. Any thread.
-  void look(engine::Moment& moment);
+  void look();
   /// Once it is over. Throws Error where the reader has failed, or the GPU.
   void rethrow() const;
   /// Ends it without a receiver, if it waits for one and none has matched.
@@ -44,6 +44,7 @@ class Transfers::Offering {
   friend class Transfers;
   enum class Stage : std::uint8_t { open, held, over, task };
   [[nodiscard]] bool hold() noexcept;
+  void go_on_if_late(engine::Moment& moment);
   void go_on();
 
   Transfers& transfers_;

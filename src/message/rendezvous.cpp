@@ -307,7 +307,7 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
 void Transfers::Gathering::enqueue() noexcept {
   if (batch_ == nullptr) return;
   try {
-    batch_->enqueue_gathered();
+    batch_->enqueue_gathered(context_ == transfers_->peers_->place().context ? lane::Memory::gpu : lane::Memory::host);
   } catch (...) {
     for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }

@@ -81,10 +81,11 @@ void failing_beside(Program& program) {
 #endif
 
 // A window of messages that rank 1 finds all at once, and reads together: where that fails, so do all that were read together, on
-// both sides, and no other. `fails`: some of them have to.
-void failing_window(Program& program, bool fails) {
+// both sides, and no other. Short ones are read by a kernel, longer ones by copies. `fails`: some of them have to.
+void failing_window(Program& program, bool fails, bool by_kernel) {
   CROSSLANE_STEP("rank 1 fails as it receives several at once");
-  constexpr int messages = 12, each = 70'000;
+  constexpr int messages = 12;
+  const int each = by_kernel ? 70'000 : 1'200'000;
   Memory memory(MemoryKind::device, std::size_t{messages} * each);
   std::vector<MPI_Request> requests(messages, MPI_REQUEST_NULL);
   for (int i = 0; i < messages; ++i) {
@@ -110,7 +111,7 @@ void failing_window(Program& program, bool fails) {
     if (mine == 1U << i)  // an error of a class is explained once
       expect_error(statuses[i].MPI_ERROR,
                    program.rank == 1
-                       ? std::vector<std::string_view>{"cuMemcpyAsync", "CUDA_ERROR_"}
+                       ? std::vector<std::string_view>{by_kernel ? "cuLaunchKernel" : "cuMemcpyAsync", "CUDA_ERROR_"}
                        : std::vector<std::string_view>{"rank 1 of MPI_COMM_WORLD failed while it read the buffer"});
   }
   CROSSLANE_MPI(MPI_Sendrecv(&mine, 1, MPI_UNSIGNED, 1 - program.rank, 2, &theirs, 1, MPI_UNSIGNED, 1 - program.rank, 2,
@@ -173,8 +174,8 @@ int main(int argc, char** argv) {
 #else
   if (fails == "isendrecv") program.skip("this MPI has no MPI_Isendrecv");
 #endif
-      if (fails == "window" || fails == "nothing") {
-    failing_window(program, fails == "window");
+      if (fails == "window" || fails == "kernel" || fails == "nothing") {
+    failing_window(program, fails != "nothing", fails == "kernel");
   } else {
     failing(program, fails != "receive");
   }

@@ -61,6 +61,29 @@ TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
   }
 }
 
+TYPED_TEST(CopyTest, SeveralAtOnce) {
+  for (int i = 0; i < 30; ++i) {
+    const auto count = static_cast<std::size_t>(this->between(0, 70));
+    std::vector<std::unique_ptr<typename TestFixture::OnGpu>> from, to;
+    std::vector<Bytes> data;
+    std::vector<kernel::SeveralParameters::Range> ranges;
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto size =
+          static_cast<std::size_t>(this->between(0, 2) == 0 ? this->between(0, 100'000) : this->between(0, 40));
+      data.push_back(pattern(size, this->seed_ + static_cast<std::uint64_t>(i) * 100 + k));
+      from.push_back(std::make_unique<typename TestFixture::OnGpu>(this->driver(), data.back(),
+                                                                   static_cast<std::size_t>(this->between(0, 31))));
+      to.push_back(std::make_unique<typename TestFixture::OnGpu>(this->driver(), Bytes(size),
+                                                                 static_cast<std::size_t>(this->between(0, 31))));
+      ranges.push_back({to.back()->data(), from.back()->data(), size});
+    }
+    this->copies().several(this->stream(), ranges);
+    finish(this->stream());
+    for (std::size_t k = 0; k < count; ++k)
+      ASSERT_EQ(to[k]->bytes(), data[k]) << "case " << i << ", copy " << k << " of " << count;
+  }
+}
+
 TYPED_TEST(CopyTest, RandomNestsOfLoops) {
   for (int i = 0; i < 150; ++i) {
     // Dimensions are at least as far apart as what they hold, so that scattered bytes do not overlap; some run

@@ -1,0 +1,30 @@
+// Awaited: the nonblocking receives that MPI has, in the order in which they were posted. While a program begins a window of messages, those that
+// have come already are read. It must not know which call looks.
+#pragma once
+
+#include "mpi/abi.h"
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <utility>
+
+namespace crosslane::interpose {
+
+class Process;
+struct Operation;
+
+/// For one thread at a time: does nothing where several may call MPI at once.
+class Awaited {
+ public:
+  void add(Process& process, MPI_Request request, const std::shared_ptr<Operation>& operation);
+  /// A call that has begun another message, of so many bytes, looks at the oldest ones; seldom where that is short: short ones cost less when many
+  /// are read together.
+  void look(Process& process, std::size_t bytes);
+
+ private:
+  std::deque<std::pair<MPI_Request, std::weak_ptr<Operation>>> receives_;
+  unsigned short_ones_ = 0;  // since the last look
+};
+
+}  // namespace crosslane::interpose
