@@ -36,8 +36,9 @@ void Watchdog::look(bool moved) {
     return;
   }
   const std::chrono::duration<double> silent = now - reported_;
-  if (silent.count() < seconds_) return;
+  if (silent.count() < due_) return;
   reported_ = now;
+  due_ = seconds_;
   const std::chrono::duration<double> total = now - last_;
   base::log(base::Topic::error, "no progress for {:.3g} s in {}", total.count(), describe(watch_));
 }

@@ -19,6 +19,7 @@ struct Watch {
   std::string (*details)(const void* context) = nullptr;  ///< More, e.g. "missing ranks 1, 4"; only when it reports.
   std::string (*name)(const void* context) = nullptr;     ///< The communicator's name where MPI has to be asked for it.
   const void* context = nullptr;                          ///< What `details` and `name` are given.
+  double within = 0;  ///< Seconds after which the first report is due, where it reports at all; 0: as the others.
   /// Asked about once a second: throws where what is waited for can never happen, which a word alone does not tell (a
   /// GPU that failed writes none). The error ends the wait.
   void (*check)(const void* checked) = nullptr;
@@ -31,7 +32,8 @@ std::string describe(const Watch& watch);
 class Watchdog {
  public:
   /// Reports every `seconds` without progress; never if that is 0. `watch` must outlive it.
-  Watchdog(const Watch& watch, double seconds) noexcept : watch_(watch), seconds_(seconds) {}
+  Watchdog(const Watch& watch, double seconds) noexcept
+      : watch_(watch), seconds_(seconds), due_(seconds > 0 && watch.within > 0 ? watch.within : seconds) {}
 
   /// Tells whether something moved since the last look; logs a line (Topic::error) when nothing did for long enough.
   /// Throws what Watch::check throws.
@@ -40,6 +42,7 @@ class Watchdog {
  private:
   const Watch& watch_;
   const double seconds_;
+  double due_;             // seconds from the last report on
   unsigned looks_ = 0;     // the clock is asked only now and then
   bool moved_ = true;      // since the clock was last asked
   base::Time last_{};      // when the clock was last asked and something had moved

@@ -205,6 +205,18 @@ TEST_F(EngineTest, WatchdogNamesTheCallAgainAndAgain) {
   EXPECT_NE(lines.find(expected, first + 1), std::string::npos) << lines;
 }
 
+TEST_F(EngineTest, WatchdogReportsSoonWhereThatIsAsked) {
+  Engine engine{below_, 3600};
+  std::atomic<std::uint64_t> word{0};
+  testing::internal::CaptureStderr();
+  const Watch watch{.call = "MPI_Init", .within = 0.05};
+  engine.wait(Completion::when_any({Completion::of(word, 1), Completion::after(1s)}), watch);
+  const std::string lines = testing::internal::GetCapturedStderr();
+  const auto first = lines.find("s in MPI_Init");
+  ASSERT_NE(first, std::string::npos) << lines;
+  EXPECT_EQ(lines.find("s in MPI_Init", first + 1), std::string::npos) << lines;
+}
+
 TEST_F(EngineTest, AWaitInVainIsEnded) {
   Engine engine{below_, 0};
   const std::atomic<std::uint64_t> never{0};
