@@ -210,6 +210,9 @@ class Gpu {
   /// pointer from host memory in error messages.
   [[nodiscard]] static bool readable_by_cpu(const void* address) noexcept;
 
+  /// Copies from memory that may be gone, or go meanwhile. False where it is.
+  [[nodiscard]] static bool read_by_cpu(void* to, const void* from, std::size_t bytes) noexcept;
+
  private:
   bool look_for_library() noexcept;
   const Driver& load_driver();

@@ -6,12 +6,14 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -215,6 +217,18 @@ bool Gpu::readable_by_cpu(const void* address) noexcept {
   const auto word = reinterpret_cast<std::uintptr_t>(address) & ~std::uintptr_t{7};
   if (word == 0) return false;  // to the kernel a null set is no set
   return syscall(SYS_rt_sigprocmask, -1, word, nullptr, std::size_t{8}) == 0 || errno != EFAULT;
+}
+
+bool Gpu::read_by_cpu(void* to, const void* from, std::size_t bytes) noexcept {
+  const iovec local{to, bytes}, remote{const_cast<void*>(from), bytes};
+  const auto got = syscall(SYS_process_vm_readv, getpid(), &local, 1UL, &remote, 1UL, 0UL);
+  if (got >= 0) return static_cast<std::size_t>(got) == bytes;
+  // Some containers forbid the call.
+  if (errno == EFAULT || bytes == 0 || !readable_by_cpu(from) ||
+      !readable_by_cpu(static_cast<const std::byte*>(from) + bytes - 1))
+    return false;
+  std::memcpy(to, from, bytes);
+  return true;
 }
 
 }  // namespace crosslane::gpu

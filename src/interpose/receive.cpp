@@ -346,9 +346,15 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
     // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
     // Of one whose request was freed the application may know by other messages that it is there, and have freed the memory: then it was
     // an ordinary one.
-    const bool could = code == mpi::success && look.buffer.bytes >= process.least_looked_at() &&
-                       !mpi::cancelled(below, status) && (!look.left || gpu::Gpu::readable_by_cpu(look.landing));
-    const auto header = could ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
+    bool could =
+        code == mpi::success && look.buffer.bytes >= process.least_looked_at() && !mpi::cancelled(below, status);
+    message::HeaderMessage copy;
+    const std::byte* landing = look.landing;
+    if (could && look.left) {
+      could = gpu::Gpu::read_by_cpu(copy.data(), landing, std::min(copy.size(), look.buffer.bytes));
+      landing = copy.data();
+    }
+    const auto header = could ? header_in(process, landing, look.buffer.bytes, status) : std::nullopt;
     remember_how_it_came(process, look, !header);
     if (header) {
       fetch(process, operation, *header, status, gathering);

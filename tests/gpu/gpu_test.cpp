@@ -158,6 +158,11 @@ TEST_F(InspectTest, ReadabilityIsAskedWithoutASignal) {
   EXPECT_FALSE(gpu::Gpu::readable_by_cpu(nullptr));
   EXPECT_FALSE(gpu::Gpu::readable_by_cpu(reinterpret_cast<const void*>(8)));
   EXPECT_FALSE(gpu::Gpu::readable_by_cpu(buffer.data()));
+  int copy = -1;
+  EXPECT_TRUE(gpu::Gpu::read_by_cpu(&copy, &local, sizeof copy));
+  EXPECT_EQ(copy, local);
+  EXPECT_FALSE(gpu::Gpu::read_by_cpu(&copy, nullptr, sizeof copy));
+  EXPECT_FALSE(gpu::Gpu::read_by_cpu(&copy, buffer.data(), sizeof copy));
 }
 
 }  // namespace
