@@ -126,8 +126,7 @@ void finish_fetch(Process& process, Operation& operation) {
 // A GPU that has failed never tells of its end.
 void look_for_failure(Process& process, Look& look) {
   constexpr unsigned seldom = 1024;
-  if (look.reading != nullptr && ++look.looks % seldom == 0)
-    static_cast<void>(process.transfers().look_for_failure(*look.reading));
+  if (look.reading != nullptr && ++look.looks % seldom == 0) process.transfers().look_for_failure(*look.reading);
 }
 
 // Of host copies for messages that will most likely not need them, those from this size on are not pinned, which costs a quarter of a

@@ -1,6 +1,7 @@
 // See mover.h.
 //
 //   both sides contiguous                         cuMemcpyAsync
+//   several such that are short                   one kernel
 //   rows to or from host memory, in whole sectors cuMemcpy2DAsync
 //   one side runs across the other                tiles
 //   otherwise, nests of loops                     words

@@ -228,7 +228,8 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 }
 
 bool Transfers::reads_by_itself(const ReadingPointer& reading) noexcept {
-  return reading != nullptr && !reading->declined && (reading->to_gpu || reading->received.bytes == 0);
+  return reading != nullptr && !reading->declined &&
+         (reading->to_gpu || reading->received.bytes == 0 || reading->failure != nullptr);
 }
 
 engine::Completion Transfers::end_of(const Reading& reading) noexcept { return reading.done; }
@@ -238,13 +239,12 @@ void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
   if (!std::exchange(reading.told, true)) peers_->offers().end(reading.owner, reading.offer, State::failed);
 }
 
-bool Transfers::look_for_failure(Reading& reading) const {
+void Transfers::look_for_failure(Reading& reading) const {
   try {
     reading.batch->throw_if_failed();
   } catch (...) {
     fail(reading, std::current_exception());
   }
-  return reading.failure != nullptr;
 }
 
 Received Transfers::finish_reading(const Reading& reading) {

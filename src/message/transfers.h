@@ -77,6 +77,9 @@ class Transfers {
   /// All must outlive it. Of a world that is agreed(). `helper` is asked once it is needed.
   Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, team::World& world, engine::Engine& engine,
             lane::Copier& copier, const base::Settings& settings, std::function<engine::HelperThread&()> helper);
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
 
   /// A header for a payload of this rank, with a tag of its own; close() it where no header is sent after all. Nothing while
   /// so many payloads wait for their receivers that no tag is left.
@@ -133,8 +136,8 @@ class Transfers {
   /// True if the GPU does the rest, or has failed: it ends with end_of(), and finish_reading() tells how. Else pull() has to go on with it.
   [[nodiscard]] static bool reads_by_itself(const ReadingPointer& reading) noexcept;
   [[nodiscard]] static engine::Completion end_of(const Reading& reading) noexcept;
-  /// True if the GPU has failed, which then may never end it. Costs a call of the driver.
-  [[nodiscard]] bool look_for_failure(Reading& reading) const;
+  /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
+  void look_for_failure(Reading& reading) const;
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
   [[nodiscard]] static Received finish_reading(const Reading& reading);
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
@@ -152,10 +155,6 @@ class Transfers {
 
   /// GPU memory of the node's ranks; null where they share nothing.
   [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
-
-  ~Transfers();
-  Transfers(const Transfers&) = delete;
-  Transfers& operator=(const Transfers&) = delete;
 
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
