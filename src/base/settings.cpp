@@ -165,7 +165,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 39> entries{{
+constexpr std::array<Entry, 40> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -216,9 +216,14 @@ constexpr std::array<Entry, 39> entries{{
      "from this size, messages between GPUs of a node are read from where they lie",
      [](Settings& s, const std::string& text) { return read_bytes(s.direct_bytes, text); },
      [](const Settings& s) { return print_bytes(s.direct_bytes); }},
-    {"CROSSLANE_EXPORT_BYTES", byte_values, "smallest allocation that other ranks may open for messages",
+    {"CROSSLANE_EXPORT_BYTES", byte_values,
+     "smallest allocation that other ranks may open for messages from the first one on",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.export_bytes, text); },
      [](const Settings& s) { return print_bytes(s.export_bytes); }},
+    {"CROSSLANE_EXPORT_USES", "a number of messages, 0 for never",
+     "from which message on they may open a smaller allocation",
+     [](Settings& s, const std::string& text) { return read_number(s.export_uses, text); },
+     [](const Settings& s) { return fmt::format("{}", s.export_uses); }},
     {"CROSSLANE_MESSAGE_WINDOW", "a number of bytes, with an optional suffix k, m or g; 0 for none",
      "GPU memory, a rank, through which messages go that others cannot read from where they lie",
      [](Settings& s, const std::string& text) { return read_bytes(s.message_window, text); },

@@ -12,6 +12,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
     : world_(world),
       copier_(copier),
       least_export_(settings.export_bytes),
+      export_uses_(settings.export_uses),
       offers_(world.directory()),
       tokens_(world.directory(), offers_, world.cookie(), world.rank()),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
@@ -133,9 +134,12 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return std::nullopt;
   const gpu::PointerInfo info = seen.on_gpu() ? seen : copier_.gpu().inspect(first);
-  if (info.size < least_export_ || reinterpret_cast<std::uintptr_t>(first) + bytes > info.base + info.size)
-    return std::nullopt;
-  const share::Exposed exposed = home->exposure().show(info, first);
+  const bool is_small = info.size < least_export_;
+  if (is_small && export_uses_ == 0) return std::nullopt;
+  if (reinterpret_cast<std::uintptr_t>(first) + bytes > info.base + info.size) return std::nullopt;
+  auto& exposure = home->exposure();
+  const share::Exposed exposed =
+      is_small ? exposure.show_if_used(info, first, export_uses_) : exposure.show(info, first);
   if (exposed.id == 0) return std::nullopt;
   return Shown{exposed, reinterpret_cast<std::uintptr_t>(first)};
 }

@@ -59,7 +59,8 @@ class PeerMemory {
   /// The two take turns on one GPU: what one of them starts may wait for milliseconds.
   [[nodiscard]] bool takes_turns_with(int world_rank) const noexcept;
 
-  /// What a header tells of `bytes` contiguous bytes of GPU memory; nothing where others cannot open them. `seen` is what inspect() has just
+  /// What a header tells of `bytes` contiguous bytes of GPU memory; nothing where others cannot open them, nor while they lie in a small
+  /// allocation (CROSSLANE_EXPORT_BYTES) that was not passed CROSSLANE_EXPORT_USES times. `seen` is what inspect() has just
   /// told of the first, or empty.
   struct Shown {
     share::Exposed exposed;
@@ -102,6 +103,7 @@ class PeerMemory {
   team::World& world_;
   lane::Copier& copier_;
   const std::size_t least_export_;
+  const unsigned export_uses_;
   share::Offers offers_;
   Tokens tokens_;
   Parcels parcels_;

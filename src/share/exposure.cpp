@@ -10,9 +10,33 @@
 
 namespace crosslane::share {
 
+bool Exposure::shows(const gpu::PointerInfo& info) const noexcept {
+  return info.kind == gpu::PointerInfo::Kind::device && info.context == context_;
+}
+
 Exposed Exposure::show(const gpu::PointerInfo& info, const void* buffer) noexcept {
   const std::lock_guard lock(mutex_);
-  if (info.kind != gpu::PointerInfo::Kind::device || info.context != context_) return {};
+  return show_locked(info, buffer);
+}
+
+Exposed Exposure::show_if_used(const gpu::PointerInfo& info, const void* buffer, unsigned uses) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!shows(info) || (!own_.contains(info.buffer_id) && !count_use(info.buffer_id, uses))) return {};
+  return show_locked(info, buffer);
+}
+
+// Counts anew once it has said yes: of what is shown, is withdrawn and comes again, as of what has found no slot.
+bool Exposure::count_use(std::uint64_t id, unsigned uses) noexcept {
+  Candidate& candidate = candidates_[id % candidates_.size()];
+  if (candidate.id != id) candidate = {id, 0};
+  if (++candidate.uses < uses) return false;
+  candidate = {};
+  drop_dead();
+  return own_.size() < board_.own_window().shown.size();
+}
+
+Exposed Exposure::show_locked(const gpu::PointerInfo& info, const void* buffer) noexcept {
+  if (!shows(info)) return {};
   auto found = own_.find(info.buffer_id);
   if (found == own_.end()) {
     CUipcMemHandle handle;

@@ -36,6 +36,10 @@ class Exposure {
   /// managed memory, another GPU's context).
   [[nodiscard]] Exposed show(const gpu::PointerInfo& info, const void* buffer) noexcept;
 
+  /// The same of an allocation that may not be worth it: what was not shown is from the `uses`th call for it on, and while a slot is free.
+  /// Showing, opening and closing cost what some messages do by other ways.
+  [[nodiscard]] Exposed show_if_used(const gpu::PointerInfo& info, const void* buffer, unsigned uses) noexcept;
+
   /// Another rank's allocation as mapped here; opened if it was not; null where the driver refuses. It stays open as long as somebody
   /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
   [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
@@ -53,6 +57,11 @@ class Exposure {
   // Questions to the driver before something new is shown: next to nothing beside what opening that costs.
   static constexpr std::size_t checked_at_once = 64;
 
+  // An allocation that is not shown, and how often it was passed; forgotten for another one that takes its place.
+  struct Candidate {
+    std::uint64_t id = 0;
+    unsigned uses = 0;
+  };
   struct Own {
     CUdeviceptr base;
     std::size_t slot;
@@ -66,6 +75,9 @@ class Exposure {
     std::uint64_t used;
   };
 
+  [[nodiscard]] bool shows(const gpu::PointerInfo& info) const noexcept;
+  [[nodiscard]] bool count_use(std::uint64_t id, unsigned uses) noexcept;
+  [[nodiscard]] Exposed show_locked(const gpu::PointerInfo& info, const void* buffer) noexcept;
   void drop_dead() noexcept;
   std::size_t free_slot() noexcept;
   void withdraw(OwnById::iterator own) noexcept;
@@ -81,6 +93,7 @@ class Exposure {
   Board& board_;
   std::mutex mutex_;
   OwnById own_;
+  std::array<Candidate, 256> candidates_{};  // by id
   std::size_t next_checked_ = 0;  // a slot
   std::map<Key, Peer> peers_;
   std::map<int, std::uint64_t> seen_version_;

@@ -3,7 +3,8 @@
 // status and count is compared, and guards and gaps too. What a rank may be sent depends on what it received before, so each launch also
 // draws how it begins: with host receives that are posted before its first GPU receive and completed after it, or with none.
 //   --isendrecv 0: leave that call out, which MPICH 4.0 gets wrong by itself; --begin <n>: all ranks begin that way; --routes 1: with CROSSLANE_STATS=1, and then messages of such lengths must have gone directly;
-//   --patches <n>: instead, with --routes 1: messages of a page from rank 0 to rank 1, in turns from so many allocations, all directly.
+//   --patches <n>: instead, with --routes 1: messages of a page from rank 0 to rank 1, in turns from so many allocations, all directly,
+//   or from the <m>th of each on: --uses <m>.
 // It must not know Crosslane.
 #include "point_to_point/short/beginning.h"
 #include "point_to_point/short/cases.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -125,9 +127,9 @@ int main(int argc, char** argv) {
   Program program(argc, argv, "point_to_point_short");
   const bool routes = program.option("routes", 0) != 0;
   const auto patches = static_cast<std::size_t>(program.option("patches", 0));
-  int least = 1;
+  Directly wanted{1, std::numeric_limits<int>::max()};
   if (patches != 0) {
-    least = send_patches(program, patches);
+    wanted = send_patches(program, patches, static_cast<int>(program.option("uses", 1)));
   } else {
     run(program, routes, static_cast<int>(program.option("cases", 30)), static_cast<int>(program.option("begin", -1)));
   }
@@ -138,6 +140,6 @@ int main(int argc, char** argv) {
   const int status = program.finish([&] { captured.emplace(); });
   const auto told = captured->end();
   const auto direct = calls_by_route(told, program.rank, "direct");
-  CROSSLANE_CHECK(none ? direct == 0 : direct >= least, "{} calls with such messages went directly:\n{}", direct, told);
+  CROSSLANE_CHECK(none ? direct == 0 : direct >= wanted.least && direct <= wanted.most, "{} calls with such messages went directly:\n{}", direct, told);
   return failures() > 0 ? 1 : status;
 }

@@ -39,7 +39,11 @@ void truncation(Ring& ring);
 // No case of a random program: patches.cpp.
 
 /// Rank 0 sends to rank 1 in turns from more allocations than it can say of that they live (share/exposure.h); then from others where
-/// those lay. Returns how many messages this rank sent or received.
-int send_patches(Program& program, std::size_t patches);
+/// those lay. `uses`: what CROSSLANE_EXPORT_USES says, or 1 where allocations of any size are read from the first message on. Returns how many
+/// calls of this rank are to go directly.
+struct Directly {
+  int least, most;
+};
+Directly send_patches(Program& program, std::size_t patches, int uses);
 
 }  // namespace crosslane::tests

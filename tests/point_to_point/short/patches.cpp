@@ -9,11 +9,12 @@
 namespace crosslane::tests {
 namespace {
 
+constexpr int meeting_rounds = 8;
+
 // Until rank 0 knows that rank 1 can read its memory, which it learns from answers.
 void meet(Program& program, std::size_t bytes) {
-  constexpr int rounds = 8;
   Memory out(MemoryKind::device, bytes), in(MemoryKind::device, bytes);
-  for (int round = 0; round < rounds; ++round)
+  for (int round = 0; round < meeting_rounds; ++round)
     CROSSLANE_MPI(MPI_Sendrecv(out.data(), static_cast<int>(bytes), MPI_BYTE, 1 - program.rank, 1, in.data(),
                                static_cast<int>(bytes), MPI_BYTE, 1 - program.rank, 1, MPI_COMM_WORLD,
                                MPI_STATUS_IGNORE));
@@ -21,19 +22,22 @@ void meet(Program& program, std::size_t bytes) {
 
 }  // namespace
 
-int send_patches(Program& program, std::size_t patches) {
+Directly send_patches(Program& program, std::size_t patches, int uses) {
   constexpr std::size_t bytes = 4096;
-  constexpr int rounds = 2;
-  int messages = 0;
+  constexpr int sets = 2;
+  const int rounds = uses + 1;
+  Directly messages{0, 2 * meeting_rounds};  // MPI_Sendrecv has two buffers
   if (program.rank < 2) meet(program, bytes);
-  for (int set = 0; set < rounds; ++set) {
+  for (int set = 0; set < sets; ++set) {
     std::vector<Memory> own;
     for (std::size_t patch = 0; patch < (program.rank == 0 ? patches : 1); ++patch) {
       own.emplace_back(MemoryKind::device, bytes);
       own.back().write(pattern(mix(program.seed, set, patch), bytes));
     }
     for (int round = 0; round < rounds; ++round) {
-      for (std::size_t patch = 0; patch < patches; ++patch, ++messages) {
+      for (std::size_t patch = 0; patch < patches; ++patch) {
+        messages.least += round + 1 >= uses ? 1 : 0;
+        messages.most += round + 1 >= uses ? 1 : 0;
         if (program.rank == 0) CROSSLANE_MPI(MPI_Send(own[patch].data(), bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD));
         if (program.rank != 1) continue;
         CROSSLANE_MPI(MPI_Recv(own[0].data(), bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -42,7 +46,7 @@ int send_patches(Program& program, std::size_t patches) {
       }
     }
   }
-  return program.rank < 2 ? messages : 0;
+  return program.rank < 2 ? messages : Directly{0, 0};
 }
 
 }  // namespace crosslane::tests
