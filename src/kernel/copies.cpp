@@ -123,6 +123,37 @@ std::uint32_t word_for(const Laid& to, const Laid& from, std::size_t begin, std:
   return std::uint32_t{1} << std::countr_zero(16 | bits_of(to) | bits_of(from) | begin | end);
 }
 
+std::optional<Part> part_of(const Laid& to, const Laid& from, std::size_t bytes) noexcept {
+  Part part{};
+  part.to = address_of(to);
+  part.from = address_of(from);
+  part.items = bytes;
+  part.word = 1;
+  const bool nested = to.shape.dimensions != 0 || from.shape.dimensions != 0;
+  if (!nested && to.table.displacements == nullptr && from.table.displacements == nullptr) return part;
+  const auto common = common_nest(to, from);
+  if (!common || common->loops > TogetherParameters::loops || tiling(to, from, 0, bytes)) return std::nullopt;
+  const std::uint32_t word = word_for(to, from, 0, bytes);
+  part.word = static_cast<std::uint8_t>(word);
+  part.items = bytes / word;
+  if (part.items >= Divider::limit) return std::nullopt;
+  // A run of all is a loop of one round.
+  part.loops_used = static_cast<std::uint8_t>(std::max<std::size_t>(common->loops, 1));
+  const auto divide_by = [&](std::size_t which, std::uint64_t divisor) {
+    const auto divider = Divider::by(std::min(divisor, Divider::limit - 1));
+    part.divisor[which] = static_cast<std::uint32_t>(divider.divisor);
+    part.multiplier[which] = divider.multiplier;
+    part.shift[which] = static_cast<std::uint8_t>(divider.shift);
+  };
+  divide_by(0, common->width / word);
+  for (std::size_t d = 0; d < common->loops; ++d) {
+    part.to_stride[d] = common->loop[d].to;
+    part.from_stride[d] = common->loop[d].from;
+    if (d + 1 < common->loops) divide_by(d + 1, common->loop[d].count);
+  }
+  return part;
+}
+
 std::optional<Tiling> tiling(const Laid& to, const Laid& from, std::size_t begin, std::size_t end) noexcept {
   const auto common = common_nest(to, from);
   if (!common || common->loops < 2) return std::nullopt;
@@ -179,10 +210,10 @@ std::optional<Tiling> tiling(const Laid& to, const Laid& from, std::size_t begin
 Copies::Copies(const gpu::Driver& driver, unsigned blocks)
     : module_(load(driver, Family::copy)),
       contiguous_(loaded(module_, "crosslane_copy_contiguous")),
-      several_(loaded(module_, "crosslane_copy_several")),
       words_(loaded(module_, "crosslane_copy_words")),
       tiles_(loaded(module_, "crosslane_copy_tiles")),
       units_(loaded(module_, "crosslane_copy_units")),
+      together_(loaded(module_, "crosslane_copy_together")),
       most_blocks_(blocks) {
   if (most_blocks_ == 0) {
     most_blocks_ =
@@ -201,17 +232,24 @@ void Copies::contiguous(gpu::StreamView stream, void* to, const void* from, std:
   contiguous_.launch(stream, grid(bytes, Copy::tile), {threads}, 0, CopyParameters{to, from, bytes});
 }
 
-void Copies::several(gpu::StreamView stream, std::span<const SeveralParameters::Range> ranges) const {
-  while (!ranges.empty()) {
-    const auto some = ranges.first(std::min<std::size_t>(ranges.size(), SeveralParameters::limit));
-    ranges = ranges.subspan(some.size());
-    SeveralParameters parameters{};
+void Copies::together(gpu::StreamView stream, std::span<const Part> parts, std::span<const Ending> endings,
+                      std::uint64_t* counter) const {
+  while (!parts.empty() || !endings.empty()) {
+    TogetherParameters parameters{};
+    const auto some = parts.first(std::min<std::size_t>(parts.size(), TogetherParameters::limit));
+    parts = parts.subspan(some.size());
     std::uint64_t tiles = 0;
-    for (const auto& range : some) {
-      parameters.range[parameters.count++] = range;
-      tiles += SeveralCopy::tiles(range.bytes);
+    for (const Part& part : some) {
+      parameters.part[parameters.parts++] = part;
+      tiles += TogetherCopy::tiles(part, threads);
     }
-    if (tiles != 0) several_.launch(stream, grid(tiles, 1), {threads}, 0, parameters);
+    if (parts.empty()) {
+      const auto told = endings.first(std::min<std::size_t>(endings.size(), TogetherParameters::limit));
+      endings = endings.subspan(told.size());
+      for (const Ending& ending : told) parameters.ending[parameters.endings++] = ending;
+      parameters.counter = counter;
+    }
+    together_.launch(stream, grid(tiles, 1), {threads}, 0, parameters);
   }
 }
 

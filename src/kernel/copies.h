@@ -7,6 +7,7 @@
 #include "kernel/copy.h"
 #include "kernel/load.h"
 #include "kernel/strided.h"
+#include "kernel/together.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,14 @@ struct UnitSide {
   bool packed;
 };
 
+/// One of several copies that are enqueued together.
+using Part = TogetherParameters::Part;
+using Ending = TogetherParameters::Ending;
+
+/// The first `bytes` of a packed stream, at least one. Nothing for what is better copied by itself: without loops that are the same on both
+/// sides, with more of them than a part has or than 31 bits count, or a transposition.
+[[nodiscard]] std::optional<Part> part_of(const Laid& to, const Laid& from, std::size_t bytes) noexcept;
+
 /// Pointers are device memory of the stream's context or of peers that it can reach, or host memory that is pinned and
 /// mapped. Move-only; one a context, made ahead of first use, since loading may wait for running kernels. Thread-safe
 /// once made. What a launch reads must stay until the stream is past it; what it writes must not overlap.
@@ -57,9 +66,6 @@ class Copies {
   /// Contiguous bytes.
   void contiguous(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const;
 
-  /// Several such in one launch, which must not overlap.
-  void several(gpu::StreamView stream, std::span<const SeveralParameters::Range> ranges) const;
-
   /// Bytes [begin, end) of the packed stream from where one side has them to where the other wants them. Fast where
   /// widths, strides and ends are multiples of 4, 8 or 16 bytes. Turned tile by tile where one side runs across the
   /// other.
@@ -70,6 +76,11 @@ class Copies {
   void along(gpu::StreamView stream, const UnitList& list, UnitSide to, UnitSide from, std::size_t begin,
              std::size_t end, std::uint64_t first, std::uint64_t last) const;
 
+  /// Several copies at once, which must not overlap; and what becomes of words, behind all of them, in memory that is mapped for the GPU or its
+  /// own. `counter`: a word of the GPU's for this stream alone, which begins as 0.
+  void together(gpu::StreamView stream, std::span<const Part> parts, std::span<const Ending> endings,
+                std::uint64_t* counter) const;
+
   [[nodiscard]] unsigned most_blocks() const noexcept { return most_blocks_; }
 
  private:
@@ -77,7 +88,7 @@ class Copies {
   void words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const;
 
   gpu::Module module_;
-  gpu::Function contiguous_, several_, words_, tiles_, units_;
+  gpu::Function contiguous_, words_, tiles_, units_, together_;
   unsigned most_blocks_;
 };
 

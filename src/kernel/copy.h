@@ -105,41 +105,6 @@ struct Copy {
   }
 };
 
-struct SeveralParameters {
-  static constexpr std::uint32_t limit = 32;
-  struct Range {
-    void* to;
-    const void* from;
-    std::uint64_t bytes;
-  };
-  std::uint32_t count;
-  Range range[limit];
-};
-
-/// Several such, cut into tiles that blocks take in turns: so short ones run at the same time, and of few the links are busy.
-struct SeveralCopy {
-  using Parameters = SeveralParameters;
-  static constexpr std::uint64_t tile = 16 * 1024;
-  CROSSLANE_DEVICE static constexpr std::uint64_t tiles(std::uint64_t bytes) { return (bytes + tile - 1) / tile; }
-
-  template <Block B>
-  CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
-    std::uint64_t next = block.index();  // counted from the first tile of range `i`
-    CROSSLANE_ROLLED
-    for (std::uint32_t i = 0; i < p.count; ++i) {
-      const auto to = reinterpret_cast<std::uintptr_t>(p.range[i].to),
-                 from = reinterpret_cast<std::uintptr_t>(p.range[i].from);
-      const std::uint64_t bytes = p.range[i].bytes, mine = tiles(bytes);
-      for (; next < mine; next += block.count()) {
-        const std::uint64_t start = next * tile;
-        detail::copy_bytes(block, to + start, from + start, bytes - start < tile ? bytes - start : tile, block.rank(),
-                           block.size());
-      }
-      next -= mine;
-    }
-  }
-};
-
 /// Where the words of a packed stream lie: runs in a nest of loops, the innermost of which may be a table.
 struct WordsSide {
   std::uint64_t address;  ///< of the first run of the nest; of the stream's byte 0 where there is no loop

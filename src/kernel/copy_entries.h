@@ -2,12 +2,13 @@
 #pragma once
 
 #include "kernel/copy.h"
+#include "kernel/together.h"
 
 // clang-format off: a table
 #define CROSSLANE_COPY_KERNELS(X)                         \
   X(crosslane_copy_contiguous, crosslane::kernel::Copy)   \
-  X(crosslane_copy_several, crosslane::kernel::SeveralCopy) \
   X(crosslane_copy_words, crosslane::kernel::WordsCopy)   \
   X(crosslane_copy_tiles, crosslane::kernel::TilesCopy)   \
-  X(crosslane_copy_units, crosslane::kernel::UnitsCopy)
+  X(crosslane_copy_units, crosslane::kernel::UnitsCopy)   \
+  X(crosslane_copy_together, crosslane::kernel::TogetherCopy)
 // clang-format on

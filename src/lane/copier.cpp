@@ -288,13 +288,23 @@ engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& w
   return engine::Completion::of(word, value);
 }
 
-engine::Completion Batch::gather(const Place& place, std::byte* device, const std::byte* source,
-                                 const layout::Layout& layout, MPI_Count count, std::size_t begin, std::size_t end,
-                                 const gpu::WordWrite& word) {
-  std::byte* const byte = byte_at(device, look(device, layout, count, begin, Use::written).offset);
+std::optional<engine::Completion> Batch::gather(const Place& place, std::byte* device, const layout::Layout& layout,
+                                                MPI_Count count, const Side& from, std::size_t bytes, Memory memory,
+                                                const gpu::WordWrite& word) {
+  look(device, layout, count, 0, Use::written);
+  const auto part =
+      copier_.mover_.part_of(place.context, Side::of(device, layout, count), from, bytes, memory);
+  if (!part) return std::nullopt;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  auto& lent = channel_for(place, end - begin, Toward::gpu);
-  lent.gathered.add(byte, source, end - begin);
+  auto& lent = channel_for(place, bytes, Toward::gpu);
+  if (lent.counter.size() == 0) {
+    const auto& driver = copier_.gpu_.driver();
+    const gpu::OutsideCaptures outside(driver);
+    gpu::Buffer counter(driver, sizeof(std::uint64_t));
+    gpu::fill_async(counter.data(), 0, counter.size(), lent.stream);
+    lent.counter = std::move(counter);
+  }
+  lent.gathered.push_back(*part);
   lent.words.push_back(word);
   return engine::Completion::of(*word.word, word.value);
 }
@@ -303,11 +313,10 @@ void Batch::enqueue_gathered(Memory memory) {
   for (auto& channel : channels_) {
     if (channel->words.empty()) continue;
     // A later group may go by this channel, whatever became of this one.
-    auto copies = std::exchange(channel->gathered, {});
+    const auto parts = std::exchange(channel->gathered, {});
     const auto words = std::exchange(channel->words, {});
     const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-    copier_.mover_.copy_all(channel->context, channel->stream.view(), copies, memory);
-    gpu::write_words(channel->stream.view(), words);
+    copier_.mover_.copy_all(channel->context, channel->stream.view(), parts, words, channel->counter, memory);
   }
   pending_ = false;
 }

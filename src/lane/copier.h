@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "engine/engine.h"
+#include "gpu/buffer.h"
 #include "gpu/context.h"
-#include "gpu/copy_list.h"
 #include "gpu/driver.h"
 #include "gpu/event.h"
 #include "gpu/life.h"
@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -80,8 +81,9 @@ class Copier {
     std::uint64_t ended;  // contexts, when it was lent
     bool ordered = false;
     gpu::Stores stores;                   // to be enqueued with the marker, or before anything else
-    gpu::CopyList gathered{};             // copies that wait for enqueue_gathered()
-    std::vector<gpu::WordWrite> words{};  // what becomes of these behind them
+    std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
+    std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
+    gpu::Buffer counter{};                 // by which a kernel tells that all of it is done; made when first needed
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
@@ -170,11 +172,13 @@ class Batch {
   [[nodiscard]] engine::Completion mark(const Place& place, std::atomic<std::uint64_t>& word, CUdeviceptr address,
                                         std::uint64_t value);
 
-  /// pull() and mark() of what is to be enqueued together with others: gathers the copy of contiguous bytes [begin, end), and the word
-  /// that tells others when it is done, until enqueue_gathered(). All of one place, and nothing else of this batch meanwhile.
-  [[nodiscard]] engine::Completion gather(const Place& place, std::byte* device, const std::byte* source,
-                                          const layout::Layout& layout, MPI_Count count, std::size_t begin,
-                                          std::size_t end, const gpu::WordWrite& word);
+  /// across() and mark() of what is to be enqueued together with others: gathers the copy of the first bytes to elements of a layout, and the
+  /// word that tells others when it is done, until enqueue_gathered(). All of one place, and nothing else of this batch meanwhile. Nothing,
+  /// and nothing gathered, for what has to be copied by itself.
+  [[nodiscard]] std::optional<engine::Completion> gather(const Place& place, std::byte* device,
+                                                         const layout::Layout& layout, MPI_Count count,
+                                                         const Side& from, std::size_t bytes, Memory memory,
+                                                         const gpu::WordWrite& word);
   /// Takes the place of wait(), as mark() does. `memory`: whether kernels there reach what is copied.
   void enqueue_gathered(Memory memory);
 

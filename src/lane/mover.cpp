@@ -272,16 +272,47 @@ bool Mover::tabled(const Irregular& known, bool single) {
                         table_ratio * known.facts.divisor;
 }
 
-void Mover::copy_all(CUcontext context, gpu::StreamView stream, gpu::CopyList& copies, Memory memory) {
-  const bool is_short = copies.size() > 1 && copies.bytes() / copies.size() <= short_copy;
-  if (const auto there = is_short && memory == Memory::gpu ? site(context) : nullptr) {
-    std::vector<kernel::SeveralParameters::Range> ranges;
-    ranges.reserve(copies.size());
-    copies.for_each([&](void* to, const void* from, std::size_t bytes) { ranges.push_back({to, from, bytes}); });
-    there->copies.several(stream, ranges);
-  } else {
-    copies.enqueue(stream);
+std::optional<kernel::Part> Mover::part_of(CUcontext context, const Side& to, const Side& from, std::size_t bytes,
+                                           Memory memory) {
+  const Resolved resolved_to = resolve(to, 0), resolved_from = resolve(from, 0);
+  if (resolved_to.irregular || resolved_from.irregular) return std::nullopt;
+  if (!resolved_to.contiguous() || !resolved_from.contiguous())
+    if (memory != Memory::gpu || bytes > short_copy || !prepare(context)) return std::nullopt;
+  return kernel::part_of(resolved_to.laid, resolved_from.laid, bytes);
+}
+
+void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const kernel::Part> parts,
+                     std::span<const gpu::WordWrite> words, const gpu::Buffer& counter, Memory memory) {
+  std::size_t contiguous = 0, bytes = 0;
+  for (const kernel::Part& part : parts) {
+    if (part.loops_used != 0) continue;
+    ++contiguous;
+    bytes += part.items;
   }
+  const bool is_short = parts.size() > 1 && bytes <= contiguous * short_copy;
+  const bool all = is_short || contiguous == 0;  // by the kernel
+  const auto there = memory == Memory::gpu && (all || contiguous != parts.size()) ? site(context) : nullptr;
+  std::vector<kernel::Part> rest;
+  if (there == nullptr || !all) {
+    gpu::CopyList copies;
+    for (const kernel::Part& part : parts) {
+      if (part.loops_used != 0) {
+        rest.push_back(part);
+      } else {
+        copies.add(kernel::pointer_to<void>(part.to), kernel::pointer_to<const void>(part.from), part.items);
+      }
+    }
+    copies.enqueue(stream);
+    parts = rest;
+  }
+  std::vector<kernel::Ending> endings;
+  const bool tells = !parts.empty() && counter.address() != 0 &&
+                     std::ranges::all_of(words, [](const auto& word) { return word.address != 0; });
+  if (tells)
+    for (const auto& word : words)
+      endings.push_back({kernel::pointer_to<std::uint64_t>(word.address), word.value});
+  if (!parts.empty()) there->copies.together(stream, parts, endings, kernel::pointer_to<std::uint64_t>(counter.address()));
+  if (!tells) gpu::write_words(stream, words);
 }
 
 std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {

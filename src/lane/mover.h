@@ -4,8 +4,10 @@
 #pragma once
 
 #include "base/settings.h"
+#include "gpu/buffer.h"
 #include "gpu/copy_list.h"
 #include "gpu/driver.h"
+#include "gpu/marker.h"
 #include "gpu/stream.h"
 #include "kernel/copies.h"
 #include "lane/lists.h"
@@ -18,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 
 namespace crosslane::lane {
 
@@ -85,9 +88,13 @@ class Mover {
   void copy(CUcontext context, gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin,
             std::size_t end, Memory memory = Memory::gpu);
 
-  /// Enqueues contiguous copies that do not overlap, none of which waits for another: by one kernel where they are short, for a copy engine
-  /// begins one behind the other.
-  void copy_all(CUcontext context, gpu::StreamView stream, gpu::CopyList& copies, Memory memory);
+  /// copy() of the first bytes, at least one, as a part of copy_all(); nothing for what has to be copied by itself. Memory::gpu for what has loops.
+  [[nodiscard]] std::optional<kernel::Part> part_of(CUcontext context, const Side& to, const Side& from, std::size_t bytes,
+                                                    Memory memory);
+  /// Enqueues copies that do not overlap, none of which waits for another, and the words that tell of the end of all of them: by one kernel
+  /// where they are short, for a copy engine begins one behind the other. `counter`: of the stream alone, 0 at first.
+  void copy_all(CUcontext context, gpu::StreamView stream, std::span<const kernel::Part> parts,
+                std::span<const gpu::WordWrite> words, const gpu::Buffer& counter, Memory memory);
 
   /// The list that copies of `count` elements of an irregular layout to or from the packed stream use; nothing unless such a copy
   /// has made it, whole.

@@ -214,13 +214,12 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
-    const bool contiguous = !listed && header.strided == 0 && buffer.on_gpu && buffer.layout->contiguous(buffer.count);
-    if (gathering != nullptr && contiguous) reading->batch = gathering->batch_for(buffer.place, watch);
-    if (reading->batch == nullptr) {
+    const bool gathered = gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0 &&
+                          gather(reading, header, buffer, watch, *gathering);
+    if (!gathered) {
       reading->batch = std::make_shared<lane::Batch>(copier_, watch);
-      gathering = nullptr;
+      enqueue(*reading, header, buffer);
     }
-    enqueue(reading, header, buffer, gathering);
   } catch (...) {
     fail(*reading, std::current_exception());
   }
@@ -253,24 +252,12 @@ Received Transfers::finish_reading(const Reading& reading) {
 }
 
 // What goes to the host is read() to enqueue, which has the memory in between.
-void Transfers::enqueue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                        Gathering* gathering) {
-  Reading& reading = *pointer;
+void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& buffer) {
   const std::size_t bytes = reading.received.bytes;
   const int owner = reading.owner;
   const std::byte* const source = reading.source.data;
   if (bytes == 0) return peers_->offers().end(owner, header.offer, State::done);
   if (!buffer.on_gpu) return;
-  if (gathering != nullptr) {
-    auto& word = peers_->offers().theirs(owner, header.offer);
-    reading.done =
-        reading.batch->gather(buffer.place, buffer.address, source, *buffer.layout, buffer.count, 0, bytes,
-                              {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
-    gathering->members_.push_back(pointer);
-    gathering->bytes_ += bytes;
-    if (gathering->bytes_ >= most_gathered_bytes || gathering->members_.size() >= most_gathered) gathering->enqueue();
-    return;
-  }
   lane::Place place;
   if (header.listed.entries != 0) {
     lane::Listed list = header.listed;
@@ -286,6 +273,24 @@ void Transfers::enqueue(const ReadingPointer& pointer, const Header& header, con
                     strided ? nullptr : source, 0, bytes);
   }
   reading.done = end_behind(*reading.batch, place, owner, header.offer);
+}
+
+// False for what is to be enqueued by itself.
+bool Transfers::gather(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
+                       const engine::Watch& watch, Gathering& gathering) {
+  auto batch = gathering.batch_for(buffer.place, watch);
+  if (batch == nullptr) return false;
+  const std::byte* const source = reading->source.data;
+  auto& word = peers_->offers().theirs(reading->owner, header.offer);
+  const auto done = batch->gather(
+      buffer.place, buffer.address, *buffer.layout, buffer.count,
+      header.strided != 0 ? lane::Side::of(source, header.shape) : lane::Side::packed(source), reading->received.bytes,
+      gathering.memory(), {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
+  if (!done) return false;
+  reading->batch = std::move(batch);
+  reading->done = *done;
+  gathering.add(reading);
+  return true;
 }
 
 std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
@@ -304,10 +309,21 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
   return batch_;
 }
 
+// Whether kernels in that place reach what is read (reader_of()).
+lane::Memory Transfers::Gathering::memory() const noexcept {
+  return context_ == transfers_->peers_->place().context ? lane::Memory::gpu : lane::Memory::host;
+}
+
+void Transfers::Gathering::add(const ReadingPointer& reading) {
+  members_.push_back(reading);
+  bytes_ += reading->received.bytes;
+  if (bytes_ >= most_gathered_bytes || members_.size() >= most_gathered) enqueue();
+}
+
 void Transfers::Gathering::enqueue() noexcept {
   if (batch_ == nullptr) return;
   try {
-    batch_->enqueue_gathered(context_ == transfers_->peers_->place().context ? lane::Memory::gpu : lane::Memory::host);
+    batch_->enqueue_gathered(memory());
   } catch (...) {
     for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }

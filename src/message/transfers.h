@@ -127,7 +127,7 @@ class Transfers {
   /// The reading of an offered payload.
   struct Reading;
   using ReadingPointer = std::shared_ptr<Reading>;
-  /// Payloads that are found together, and read together: one call of the driver enqueues their copies, one the words that tell of their ends.
+  /// Payloads that are found together, and read together: mostly by one kernel, which writes the words that tell of their ends, too.
   class Gathering;
   /// Takes the offer of a header, and enqueues what reads the payload into GPU memory; null where there is no offer to take. With a
   /// `gathering` it may be enqueued with what comes after it.
@@ -180,7 +180,9 @@ class Transfers {
                              engine::Watch watch, std::shared_ptr<void> kept);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
-  void enqueue(const ReadingPointer& reading, const Header& header, const Buffer& buffer, Gathering* gathering);
+  void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
+  bool gather(const ReadingPointer& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch,
+              Gathering& gathering);
   void fail(Reading& reading, std::exception_ptr failure) const;
   engine::Task<bool> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
@@ -258,6 +260,8 @@ class Transfers::Gathering {
   friend class Transfers;
   /// The batch that a payload for this place goes with; null where it shall go by itself.
   [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
+  [[nodiscard]] lane::Memory memory() const noexcept;
+  void add(const ReadingPointer& reading);
   /// Where that fails, all of them have failed.
   void enqueue() noexcept;
 

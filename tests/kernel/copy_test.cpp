@@ -61,27 +61,96 @@ TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
   }
 }
 
-TYPED_TEST(CopyTest, SeveralAtOnce) {
-  for (int i = 0; i < 30; ++i) {
-    const auto count = static_cast<std::size_t>(this->between(0, 70));
-    std::vector<std::unique_ptr<typename TestFixture::OnGpu>> from, to;
-    std::vector<Bytes> data;
-    std::vector<kernel::SeveralParameters::Range> ranges;
-    for (std::size_t k = 0; k < count; ++k) {
-      const auto size =
-          static_cast<std::size_t>(this->between(0, 2) == 0 ? this->between(0, 100'000) : this->between(0, 40));
-      data.push_back(pattern(size, this->seed_ + static_cast<std::uint64_t>(i) * 100 + k));
-      from.push_back(std::make_unique<typename TestFixture::OnGpu>(this->driver(), data.back(),
-                                                                   static_cast<std::size_t>(this->between(0, 31))));
-      to.push_back(std::make_unique<typename TestFixture::OnGpu>(this->driver(), Bytes(size),
-                                                                 static_cast<std::size_t>(this->between(0, 31))));
-      ranges.push_back({to.back()->data(), from.back()->data(), size});
-    }
-    this->copies().several(this->stream(), ranges);
-    finish(this->stream());
-    for (std::size_t k = 0; k < count; ++k)
-      ASSERT_EQ(to[k]->bytes(), data[k]) << "case " << i << ", copy " << k << " of " << count;
+// A random nest, of which no two bytes lie in one place, and how many bytes it reaches over.
+template <class Between>
+std::pair<Strided, std::size_t> random_nest(const Strided& loops, std::int64_t unit, Between between) {
+  Strided shape = loops;
+  auto reach = static_cast<std::int64_t>(shape.width);
+  std::int64_t low = 0;
+  for (std::size_t d = 0; d < shape.dimensions; ++d) {
+    const auto count = static_cast<std::int64_t>(shape.dimension[d].count), stride = reach + unit * between(0, 3);
+    const bool backwards = between(0, 3) == 0;
+    shape.dimension[d].stride = backwards ? -stride : stride;
+    if (backwards) low -= (count - 1) * stride;
+    reach = count * stride;
   }
+  shape.offset = -low;
+  return {shape, static_cast<std::size_t>(reach)};
+}
+
+TYPED_TEST(CopyTest, TogetherAndTheirWords) {
+  const auto between = [&](std::int64_t low, std::int64_t high) { return this->between(low, high); };
+  gpu::Buffer counter(this->driver(), sizeof(std::uint64_t));
+  write(this->driver(), counter.data(), Bytes(sizeof(std::uint64_t)));
+  constexpr std::size_t most_words = 70, apart = 8;
+  gpu::PinnedBuffer words(this->driver(), most_words * apart * sizeof(std::uint64_t));
+  auto* const told = static_cast<std::uint64_t*>(static_cast<void*>(words.data()));
+  std::size_t nests = 0;
+  for (int i = 0; i < 40; ++i) {
+    struct One {
+      std::unique_ptr<typename TestFixture::OnGpu> from, to;
+      Bytes wanted;
+    };
+    std::vector<One> ones;
+    std::vector<kernel::Part> parts;
+    const std::int64_t count = between(0, 70);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const auto seed = this->seed_ + static_cast<std::uint64_t>(i) * 100 + static_cast<std::uint64_t>(k);
+      const auto from_shift = static_cast<std::size_t>(between(0, 1) * between(0, 31)),
+                 to_shift = static_cast<std::size_t>(between(0, 1) * between(0, 31));
+      // Either side may be the packed stream, and a nest may be cut.
+      const std::int64_t unit = std::int64_t{1} << between(0, 4);
+      Strided loops;
+      loops.width = static_cast<std::size_t>(unit * between(1, 5));
+      loops.dimensions = static_cast<std::size_t>(between(0, 4));
+      std::size_t all = loops.width;
+      for (std::size_t d = 0; d < loops.dimensions; ++d)
+        all *= loops.dimension[d].count = static_cast<std::uint64_t>(between(1, d == 0 ? 40 : 6));
+      if (loops.dimensions == 0) all = static_cast<std::size_t>(between(1, between(0, 2) == 0 ? 100'000 : 40));
+      const bool packed_from = loops.dimensions == 0 || between(0, 3) == 0,
+                 packed_to = loops.dimensions == 0 || between(0, 3) == 0;
+      const auto bytes = between(0, 3) == 0 ? static_cast<std::size_t>(between(1, static_cast<std::int64_t>(all))) : all;
+      Strided contiguous;
+      contiguous.width = all;
+      const auto [from_shape, from_reach] = packed_from ? std::pair{contiguous, all} : random_nest(loops, unit, between);
+      const auto [to_shape, to_reach] = packed_to ? std::pair{contiguous, all} : random_nest(loops, unit, between);
+      One one;
+      const Bytes source = pattern(from_reach, seed);
+      one.wanted = Bytes(to_reach);
+      const auto from_offsets = offsets_of(from_shape), to_offsets = offsets_of(to_shape);
+      for (std::size_t b = 0; b < bytes; ++b)
+        one.wanted[static_cast<std::size_t>(to_offsets[b])] = source[static_cast<std::size_t>(from_offsets[b])];
+      one.from = std::make_unique<typename TestFixture::OnGpu>(this->driver(), source, from_shift);
+      one.to = std::make_unique<typename TestFixture::OnGpu>(this->driver(), Bytes(to_reach), to_shift);
+      const auto laid = [](bool packed, std::byte* base, const Strided& shape) {
+        return packed ? Laid::packed(base, 0) : Laid{base, shape, {}};
+      };
+      const auto part = kernel::part_of(laid(packed_to, one.to->data(), to_shape),
+                                        laid(packed_from, one.from->data(), from_shape), bytes);
+      if (!part) {
+        EXPECT_GT(loops.dimensions, 1U) << "nothing to turn, nor too many loops";
+        continue;
+      }
+      nests += part->loops_used != 0 ? 1 : 0;
+      parts.push_back(*part);
+      ones.push_back(std::move(one));
+    }
+    std::memset(told, 0, words.size());
+    std::vector<kernel::Ending> endings;
+    const std::int64_t ends = between(0, static_cast<std::int64_t>(most_words));
+    for (std::int64_t k = 0; k < ends; ++k)
+      endings.push_back({kernel::pointer_to<std::uint64_t>(words.device_address() +
+                                                           static_cast<std::size_t>(k) * apart * sizeof(std::uint64_t)),
+                         this->seed_ + static_cast<std::uint64_t>(k)});
+    this->copies().together(this->stream(), parts, endings, kernel::pointer_to<std::uint64_t>(counter.address()));
+    finish(this->stream());
+    for (std::size_t k = 0; k < ones.size(); ++k)
+      ASSERT_EQ(ones[k].to->bytes(), ones[k].wanted) << "case " << i << ", part " << k << " of " << ones.size();
+    for (std::size_t k = 0; k < most_words; ++k)
+      ASSERT_EQ(told[k * apart], k < endings.size() ? this->seed_ + k : 0) << "case " << i << ", word " << k;
+    ASSERT_EQ(read(this->driver(), counter.data(), sizeof(std::uint64_t)), Bytes(sizeof(std::uint64_t)));
+  }
+  EXPECT_GT(nests, 50U);
 }
 
 TYPED_TEST(CopyTest, RandomNestsOfLoops) {
