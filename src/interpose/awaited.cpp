@@ -11,7 +11,7 @@ namespace {
 
 // Such are read one by one in any case.
 constexpr std::size_t is_long = std::size_t{1} << 20;
-constexpr unsigned short_ones_a_look = 16;
+constexpr unsigned short_ones_a_look = 32;
 // Of more the oldest wait for their own calls.
 constexpr std::size_t most = 1024;
 
@@ -23,8 +23,9 @@ void Awaited::add(Process& process, MPI_Request request, const std::shared_ptr<O
   receives_.emplace_back(request, operation);
 }
 
-void Awaited::look(Process& process, std::size_t bytes) {
-  if (process.multiple() || (bytes < is_long && ++short_ones_ < short_ones_a_look)) return;
+void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
+  if (process.multiple()) return;
+  if (bytes < is_long && (begun == Begun::receive || ++short_ones_ < short_ones_a_look)) return;
   short_ones_ = 0;
   message::Transfers::Gathering gathering(process.looks() ? &process.transfers() : nullptr);
   for (; !receives_.empty(); receives_.pop_front()) {

@@ -18,13 +18,14 @@ struct Operation;
 class Awaited {
  public:
   void add(Process& process, MPI_Request request, const std::shared_ptr<Operation>& operation);
-  /// A call that has begun another message, of so many bytes, looks at the oldest ones; seldom where that is short: short ones cost less when many
-  /// are read together.
-  void look(Process& process, std::size_t bytes);
+  enum class Begun { send, receive };
+  /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short seldom, for short ones cost less
+  /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for.
+  void look(Process& process, Begun begun, std::size_t bytes);
 
  private:
   std::deque<std::pair<MPI_Request, std::weak_ptr<Operation>>> receives_;
-  unsigned short_ones_ = 0;  // since the last look
+  unsigned short_ones_ = 0;  // sent since the last look
 };
 
 }  // namespace crosslane::interpose

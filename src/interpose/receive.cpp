@@ -508,7 +508,7 @@ int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count
     describe(route, receive, room, on_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
     process.requests().add(*request, route.shared_operation());
-    process.awaited().look(process, room.bytes);
+    process.awaited().look(process, Awaited::Begun::receive, room.bytes);
     process.awaited().add(process, *request, route.shared_operation());
     return mpi::success;
   });

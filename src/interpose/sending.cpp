@@ -326,7 +326,7 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
       operation.undertaking = sending.undertaking();
       operation.active = true;
       process.requests().add(*request, route.shared_operation());
-      process.awaited().look(process, buffer.bytes);
+      process.awaited().look(process, Awaited::Begun::send, buffer.bytes);
       return mpi::success;
     }
     return route.nonblocking(request, [&](const mpi::Functions& next, mpi::Narrowed&) {

@@ -30,6 +30,17 @@ Transfers::Offering::Offering(Transfers& transfers, Buffer buffer, const Header&
       watch_(watch),
       late_(base::now() + std::min(transfers.patience_, returns.value_or(transfers.patience_)) / 2) {}
 
+Header Transfers::Offering::Kept::header() const noexcept {
+  Header header;
+  header.bytes = bytes;
+  header.chunk_bytes = chunk_bytes;
+  header.token = token;
+  header.offer = offer;
+  header.sender = sender;
+  header.tag = tag;
+  return header;
+}
+
 Transfers::Offering::~Offering() {
   if (kept_) transfers_.forget(*this);
 }
@@ -93,7 +104,7 @@ void Transfers::Offering::cancel() {
 void Transfers::Offering::go_on() {
   if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
   task_ = transfers_.engine_.spawn(
-      transfers_.send_offered(std::move(buffer_), header_, to_, matched_, status_, returns_, watch_, owner_.lock()));
+      transfers_.send_offered(std::move(buffer_), header_.header(), to_, matched_, status_, returns_, watch_, owner_.lock()));
   stage_.store(Stage::task, std::memory_order_release);
 }
 

@@ -48,8 +48,23 @@ class Transfers::Offering {
   void go_on();
 
   Transfers& transfers_;
+  // What a task would need of the header: a tenth of it, as there is one of these for each message.
+  struct Kept {
+    explicit Kept(const Header& header) noexcept
+        : bytes(header.bytes),
+          chunk_bytes(header.chunk_bytes),
+          token(header.token),
+          offer(header.offer),
+          sender(header.sender),
+          tag(header.tag) {}
+    [[nodiscard]] Header header() const noexcept;
+    std::uint64_t bytes, chunk_bytes, token;
+    share::Offers::Ticket offer;
+    std::int32_t sender, tag;
+  };
+
   Buffer buffer_;
-  const Header header_;
+  const Kept header_;
   const int to_;
   MPI_Request* request_;
   MPI_Status* const status_;

@@ -4,6 +4,7 @@
 #include "message/chunks.h"
 #include "message/transfers.h"
 #include "mpi/status.h"
+#include "trace/tracer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -39,6 +40,11 @@ bool reads_well(const kernel::Strided& shape, std::size_t bytes) noexcept {
   return bytes <= short_enough || shape.width >= sector || std::ranges::any_of(loops, [&](const auto& loop) {
            return static_cast<std::size_t>(std::abs(loop.stride)) < far_apart * shape.width;
          });
+}
+
+// An offered payload that is not listed, as it lies from `source` on.
+lane::Side side_of(const Header& header, const std::byte* source) noexcept {
+  return header.strided != 0 ? lane::Side::of(source, header.shape) : lane::Side::packed(source);
 }
 
 }  // namespace
@@ -214,9 +220,12 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
-    const bool gathered = gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0 &&
-                          gather(reading, header, buffer, watch, *gathering);
-    if (!gathered) {
+    if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
+      reading->batch = gathering->batch_for(buffer.place, watch);
+    if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
+      gathering->add(reading);
+    } else {
+      const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading->received.bytes);
       reading->batch = std::make_shared<lane::Batch>(copier_, watch);
       enqueue(*reading, header, buffer);
     }
@@ -268,34 +277,31 @@ void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& bu
                           reader.memory);
   } else {
     const bool strided = header.strided != 0;
-    place =
-        read_to_gpu(*reading.batch, buffer, strided ? lane::Side::of(source, header.shape) : lane::Side::packed(source),
-                    strided ? nullptr : source, 0, bytes);
+    const bool by_kernel = strided || !buffer.layout->contiguous(buffer.count);
+    // Which writes the word, too.
+    if (by_kernel && gather(*reading.batch, reading, header, buffer)) {
+      reading.batch->enqueue_gathered(memory_in(buffer.place));
+      return;
+    }
+    place = read_to_gpu(*reading.batch, buffer, side_of(header, source), strided ? nullptr : source, 0, bytes);
   }
   reading.done = end_behind(*reading.batch, place, owner, header.offer);
 }
 
 // False for what is to be enqueued by itself.
-bool Transfers::gather(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
-                       const engine::Watch& watch, Gathering& gathering) {
-  auto batch = gathering.batch_for(buffer.place, watch);
-  if (batch == nullptr) return false;
-  const std::byte* const source = reading->source.data;
-  auto& word = peers_->offers().theirs(reading->owner, header.offer);
-  const auto done = batch->gather(
-      buffer.place, buffer.address, *buffer.layout, buffer.count,
-      header.strided != 0 ? lane::Side::of(source, header.shape) : lane::Side::packed(source), reading->received.bytes,
-      gathering.memory(), {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
-  if (!done) return false;
-  reading->batch = std::move(batch);
-  reading->done = *done;
-  gathering.add(reading);
-  return true;
+bool Transfers::gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer) {
+  auto& word = peers_->offers().theirs(reading.owner, header.offer);
+  const auto done =
+      batch.gather(buffer.place, buffer.address, *buffer.layout, buffer.count, side_of(header, reading.source.data),
+                   reading.received.bytes, memory_in(buffer.place),
+                   {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
+  if (done) reading.done = *done;
+  return done.has_value();
 }
 
 std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
   if (transfers_ == nullptr) return nullptr;
-  if (batch_ != nullptr) return context_ == place.context ? batch_ : nullptr;
+  if (batch_ != nullptr) return place_.context == place.context ? batch_ : nullptr;
   Turns& turns = transfers_->turns_;
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
   std::unique_lock lock(turns.mutex, std::try_to_lock);
@@ -304,14 +310,10 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
   batch_ = turn.context == place.context ? turn.batch.lock() : nullptr;
   if (batch_ == nullptr) batch_ = std::make_shared<lane::Batch>(transfers_->copier_, watch);
   turn.batch = batch_;
-  turn.context = context_ = place.context;
+  turn.context = place.context;
+  place_ = place;
   lock_ = std::move(lock);
   return batch_;
-}
-
-// Whether kernels in that place reach what is read (reader_of()).
-lane::Memory Transfers::Gathering::memory() const noexcept {
-  return context_ == transfers_->peers_->place().context ? lane::Memory::gpu : lane::Memory::host;
 }
 
 void Transfers::Gathering::add(const ReadingPointer& reading) {
@@ -323,7 +325,8 @@ void Transfers::Gathering::add(const ReadingPointer& reading) {
 void Transfers::Gathering::enqueue() noexcept {
   if (batch_ == nullptr) return;
   try {
-    batch_->enqueue_gathered(memory());
+    const trace::Span span(transfers_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);
+    batch_->enqueue_gathered(transfers_->memory_in(place_));
   } catch (...) {
     for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }
@@ -368,10 +371,15 @@ lane::Place Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buffer, con
 }
 
 // Peers' memory is mapped where this rank lives. Kernels of another of its GPUs do not reach it; copies do.
+lane::Memory Transfers::memory_in(const lane::Place& place) const noexcept {
+  return place.context == peers_->place().context ? lane::Memory::gpu : lane::Memory::host;
+}
+
 Transfers::Reader Transfers::reader_of(const Buffer& buffer) const noexcept {
   const lane::Place home = peers_->place();
-  if (buffer.place.context == home.context) return {buffer.place, lane::Memory::gpu};
-  return {{home.context, home.device, buffer.place.settled}, lane::Memory::host};
+  const lane::Memory memory = memory_in(buffer.place);
+  if (memory == lane::Memory::gpu) return {buffer.place, memory};
+  return {{home.context, home.device, buffer.place.settled}, memory};
 }
 
 // Enqueues the end of the offer behind what reads it.

@@ -181,8 +181,7 @@ class Transfers {
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
-  bool gather(const ReadingPointer& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch,
-              Gathering& gathering);
+  bool gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer);
   void fail(Reading& reading, std::exception_ptr failure) const;
   engine::Task<bool> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
@@ -203,6 +202,7 @@ class Transfers {
     lane::Memory memory;
   };
   [[nodiscard]] Reader reader_of(const Buffer& buffer) const noexcept;
+  [[nodiscard]] lane::Memory memory_in(const lane::Place& place) const noexcept;
   engine::Completion end_behind(lane::Batch& batch, const lane::Place& place, int owner,
                                 const share::Offers::Ticket& offer);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
@@ -260,14 +260,13 @@ class Transfers::Gathering {
   friend class Transfers;
   /// The batch that a payload for this place goes with; null where it shall go by itself.
   [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
-  [[nodiscard]] lane::Memory memory() const noexcept;
   void add(const ReadingPointer& reading);
   /// Where that fails, all of them have failed.
   void enqueue() noexcept;
 
   Transfers* transfers_;
   std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there are members
-  CUcontext context_ = nullptr;
+  lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
   std::size_t bytes_ = 0;
