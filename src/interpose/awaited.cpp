@@ -23,6 +23,10 @@ void Awaited::add(Process& process, MPI_Request request, const std::shared_ptr<O
   receives_.emplace_back(request, operation);
 }
 
+void Awaited::completes(const Process& process) noexcept {
+  if (!process.multiple()) short_ones_ = 0;
+}
+
 void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
   if (process.multiple()) return;
   if (bytes < is_long && (begun == Begun::receive || ++short_ones_ < short_ones_a_look)) return;

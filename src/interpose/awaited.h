@@ -22,10 +22,12 @@ class Awaited {
   /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short seldom, for short ones cost less
   /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for.
   void look(Process& process, Begun begun, std::size_t bytes);
+  /// A call that completes requests has its own look: an exchange of few short messages needs no other.
+  void completes(const Process& process) noexcept;
 
  private:
   std::deque<std::pair<MPI_Request, std::weak_ptr<Operation>>> receives_;
-  unsigned short_ones_ = 0;  // sent since the last look
+  unsigned short_ones_ = 0;  // sent since the last look, or call that completes
 };
 
 }  // namespace crosslane::interpose

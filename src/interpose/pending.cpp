@@ -20,6 +20,7 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
       blamed_(blamed),
       requests_(requests),
       purpose_(purpose) {
+  if (purpose == Purpose::completion) process_.awaited().completes(process_);
   auto& table = process_.requests();
   for (int i = 0; i < count; ++i) {
     if (auto operation =

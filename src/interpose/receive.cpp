@@ -134,25 +134,27 @@ void look_for_failure(Process& process, Look& look) {
 constexpr std::size_t pinned_anyway = std::size_t{64} << 10;
 
 // Ranks that this one receives GPU memory from learn whether it can open theirs. Says what memory the message is to land in.
-Argument::Staging meet(Process& process, const Receive& receive, const message::Buffer& buffer) {
+Argument::Staging meet(Process& process, const Operation& operation, int source, const message::Buffer& buffer) {
   auto* const peers = process.transfers().peers();
-  if (peers == nullptr || process.teams()->home_at(buffer.place) == nullptr) return Argument::Staging::pinned;
-  if (receive.source == mpi::any_source) {
+  if (peers == nullptr || operation.communicator == nullptr || process.teams()->home_at(buffer.place) == nullptr)
+    return Argument::Staging::pinned;
+  if (source == mpi::any_source) {
     peers->meet(mpi::any_source, process.take_tokens());
     return Argument::Staging::pinned;
   }
-  const int sender = process.communicators()->of(receive.comm).world_rank(receive.source);
+  const int sender = operation.communicator->world_rank(source);
   peers->meet(sender, process.take_tokens());
   return buffer.bytes >= pinned_anyway && peers->sends_headers(sender) ? Argument::Staging::ordinary
                                                                        : Argument::Staging::pinned;
 }
 
 // The next receive from there will want a host copy, or none.
-void remember_how_it_came(Process& process, const Look& look, bool whole) {
+void remember_how_it_came(Process& process, const Operation& operation, bool whole) {
   auto* const peers = process.transfers().peers();
+  const Look& look = *operation.look;
   if (peers == nullptr || !look.buffer.on_gpu || look.buffer.bytes < pinned_anyway || look.source == mpi::any_source)
     return;
-  peers->came_whole(process.communicators()->of(look.comm).world_rank(look.source), whole);
+  peers->came_whole(operation.communicator->world_rank(look.source), whole);  // its handle may be freed
 }
 
 }  // namespace
@@ -230,7 +232,7 @@ void describe(Route& route, const Receive& receive, const Room& room, bool on_gp
   // for no other type.
   const bool dense = look.buffer.layout->dense();
   if (look.buffer.on_gpu) {
-    const Argument::Staging staging = meet(process, receive, look.buffer);
+    const Argument::Staging staging = meet(process, operation, receive.source, look.buffer);
     operation.stage(process.copier(), lasting ? Argument::Staging::pinned : staging);
     look.address = argument->address();
   } else if (!dense && look.buffer.bytes != 0) {
@@ -354,7 +356,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
       landing = copy.data();
     }
     const auto header = could ? header_in(process, landing, look.buffer.bytes, status) : std::nullopt;
-    remember_how_it_came(process, look, !header);
+    remember_how_it_came(process, operation, !header);
     if (header) {
       fetch(process, operation, *header, status, gathering);
     } else if (tested) {

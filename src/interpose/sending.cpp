@@ -98,7 +98,7 @@ void Sending::drop(const message::Header& header) {
   }
 }
 
-message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_Comm comm, Manner manner) {
+message::Protocol Sending::choose(const message::Buffer& buffer, int dest, Manner manner) {
   const auto& settings = process_.settings();
   message::Envelope envelope{.on_gpu = buffer.on_gpu,
                              .bytes = buffer.bytes,
@@ -110,8 +110,9 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, MPI_C
   bool shares_gpu = false;
   int peer = -1;
   // The length first: it costs nothing.
-  if (buffer.on_gpu && buffer.bytes >= message::token_bytes && dest >= 0 && world != nullptr && world->agreed()) {
-    peer = process_.communicators()->of(comm).world_rank(dest);
+  if (buffer.on_gpu && buffer.bytes >= message::token_bytes && dest >= 0 && world != nullptr && world->agreed() &&
+      operation_->communicator != nullptr) {
+    peer = operation_->communicator->world_rank(dest);
     envelope.to_self = peer == world->rank();
     envelope.peer_looks = world->looks_at_receives(peer);
     auto* const peers = process_.transfers().peers();
@@ -197,7 +198,7 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
                              return send(posted_->header.data(), bytes, byte, dest, tag, comm, &posted_->request);
                            });
   if (code != mpi::success) return code;  // and the header is dropped
-  const int peer = process_.communicators()->of(comm).world_rank(dest);
+  const int peer = operation_->communicator->world_rank(dest);
   MPI_Status* const status = shown ? nullptr : &posted_->status;
   const auto watch = operation_->watch();
   if (protocol == message::Protocol::direct) {
@@ -257,7 +258,7 @@ class PersistentSend final : public Starter {
     if (operation->communicator == nullptr || operation->communicator->freed.load(std::memory_order_acquire))
       return mpi::success;
     Sending sending(site.process(), site.next(), operation);
-    if (!message::has_header(sending.choose(buffer_, dest_, comm_, {.waits = false}))) return mpi::success;
+    if (!message::has_header(sending.choose(buffer_, dest_, {.waits = false}))) return mpi::success;
     const bool synchronous = mode_ == manual::Mode::synchronous;
     const int code = sending.start_with_header(buffer_, dest_, tag_, comm_, nullptr, synchronous);
     if (code == mpi::success) undertaking = sending.undertaking();
@@ -287,7 +288,7 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
                                          : mode == Mode::ready     ? mpi::calls::Rsend
                                                                    : mpi::calls::Send;
     const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
-    if (message::has_header(sending.choose(buffer, dest, comm, {}))) {
+    if (message::has_header(sending.choose(buffer, dest, {}))) {
       process.settle(false);
       const int code = sending.start_with_header(buffer, dest, tag, comm, procedure, mode == Mode::synchronous);
       if (code == mpi::success) sending.finish();
@@ -308,7 +309,7 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
     auto& operation = route.operation();
     Sending sending(process, site.next(), route.shared_operation());
     const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
-    if (message::has_header(sending.choose(buffer, dest, comm, {.waits = false}))) {
+    if (message::has_header(sending.choose(buffer, dest, {.waits = false}))) {
       process.settle(false);
       // First: what is under way has to have a request.
       if (const int code = lend_idle_request(process, request); code != mpi::success) return code;

@@ -32,7 +32,7 @@ class Sending {
     bool copies = false;  ///< A copy is sent: the buffer is written to meanwhile.
   };
   /// Which way a send of this buffer goes to `dest`; for one with a header that is made.
-  [[nodiscard]] message::Protocol choose(const message::Buffer& buffer, int dest, MPI_Comm comm, Manner manner);
+  [[nodiscard]] message::Protocol choose(const message::Buffer& buffer, int dest, Manner manner);
 
   /// Of a payload that is packed as a copy: returns when the copy is there.
   void copy(const message::Buffer& buffer);

@@ -71,13 +71,13 @@ void gather(Route& route) {
 class Copied {
  public:
   /// The buffer may be written to after that.
-  Copied(Route& route, Sending& sending, const message::Buffer& buffer, int dest, MPI_Comm comm, bool waits)
+  Copied(Route& route, Sending& sending, const message::Buffer& buffer, int dest, bool waits)
       : route_(route),
         sending_(sending),
         buffer_(buffer),
         protocol_(mutated(route.operation().call, "copy in dropped")
                       ? message::Protocol::staged
-                      : sending.choose(buffer, dest, comm, {.waits = waits, .copies = true})) {
+                      : sending.choose(buffer, dest, {.waits = waits, .copies = true})) {
     if (protocol_ == message::Protocol::packed) {
       sending.copy(buffer);
     } else {
@@ -117,7 +117,7 @@ class Described {
 
   /// Returns MPI's code.
   [[nodiscard]] int start(Sending& sending, MPI_Comm comm, bool waits) const {
-    if (message::has_header(sending.choose(buffer_, send_.dest, comm, {.waits = waits})))
+    if (message::has_header(sending.choose(buffer_, send_.dest, {.waits = waits})))
       return sending.start_with_header(buffer_, send_.dest, send_.tag, comm, nullptr, false);
     if (argument_.on_gpu()) route_.took("staged");
     route_.stage_and_fetch();
@@ -262,7 +262,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     Sending sending(process, next, other.shared_operation());
     describe(route, receive, room, on_gpu);
     gather(route);
-    const Copied copied(other, sending, route.operation().look->buffer, dest, comm, true);
+    const Copied copied(other, sending, route.operation().look->buffer, dest, true);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     const int code = start_beside(route, request, [&] { return copied.send(dest, sendtag, comm); });
@@ -321,7 +321,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
     gather(route);
     Route other(process, next, call, Target::of_comm(comm));
     const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
-    const Copied copied(other, *sending, route.operation().look->buffer, dest, comm, false);
+    const Copied copied(other, *sending, route.operation().look->buffer, dest, false);
     if (const int code = post(route, request); code != mpi::success) return code;
     return go_along(route, *request, sending, copied.kept(), [&] { return copied.send(dest, sendtag, comm); });
   });
