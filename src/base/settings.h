@@ -34,7 +34,7 @@ struct Settings {
   std::size_t export_bytes = std::size_t{2}
                              << 20;  ///< CROSSLANE_EXPORT_BYTES: smallest allocation that others may open
                                      ///< for messages from its first one on.
-  unsigned export_uses = 8;          ///< CROSSLANE_EXPORT_USES: with which message of a smaller one they may; 0: with none.
+  unsigned export_uses = 8;  ///< CROSSLANE_EXPORT_USES: with which message of a smaller one they may; 0: with none.
   std::size_t message_window = std::size_t{32}
                                << 20;  ///< CROSSLANE_MESSAGE_WINDOW: GPU memory of ours for messages that others
                                        ///< cannot read from where they lie; 0 is none.

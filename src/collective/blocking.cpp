@@ -244,6 +244,11 @@ class Blocking::Passage {
 
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
   [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
+  /// What was enqueued on the team's stream so far. Of an algorithm that the host drives, whose part here may need nothing of it.
+  [[nodiscard]] engine::Completion lifted() const {
+    const gpu::ContextScope scope(connection_.home->driver(), connection_.home->context());
+    return end_of_stream();
+  }
   /// What is enqueued is complete when this is done; then comes check().
   [[nodiscard]] engine::Completion start() const {
     const auto on_gpu = connection_.words.device_address();
@@ -252,11 +257,13 @@ class Blocking::Passage {
     report.value = ++connection_.launches;
     report.failed = report.done + failed;
     report.limit_ns = static_cast<std::uint64_t>(blocking_.limit_seconds() * 1e9);
-    {
-      const gpu::ContextScope scope(connection_.home->driver(), connection_.home->context());
-      plan_->start(*connection_.stream, report);
-    }
+    const gpu::ContextScope scope(connection_.home->driver(), connection_.home->context());
+    plan_->start(*connection_.stream, report);
     team_.started();
+    if (mine_.lower) {
+      mine_.lower(*connection_.stream);
+      return end_of_stream();
+    }
     return engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
   }
   void check() const {
@@ -280,6 +287,11 @@ class Blocking::Passage {
   }
 
  private:
+  [[nodiscard]] engine::Completion end_of_stream() const {
+    const std::uint64_t value = connection_.marker->post(*connection_.stream);
+    return engine::Completion::of(connection_.marker->word(), value);
+  }
+
   // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
   static constexpr std::size_t failed = share::line_bytes / sizeof(std::uint64_t);
   [[nodiscard]] std::uint64_t* words() const { return reinterpret_cast<std::uint64_t*>(connection_.words.data()); }
@@ -313,6 +325,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (team.excused()) return nullptr;
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
+    if (mine.lifts) engine_.wait(passage.lifted(), watch);
     drive(algorithm, passage.call(), team, nullptr, watch);
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);

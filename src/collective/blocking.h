@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,10 @@ struct Side {
   share::Exposed send{}, receive{};
   Claim claim{};                   ///< Looked at where claims are compared.
   std::optional<Pieces> pieces{};  ///< Of collectives whose blocks may differ.
+  bool lifts = false;  ///< What fills the buffers is enqueued on the team's stream, and may still be under way.
+  /// Enqueues what brings results to where they belong behind the call, on the team's stream and with its context current; null: nothing does. Not
+  /// called where the host drives the algorithm.
+  std::function<void(gpu::StreamView)> lower{};
 };
 
 /// A call that was only started: what it needs until it is over.

@@ -11,13 +11,21 @@ namespace crosslane::interpose {
 using collective::Collective;
 
 DirectBuffers::DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role,
-                             bool shows)
+                             bool waits)
     : home_(*team.connection().home),
       // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
       gives_(role.shape.collective == Collective::broadcast && team.me() == role.shape.root) {
   const bool blocks = uneven(role.shape.collective);
-  const bool show =
-      shows && collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
+  const bool show = collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
+  // What others may read has to be there when this rank arrives.
+  const auto lift = [&](Lifted& buffer) {
+    side_.lifts = waits && !show && buffer.enqueues();
+    if (side_.lifts) {
+      buffer.lift(*team.connection().stream);
+    } else {
+      buffer.lift();
+    }
+  };
   if (role.receive)
     receive_.emplace(process, home_, call.call, role.receive->argument, role.receive->base, role.receive->extent);
   if (role.send) send_.emplace(process, home_, call.call, role.send->argument, role.send->base, role.send->extent);
@@ -30,7 +38,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
   }
   if (send_) {
     send_->make_room();
-    send_->lift();
+    lift(*send_);
     side_.buffers.send = send_->data();
     if (show && (!blocks || combines(role.shape.collective))) side_.send = send_->show();
     // MPI_IN_PLACE at the root of a scatter: its block stays where it is.
@@ -40,7 +48,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
       if (role.shape.collective == Collective::scatterv) side_.buffers.receive = send_->data();
     }
   } else if (role.in_place && receive_) {
-    receive_->lift();
+    lift(*receive_);
     side_.buffers.send = receive_->data() + role.in_place_offset;
     side_.send = side_.receive;
     side_.send.offset += role.in_place_offset;
@@ -57,6 +65,12 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
     side_.buffers.send = kept_->data();
     side_.send = {};
   }
+  if (waits && receive_ && !gives_ && receive_->enqueues()) {
+    side_.lower = [this](gpu::StreamView stream) {
+      receive_->lower(stream);
+      lowered_ = true;
+    };
+  }
 }
 
 DirectBuffers::~DirectBuffers() {
@@ -68,7 +82,7 @@ DirectBuffers::~DirectBuffers() {
 
 void DirectBuffers::lower() {
   over_ = true;
-  if (receive_ && !gives_) receive_->lower();
+  if (receive_ && !gives_ && !lowered_) receive_->lower();
 }
 
 }  // namespace crosslane::interpose

@@ -1,5 +1,5 @@
-// The buffers of a direct collective on this rank: lifted before the call, brought back after it. It must not know who runs it, nor
-// when.
+// The buffers of a direct collective on this rank: lifted before the call, brought back after it; without a wait where that is enqueued
+// before and behind what the call enqueues. It must not know who runs it, nor when.
 #pragma once
 
 #include "collective/blocking.h"
@@ -15,8 +15,8 @@ namespace crosslane::interpose {
 class DirectBuffers {
  public:
   /// Of a call of `team`, whose verdict is `direct`. Throws Error (buffer) naming the argument where memory does not hold what it
-  /// should. The role's root is a member of the team. `shows`: others may map the buffers.
-  DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role, bool shows = true);
+  /// should. The role's root is a member of the team. `waits`: the call is run by this thread, at once.
+  DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role, bool waits);
   ~DirectBuffers();
   DirectBuffers(const DirectBuffers&) = delete;
   DirectBuffers& operator=(const DirectBuffers&) = delete;
@@ -30,7 +30,8 @@ class DirectBuffers {
   team::Home& home_;
   std::optional<Lifted> send_, receive_;
   std::optional<gpu::Buffer> kept_;
-  bool over_ = false;  // the copy to it, too
+  bool over_ = false;     // the copy to it, too
+  bool lowered_ = false;  // by what was enqueued
   bool gives_;
   collective::Side side_;
 };

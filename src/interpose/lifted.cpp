@@ -84,6 +84,33 @@ void Lifted::lower() {
   copy(Way::out);
 }
 
+bool Lifted::enqueues() const noexcept {
+  if (is_buffer() || process_.settings().order == base::Order::legacy) return false;
+  for (const auto& segment : segments_)
+    if (!is_here(segment.place) || !segment.place->settled) return false;
+  return true;
+}
+
+void Lifted::enqueue(Way way, gpu::StreamView stream) {
+  const lane::Batch batch(process_.copier(), {.call = call_});
+  for (const auto& [begin, end, place] : segments_) {
+    look(batch, begin, way);
+    const auto [to, from] = sides(begin, way);
+    process_.copier().mover().copy(home_.context(), stream, to, from, begin, end);
+  }
+}
+
+void Lifted::look(const lane::Batch& batch, std::size_t begin, Way way) const {
+  batch.look(base_, *extent_.layout, extent_.count, begin,
+             way == Way::in ? lane::Batch::Use::read : lane::Batch::Use::written);
+}
+
+Lifted::Sides Lifted::sides(std::size_t begin, Way way) const {
+  const auto elements = lane::Side::of(base_, *extent_.layout, extent_.count);
+  const auto packed = lane::Side::packed(data_ + begin);
+  return way == Way::in ? Sides{packed, elements} : Sides{elements, packed};
+}
+
 void Lifted::copy(Way way) {
   lane::HostBlock host;  // outlives what is copied through it
   lane::Batch batch(process_.copier(), {.call = call_});
@@ -93,11 +120,9 @@ void Lifted::copy(Way way) {
       beside = true;
       continue;
     }
-    batch.look(base_, *extent_.layout, extent_.count, begin,
-               way == Way::in ? lane::Batch::Use::read : lane::Batch::Use::written);
-    const auto elements = lane::Side::of(base_, *extent_.layout, extent_.count);
-    const auto packed = lane::Side::packed(data_ + begin);
-    batch.across(*place, way == Way::in ? packed : elements, way == Way::in ? elements : packed, begin, end);
+    look(batch, begin, way);
+    const auto [to, from] = sides(begin, way);
+    batch.across(*place, to, from, begin, end);
   }
   if (beside) {
     host = batch.lend(here(), extent_.bytes());

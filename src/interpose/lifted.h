@@ -55,6 +55,11 @@ class Lifted {
   void lift();
   /// Brings the copy back, if there is one.
   void lower();
+  /// Whether the two may be enqueued instead, without a wait: all is in this context, and what the application has enqueued there needs no
+  /// waiting for.
+  [[nodiscard]] bool enqueues() const noexcept;
+  void lift(gpu::StreamView stream) { enqueue(Way::in, stream); }
+  void lower(gpu::StreamView stream) { enqueue(Way::out, stream); }
   /// Nobody uses the copy any more: the next call may have it. One that was not given back is freed.
   void give_back() noexcept;
 
@@ -62,6 +67,13 @@ class Lifted {
   enum class Way { in, out };
   void divide(const char* argument);
   void copy(Way way);
+  void enqueue(Way way, gpu::StreamView stream);
+  void look(const lane::Batch& batch, std::size_t begin, Way way) const;
+  /// Of a segment that is here: from which side to which.
+  struct Sides {
+    lane::Side to, from;
+  };
+  [[nodiscard]] Sides sides(std::size_t begin, Way way) const;
   void copy_by_host(lane::Batch& batch, std::byte* host, Way way);
   [[nodiscard]] lane::Place here() const noexcept;  // of the copy
   [[nodiscard]] bool is_here(const std::optional<lane::Place>& place) const noexcept;

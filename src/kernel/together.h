@@ -108,7 +108,8 @@ struct TogetherCopy {
       from += index * static_cast<std::uint64_t>(part.from_stride[d]);
     }
   }
-  CROSSLANE_DEVICE static std::uint32_t divide(const Parameters::Part& part, std::uint32_t which, std::uint32_t number) {
+  CROSSLANE_DEVICE static std::uint32_t divide(const Parameters::Part& part, std::uint32_t which,
+                                               std::uint32_t number) {
     return static_cast<std::uint32_t>((std::uint64_t{number} * part.multiplier[which]) >> part.shift[which]);
   }
 

@@ -292,8 +292,7 @@ std::optional<engine::Completion> Batch::gather(const Place& place, std::byte* d
                                                 MPI_Count count, const Side& from, std::size_t bytes, Memory memory,
                                                 const gpu::WordWrite& word) {
   look(device, layout, count, 0, Use::written);
-  const auto part =
-      copier_.mover_.part_of(place.context, Side::of(device, layout, count), from, bytes, memory);
+  const auto part = copier_.mover_.part_of(place.context, Side::of(device, layout, count), from, bytes, memory);
   if (!part) return std::nullopt;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   auto& lent = channel_for(place, bytes, Toward::gpu);

@@ -80,7 +80,7 @@ class Copier {
     gpu::Life life;
     std::uint64_t ended;  // contexts, when it was lent
     bool ordered = false;
-    gpu::Stores stores;                   // to be enqueued with the marker, or before anything else
+    gpu::Stores stores;                    // to be enqueued with the marker, or before anything else
     std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
     std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
     gpu::Buffer counter{};                 // by which a kernel tells that all of it is done; made when first needed

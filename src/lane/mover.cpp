@@ -309,9 +309,9 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
   const bool tells = !parts.empty() && counter.address() != 0 &&
                      std::ranges::all_of(words, [](const auto& word) { return word.address != 0; });
   if (tells)
-    for (const auto& word : words)
-      endings.push_back({kernel::pointer_to<std::uint64_t>(word.address), word.value});
-  if (!parts.empty()) there->copies.together(stream, parts, endings, kernel::pointer_to<std::uint64_t>(counter.address()));
+    for (const auto& word : words) endings.push_back({kernel::pointer_to<std::uint64_t>(word.address), word.value});
+  if (!parts.empty())
+    there->copies.together(stream, parts, endings, kernel::pointer_to<std::uint64_t>(counter.address()));
   if (!tells) gpu::write_words(stream, words);
 }
 

@@ -89,8 +89,8 @@ class Mover {
             std::size_t end, Memory memory = Memory::gpu);
 
   /// copy() of the first bytes, at least one, as a part of copy_all(); nothing for what has to be copied by itself. Memory::gpu for what has loops.
-  [[nodiscard]] std::optional<kernel::Part> part_of(CUcontext context, const Side& to, const Side& from, std::size_t bytes,
-                                                    Memory memory);
+  [[nodiscard]] std::optional<kernel::Part> part_of(CUcontext context, const Side& to, const Side& from,
+                                                    std::size_t bytes, Memory memory);
   /// Enqueues copies that do not overlap, none of which waits for another, and the words that tell of the end of all of them: by one kernel
   /// where they are short, for a copy engine begins one behind the other. `counter`: of the stream alone, 0 at first.
   void copy_all(CUcontext context, gpu::StreamView stream, std::span<const kernel::Part> parts,

@@ -291,10 +291,9 @@ void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& bu
 // False for what is to be enqueued by itself.
 bool Transfers::gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer) {
   auto& word = peers_->offers().theirs(reading.owner, header.offer);
-  const auto done =
-      batch.gather(buffer.place, buffer.address, *buffer.layout, buffer.count, side_of(header, reading.source.data),
-                   reading.received.bytes, memory_in(buffer.place),
-                   {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
+  const auto done = batch.gather(buffer.place, buffer.address, *buffer.layout, buffer.count,
+                                 side_of(header, reading.source.data), reading.received.bytes, memory_in(buffer.place),
+                                 {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
   if (done) reading.done = *done;
   return done.has_value();
 }

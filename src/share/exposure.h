@@ -94,7 +94,7 @@ class Exposure {
   std::mutex mutex_;
   OwnById own_;
   std::array<Candidate, 256> candidates_{};  // by id
-  std::size_t next_checked_ = 0;  // a slot
+  std::size_t next_checked_ = 0;             // a slot
   std::map<Key, Peer> peers_;
   std::map<int, std::uint64_t> seen_version_;
   std::uint64_t uses_ = 0;

@@ -109,10 +109,12 @@ TYPED_TEST(CopyTest, TogetherAndTheirWords) {
       if (loops.dimensions == 0) all = static_cast<std::size_t>(between(1, between(0, 2) == 0 ? 100'000 : 40));
       const bool packed_from = loops.dimensions == 0 || between(0, 3) == 0,
                  packed_to = loops.dimensions == 0 || between(0, 3) == 0;
-      const auto bytes = between(0, 3) == 0 ? static_cast<std::size_t>(between(1, static_cast<std::int64_t>(all))) : all;
+      const auto bytes =
+          between(0, 3) == 0 ? static_cast<std::size_t>(between(1, static_cast<std::int64_t>(all))) : all;
       Strided contiguous;
       contiguous.width = all;
-      const auto [from_shape, from_reach] = packed_from ? std::pair{contiguous, all} : random_nest(loops, unit, between);
+      const auto [from_shape, from_reach] =
+          packed_from ? std::pair{contiguous, all} : random_nest(loops, unit, between);
       const auto [to_shape, to_reach] = packed_to ? std::pair{contiguous, all} : random_nest(loops, unit, between);
       One one;
       const Bytes source = pattern(from_reach, seed);

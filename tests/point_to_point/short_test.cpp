@@ -140,6 +140,7 @@ int main(int argc, char** argv) {
   const int status = program.finish([&] { captured.emplace(); });
   const auto told = captured->end();
   const auto direct = calls_by_route(told, program.rank, "direct");
-  CROSSLANE_CHECK(none ? direct == 0 : direct >= wanted.least && direct <= wanted.most, "{} calls with such messages went directly:\n{}", direct, told);
+  CROSSLANE_CHECK(none ? direct == 0 : direct >= wanted.least && direct <= wanted.most,
+                  "{} calls with such messages went directly:\n{}", direct, told);
   return failures() > 0 ? 1 : status;
 }
