@@ -153,6 +153,13 @@ void forget_closed(team::Team::Connection& connection) {
   connection.closings = closings;
 }
 
+// The end of what is on the team's stream so far.
+engine::Completion all_enqueued(team::Team::Connection& connection) {
+  const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
+  const std::uint64_t value = connection.marker->post(*connection.stream);
+  return engine::Completion::of(connection.marker->word(), value);
+}
+
 // However a call ends, this rank reads no window of others any more.
 struct Finish {
   team::Team& team;
@@ -245,10 +252,7 @@ class Blocking::Passage {
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
   [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
   /// What was enqueued on the team's stream so far. Of an algorithm that the host drives, whose part here may need nothing of it.
-  [[nodiscard]] engine::Completion lifted() const {
-    const gpu::ContextScope scope(connection_.home->driver(), connection_.home->context());
-    return end_of_stream();
-  }
+  [[nodiscard]] engine::Completion lifted() const { return all_enqueued(connection_); }
   /// What is enqueued is complete when this is done; then comes check().
   [[nodiscard]] engine::Completion start() const {
     const auto on_gpu = connection_.words.device_address();
@@ -262,7 +266,7 @@ class Blocking::Passage {
     team_.started();
     if (mine_.lower) {
       mine_.lower(*connection_.stream);
-      return end_of_stream();
+      return all_enqueued(connection_);
     }
     return engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
   }
@@ -287,11 +291,6 @@ class Blocking::Passage {
   }
 
  private:
-  [[nodiscard]] engine::Completion end_of_stream() const {
-    const std::uint64_t value = connection_.marker->post(*connection_.stream);
-    return engine::Completion::of(connection_.marker->word(), value);
-  }
-
   // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
   static constexpr std::size_t failed = share::line_bytes / sizeof(std::uint64_t);
   [[nodiscard]] std::uint64_t* words() const { return reinterpret_cast<std::uint64_t*>(connection_.words.data()); }
@@ -419,6 +418,7 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   const team::TeamView view = team.view();
   Shape within = shape;
   within.root = beyond.span.member_of(beyond.leader_of(beyond.span.node()));
+  if (mine.lifts) engine_.wait(all_enqueued(team.connection()), watch);
   const Call call{within, mine.buffers, view, {}, nullptr};
   drive(algorithm, call, team, &beyond, watch);
 }
@@ -483,6 +483,7 @@ engine::Task<> Blocking::pass(Started& call) const {
 
 engine::Task<> Blocking::run(const Passage& passage, Started& call) const {
   if (passage.algorithm().drive() == Drive::host) {
+    if (call.mine.lifts) co_await passage.lifted();
     const DrivenCall task = driven(passage.call(), *call.team, call.waits_for);
     co_await passage.algorithm().run(task);
   } else {

@@ -29,7 +29,7 @@ bool run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role.bytes());
   std::optional<DirectBuffers> buffers;
   try {
-    buffers.emplace(process, team, call, role, true);
+    buffers.emplace(process, team, call, role);
     if (teams.blocking().checks()) buffers->side().claim = claim_of(process, seat_in(team), call, role);
   } catch (...) {
     teams.blocking().excuse(team, share::Excuse::failed, watch);
@@ -47,10 +47,7 @@ bool run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
 class DirectUndertaking final : public Undertaking {
  public:
   DirectUndertaking(Process& process, std::shared_ptr<team::Team> team, const CollectiveCall& call, const Role& role)
-      : process_(process),
-        call_(call.call),
-        bytes_(role.bytes()),
-        buffers_(std::in_place, process, *team, call, role, false) {
+      : process_(process), call_(call.call), bytes_(role.bytes()), buffers_(std::in_place, process, *team, call, role) {
     started_->team = std::move(team);
     started_->shape = role.shape;
     started_->mine = buffers_->side();

@@ -11,15 +11,16 @@ namespace crosslane::interpose {
 using collective::Collective;
 
 DirectBuffers::DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role,
-                             bool waits)
+                             bool shows)
     : home_(*team.connection().home),
       // The root of a broadcast only gives: its buffer may be read by others meanwhile, or not be writable.
       gives_(role.shape.collective == Collective::broadcast && team.me() == role.shape.root) {
   const bool blocks = uneven(role.shape.collective);
-  const bool show = collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
+  const bool show =
+      shows && collective::worth_showing(role.shape, team.size(), role.receive ? role.receive->extent.bytes() : 0);
   // What others may read has to be there when this rank arrives.
   const auto lift = [&](Lifted& buffer) {
-    side_.lifts = waits && !show && buffer.enqueues();
+    side_.lifts = !show && buffer.enqueues();
     if (side_.lifts) {
       buffer.lift(*team.connection().stream);
     } else {
@@ -65,7 +66,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
     side_.buffers.send = kept_->data();
     side_.send = {};
   }
-  if (waits && receive_ && !gives_ && receive_->enqueues()) {
+  if (receive_ && !gives_ && receive_->enqueues()) {
     side_.lower = [this](gpu::StreamView stream) {
       receive_->lower(stream);
       lowered_ = true;

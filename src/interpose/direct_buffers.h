@@ -15,8 +15,8 @@ namespace crosslane::interpose {
 class DirectBuffers {
  public:
   /// Of a call of `team`, whose verdict is `direct`. Throws Error (buffer) naming the argument where memory does not hold what it
-  /// should. The role's root is a member of the team. `waits`: the call is run by this thread, at once.
-  DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role, bool waits);
+  /// should. The role's root is a member of the team. `shows`: others may map the buffers.
+  DirectBuffers(Process& process, team::Team& team, const CollectiveCall& call, const Role& role, bool shows = true);
   ~DirectBuffers();
   DirectBuffers(const DirectBuffers&) = delete;
   DirectBuffers& operator=(const DirectBuffers&) = delete;
