@@ -160,6 +160,32 @@ engine::Completion all_enqueued(team::Team::Connection& connection) {
   return engine::Completion::of(connection.marker->word(), value);
 }
 
+// A GPU that has failed never gets there; packing may fail, as the application's memory may be gone.
+void throw_if_failed(const team::Team::Connection& connection) {
+  const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
+  const gpu::OutsideCaptures outside(connection.home->driver());
+  static_cast<void>(connection.stream->view().idle());
+}
+
+engine::Watch watching_stream(const engine::Watch& watch, const team::Team::Connection& connection) {
+  engine::Watch mine = watch;
+  mine.check = [](const void* checked) { throw_if_failed(*static_cast<const team::Team::Connection*>(checked)); };
+  mine.checked = &connection;
+  return mine;
+}
+
+// Not in the coroutine: GCC 12 cannot await what takes an initializer list.
+engine::Completion or_a_second(const engine::Completion& completion) {
+  return engine::Completion::when_any({completion, engine::Completion::after(std::chrono::seconds{1})});
+}
+
+engine::Task<> reached(engine::Completion end, const team::Team::Connection& connection) {
+  while (!end.done()) {
+    co_await or_a_second(end);
+    if (!end.done()) throw_if_failed(connection);
+  }
+}
+
 // However a call ends, this rank reads no window of others any more.
 struct Finish {
   team::Team& team;
@@ -254,7 +280,7 @@ class Blocking::Passage {
   /// What was enqueued on the team's stream so far. Of an algorithm that the host drives, whose part here may need nothing of it.
   [[nodiscard]] engine::Completion lifted() const { return all_enqueued(connection_); }
   /// What is enqueued is complete when this is done; then comes check().
-  [[nodiscard]] engine::Completion start() const {
+  [[nodiscard]] engine::Completion start() {
     const auto on_gpu = connection_.words.device_address();
     Report report;
     report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
@@ -265,12 +291,17 @@ class Blocking::Passage {
     plan_->start(*connection_.stream, report);
     team_.started();
     if (mine_.lower) {
-      mine_.lower(*connection_.stream);
-      return all_enqueued(connection_);
+      try {
+        mine_.lower(*connection_.stream);
+        return all_enqueued(connection_);
+      } catch (...) {
+        failure_ = std::current_exception();  // the call's kernels run all the same
+      }
     }
     return engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
   }
   void check() const {
+    if (failure_) std::rethrow_exception(failure_);
     const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words()[failed]).load(std::memory_order_acquire);
     if (missing == 0) return;
     throw base::Error(
@@ -307,6 +338,7 @@ class Blocking::Passage {
   const Algorithm* algorithm_ = nullptr;
   std::optional<Call> call_;
   std::unique_ptr<Plan> plan_;
+  std::exception_ptr failure_;  // of what was to be enqueued behind it
 };
 
 const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
@@ -324,13 +356,13 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (team.excused()) return nullptr;
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
-    if (mine.lifts) engine_.wait(passage.lifted(), watch);
+    if (mine.lifts) engine_.wait(passage.lifted(), watching_stream(watch, team.connection()));
     drive(algorithm, passage.call(), team, nullptr, watch);
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
     if (!may_start()) engine_.until(may_start, watch);
-    engine_.wait(passage.start(), watch);
+    engine_.wait(passage.start(), mine.lifts || mine.lower ? watching_stream(watch, team.connection()) : watch);
     passage.check();
   }
   passage.remember();
@@ -418,7 +450,7 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   const team::TeamView view = team.view();
   Shape within = shape;
   within.root = beyond.span.member_of(beyond.leader_of(beyond.span.node()));
-  if (mine.lifts) engine_.wait(all_enqueued(team.connection()), watch);
+  if (mine.lifts) engine_.wait(all_enqueued(team.connection()), watching_stream(watch, team.connection()));
   const Call call{within, mine.buffers, view, {}, nullptr};
   drive(algorithm, call, team, &beyond, watch);
 }
@@ -481,15 +513,20 @@ engine::Task<> Blocking::pass(Started& call) const {
   passage.remember();
 }
 
-engine::Task<> Blocking::run(const Passage& passage, Started& call) const {
+engine::Task<> Blocking::run(Passage& passage, Started& call) const {
   if (passage.algorithm().drive() == Drive::host) {
-    if (call.mine.lifts) co_await passage.lifted();
+    if (call.mine.lifts) co_await reached(passage.lifted(), call.team->connection());
     const DrivenCall task = driven(passage.call(), *call.team, call.waits_for);
     co_await passage.algorithm().run(task);
   } else {
     constexpr std::chrono::microseconds soon{2};
     while (!passage.may_start()) co_await engine::Completion::after(soon);
-    co_await passage.start();
+    const engine::Completion over = passage.start();
+    if (call.mine.lifts || call.mine.lower) {
+      co_await reached(over, call.team->connection());
+    } else {
+      co_await over;
+    }
     passage.check();
   }
 }

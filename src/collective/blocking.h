@@ -30,7 +30,7 @@ struct Side {
   std::optional<Pieces> pieces{};  ///< Of collectives whose blocks may differ.
   bool lifts = false;  ///< What fills the buffers is enqueued on the team's stream, and may still be under way.
   /// Enqueues what brings results to where they belong behind the call, on the team's stream and with its context current; null: nothing does. Not
-  /// called where the host drives the algorithm.
+  /// called where the host drives the algorithm. Of a call that fails it brings what happens to be there.
   std::function<void(gpu::StreamView)> lower{};
 };
 
@@ -41,6 +41,7 @@ struct Started {
   Side mine;
   bool compares_only = false;  ///< This rank cannot run it: what it was called with is compared, and is wrong.
   share::Excuse excuse = share::Excuse::none;  ///< This rank only tells the others.
+  std::shared_ptr<void> kept;                  ///< What `mine` refers to.
   engine::Completion over;
   /// How it went, once it is over.
   const Algorithm* algorithm = nullptr;
@@ -98,7 +99,7 @@ class Blocking {
   [[nodiscard]] DrivenCall driven(const Call& call, team::Team& team, std::atomic<int>& waits_for) const;
   engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;
   engine::Task<> pass(Started& call) const;
-  engine::Task<> run(const Passage& passage, Started& call) const;
+  engine::Task<> run(Passage& passage, Started& call) const;
 
   const Choice& choice_;
   engine::Engine& engine_;

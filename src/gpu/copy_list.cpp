@@ -29,9 +29,9 @@ void CopyList::enqueue(StreamView stream) {
   }
   // What it may have begun is done again, which changes nothing; and what cannot be done has its own error.
   if (together) return;
-  for_each([stream](void* destination, const void* source, std::size_t bytes) {
-    copy_async(destination, source, bytes, stream);
-  });
+  for (std::size_t i = 0; i < bytes_.size(); ++i)
+    copy_async(reinterpret_cast<void*>(destinations_[i]), reinterpret_cast<const void*>(sources_[i]), bytes_[i],
+               stream);
 }
 
 }  // namespace crosslane::gpu

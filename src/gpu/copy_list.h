@@ -5,7 +5,6 @@
 #include "gpu/stream.h"
 
 #include <cstddef>
-#include <numeric>
 #include <vector>
 
 namespace crosslane::gpu {
@@ -18,18 +17,6 @@ class CopyList {
   void add(void* destination, const void* source, std::size_t bytes);
   /// Forgets them.
   void clear() noexcept;
-
-  [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
-  /// Of all of them together.
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return std::accumulate(bytes_.begin(), bytes_.end(), std::size_t{0});
-  }
-  /// Calls f(destination, source, bytes) for each.
-  template <class F>
-  void for_each(const F& f) const {
-    for (std::size_t i = 0; i < bytes_.size(); ++i)
-      f(reinterpret_cast<void*>(destinations_[i]), reinterpret_cast<const void*>(sources_[i]), bytes_[i]);
-  }
 
   /// Enqueues all of them, in any order among themselves, and keeps them. Where the driver takes them only one by one, so they go.
   void enqueue(StreamView stream);

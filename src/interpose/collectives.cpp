@@ -47,10 +47,14 @@ bool run_direct(Process& process, Teams& teams, team::Team& team, const Collecti
 class DirectUndertaking final : public Undertaking {
  public:
   DirectUndertaking(Process& process, std::shared_ptr<team::Team> team, const CollectiveCall& call, const Role& role)
-      : process_(process), call_(call.call), bytes_(role.bytes()), buffers_(std::in_place, process, *team, call, role) {
+      : process_(process),
+        call_(call.call),
+        bytes_(role.bytes()),
+        buffers_(std::make_shared<DirectBuffers>(process, *team, call, role)) {
     started_->team = std::move(team);
     started_->shape = role.shape;
     started_->mine = buffers_->side();
+    started_->kept = buffers_;
   }
   /// That only compares what ranks were called with: this one was called with nothing that could go direct.
   DirectUndertaking(Process& process, std::shared_ptr<team::Team> team, const CollectiveCall& call)
@@ -79,6 +83,7 @@ class DirectUndertaking final : public Undertaking {
     process_.took_route(call_, started_->algorithm->name, bytes_);
     buffers_->lower();
     buffers_.reset();
+    started_->kept.reset();
   }
   void rethrow() const override {
     started_->over.rethrow();
@@ -92,7 +97,7 @@ class DirectUndertaking final : public Undertaking {
   const char* call_;
   std::uint64_t bytes_ = 0;
   std::shared_ptr<collective::Started> started_ = std::make_shared<collective::Started>();
-  std::optional<DirectBuffers> buffers_;  // until it was delivered
+  std::shared_ptr<DirectBuffers> buffers_;  // until it was delivered
 };
 
 // One step towards being connected, if it is not; why this rank cannot is told.

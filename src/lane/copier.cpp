@@ -2,6 +2,7 @@
 #include "lane/copier.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "gpu/copy.h"
 
 #include <algorithm>
@@ -82,14 +83,23 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   }
   const auto& driver = gpu_.driver();
   const gpu::ContextScope scope(driver, place.context);
-  return std::make_unique<Channel>(Channel{place.context,
-                                           gpu::Stream(driver, gpu::Stream::Priority::high),
-                                           gpu::Marker(driver),
-                                           gpu::Event(driver),
-                                           gpu::Life(driver),
-                                           contexts_ended(),
-                                           false,
-                                           {}});
+  auto channel = std::make_unique<Channel>(Channel{place.context,
+                                                   gpu::Stream(driver, gpu::Stream::Priority::high),
+                                                   gpu::Marker(driver),
+                                                   gpu::Event(driver),
+                                                   gpu::Life(driver),
+                                                   contexts_ended(),
+                                                   false,
+                                                   {}});
+  try {
+    const gpu::OutsideCaptures outside(driver);
+    gpu::Buffer counter(driver, sizeof(std::uint64_t));
+    gpu::fill_async(counter.data(), 0, counter.size(), channel->stream);
+    channel->counter = std::move(counter);
+  } catch (const base::Error& error) {
+    base::log(base::Topic::debug, "streams write the words behind their copies themselves: {}", error.what());
+  }
+  return channel;
 }
 
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
@@ -296,13 +306,6 @@ std::optional<engine::Completion> Batch::gather(const Place& place, std::byte* d
   if (!part) return std::nullopt;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   auto& lent = channel_for(place, bytes, Toward::gpu);
-  if (lent.counter.size() == 0) {
-    const auto& driver = copier_.gpu_.driver();
-    const gpu::OutsideCaptures outside(driver);
-    gpu::Buffer counter(driver, sizeof(std::uint64_t));
-    gpu::fill_async(counter.data(), 0, counter.size(), lent.stream);
-    lent.counter = std::move(counter);
-  }
   lent.gathered.push_back(*part);
   lent.words.push_back(word);
   return engine::Completion::of(*word.word, word.value);

@@ -83,7 +83,7 @@ class Copier {
     gpu::Stores stores;                    // to be enqueued with the marker, or before anything else
     std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
     std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
-    gpu::Buffer counter{};                 // by which a kernel tells that all of it is done; made when first needed
+    gpu::Buffer counter{};  // by which a kernel tells that all of it is done; empty where there was no memory for it
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;

@@ -1,7 +1,7 @@
 // See mover.h.
 //
 //   both sides contiguous                         cuMemcpyAsync
-//   several such that are short                   one kernel
+//   several such, or nests of few loops, short    one kernel that writes words behind them, too (copy_all())
 //   rows to or from host memory, in whole sectors cuMemcpy2DAsync
 //   one side runs across the other                tiles
 //   otherwise, nests of loops                     words
@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
+#include "gpu/copy_list.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,6 @@
 
 #include "base/settings.h"
 #include "gpu/buffer.h"
-#include "gpu/copy_list.h"
 #include "gpu/driver.h"
 #include "gpu/marker.h"
 #include "gpu/stream.h"

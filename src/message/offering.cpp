@@ -38,6 +38,7 @@ Header Transfers::Offering::Kept::header() const noexcept {
   header.offer = offer;
   header.sender = sender;
   header.tag = tag;
+  header.listed.held = list;
   return header;
 }
 

@@ -56,11 +56,13 @@ class Transfers::Offering {
           token(header.token),
           offer(header.offer),
           sender(header.sender),
-          tag(header.tag) {}
+          tag(header.tag),
+          list(header.listed.held) {}
     [[nodiscard]] Header header() const noexcept;
     std::uint64_t bytes, chunk_bytes, token;
     share::Offers::Ticket offer;
     std::int32_t sender, tag;
+    std::shared_ptr<const void> list;  // of an irregular payload: stays while it is read
   };
 
   Buffer buffer_;

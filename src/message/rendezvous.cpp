@@ -322,6 +322,10 @@ void Transfers::Gathering::add(const ReadingPointer& reading) {
 }
 
 void Transfers::Gathering::enqueue() noexcept {
+  if (members_.empty()) {
+    batch_.reset();
+    lock_ = {};
+  }
   if (batch_ == nullptr) return;
   try {
     const trace::Span span(transfers_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);

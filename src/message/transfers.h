@@ -234,8 +234,8 @@ class Transfers {
   bool looks_after_kept_ = false;         // which runs
   std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
-  /// What is gathered goes by two streams in turns: the words of one group are written while the next one's copies run, and no
-  /// more copies share the links than keep them busy.
+  /// What is gathered goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share the links
+  /// than keep them busy.
   struct Turns {
     std::mutex mutex;  // held by who gathers
     struct Batch {
@@ -265,7 +265,7 @@ class Transfers::Gathering {
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there are members
+  std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
