@@ -160,16 +160,10 @@ engine::Completion all_enqueued(team::Team::Connection& connection) {
   return engine::Completion::of(connection.marker->word(), value);
 }
 
-// A GPU that has failed never gets there; packing may fail, as the application's memory may be gone.
-void throw_if_failed(const team::Team::Connection& connection) {
-  const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
-  const gpu::OutsideCaptures outside(connection.home->driver());
-  static_cast<void>(connection.stream->view().idle());
-}
-
+// For what packs: that may fail, as the application's memory may be gone.
 engine::Watch watching_stream(const engine::Watch& watch, const team::Team::Connection& connection) {
   engine::Watch mine = watch;
-  mine.check = [](const void* checked) { throw_if_failed(*static_cast<const team::Team::Connection*>(checked)); };
+  mine.check = [](const void* checked) { static_cast<const team::Team::Connection*>(checked)->throw_if_failed(); };
   mine.checked = &connection;
   return mine;
 }
@@ -182,7 +176,7 @@ engine::Completion or_a_second(const engine::Completion& completion) {
 engine::Task<> reached(engine::Completion end, const team::Team::Connection& connection) {
   while (!end.done()) {
     co_await or_a_second(end);
-    if (!end.done()) throw_if_failed(connection);
+    if (!end.done()) connection.throw_if_failed();
   }
 }
 
@@ -277,8 +271,6 @@ class Blocking::Passage {
 
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
   [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
-  /// What was enqueued on the team's stream so far. Of an algorithm that the host drives, whose part here may need nothing of it.
-  [[nodiscard]] engine::Completion lifted() const { return all_enqueued(connection_); }
   /// What is enqueued is complete when this is done; then comes check().
   [[nodiscard]] engine::Completion start() {
     const auto on_gpu = connection_.words.device_address();
@@ -356,17 +348,22 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (team.excused()) return nullptr;
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
-    if (mine.lifts) engine_.wait(passage.lifted(), watching_stream(watch, team.connection()));
+    if (mine.lifts) wait_until_lifted(team, watch);
     drive(algorithm, passage.call(), team, nullptr, watch);
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
     if (!may_start()) engine_.until(may_start, watch);
-    engine_.wait(passage.start(), mine.lifts || mine.lower ? watching_stream(watch, team.connection()) : watch);
+    engine_.wait(passage.start(), mine.packs() ? watching_stream(watch, team.connection()) : watch);
     passage.check();
   }
   passage.remember();
   return &algorithm;
+}
+
+// Before the host drives an algorithm, which may enqueue nothing here that comes behind it.
+void Blocking::wait_until_lifted(team::Team& team, const engine::Watch& watch) const {
+  engine_.wait(all_enqueued(team.connection()), watching_stream(watch, team.connection()));
 }
 
 bool Blocking::wants_large_windows(const team::TeamView& team, const Shape& shape) const {
@@ -450,7 +447,7 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   const team::TeamView view = team.view();
   Shape within = shape;
   within.root = beyond.span.member_of(beyond.leader_of(beyond.span.node()));
-  if (mine.lifts) engine_.wait(all_enqueued(team.connection()), watching_stream(watch, team.connection()));
+  if (mine.lifts) wait_until_lifted(team, watch);
   const Call call{within, mine.buffers, view, {}, nullptr};
   drive(algorithm, call, team, &beyond, watch);
 }
@@ -515,14 +512,14 @@ engine::Task<> Blocking::pass(Started& call) const {
 
 engine::Task<> Blocking::run(Passage& passage, Started& call) const {
   if (passage.algorithm().drive() == Drive::host) {
-    if (call.mine.lifts) co_await reached(passage.lifted(), call.team->connection());
+    if (call.mine.lifts) co_await reached(all_enqueued(call.team->connection()), call.team->connection());
     const DrivenCall task = driven(passage.call(), *call.team, call.waits_for);
     co_await passage.algorithm().run(task);
   } else {
     constexpr std::chrono::microseconds soon{2};
     while (!passage.may_start()) co_await engine::Completion::after(soon);
     const engine::Completion over = passage.start();
-    if (call.mine.lifts || call.mine.lower) {
+    if (call.mine.packs()) {
       co_await reached(over, call.team->connection());
     } else {
       co_await over;

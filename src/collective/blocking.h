@@ -32,6 +32,9 @@ struct Side {
   /// Enqueues what brings results to where they belong behind the call, on the team's stream and with its context current; null: nothing does. Not
   /// called where the host drives the algorithm. Of a call that fails it brings what happens to be there.
   std::function<void(gpu::StreamView)> lower{};
+
+  /// The team's stream does more than the call's own.
+  [[nodiscard]] bool packs() const noexcept { return lifts || lower != nullptr; }
 };
 
 /// A call that was only started: what it needs until it is over.
@@ -94,6 +97,7 @@ class Blocking {
   /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
   [[nodiscard]] bool wants_large_windows(const team::TeamView& team, const Shape& shape) const;
   [[nodiscard]] double limit_seconds() const noexcept;
+  void wait_until_lifted(team::Team& team, const engine::Watch& watch) const;
   void drive(const Algorithm& algorithm, const Call& call, team::Team& team, const Beyond* beyond,
              const engine::Watch& watch) const;
   [[nodiscard]] DrivenCall driven(const Call& call, team::Team& team, std::atomic<int>& waits_for) const;

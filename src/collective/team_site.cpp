@@ -86,10 +86,7 @@ class TeamSite final : public Site {
     if (!home_.stands())
       throw base::Error(base::ErrorClass::other,
                         "the CUDA context that this rank took part with was destroyed or reset");
-    {
-      const gpu::ContextScope scope(home_.driver(), home_.context());
-      static_cast<void>(connection_.stream->view().idle());  // throws where the GPU has failed
-    }
+    connection_.throw_if_failed();
     if (std::chrono::duration<double>(waited).count() < driven_.limit_s) return;
     if (member >= 0) {
       culprit_ = member;

@@ -5,6 +5,7 @@
 
 #include "kernel/block.h"
 #include "kernel/copy.h"
+#include "kernel/divider.h"
 
 #include <cstdint>
 
@@ -110,7 +111,8 @@ struct TogetherCopy {
   }
   CROSSLANE_DEVICE static std::uint32_t divide(const Parameters::Part& part, std::uint32_t which,
                                                std::uint32_t number) {
-    return static_cast<std::uint32_t>((std::uint64_t{number} * part.multiplier[which]) >> part.shift[which]);
+    return static_cast<std::uint32_t>(
+        Divider{part.divisor[which], part.multiplier[which], part.shift[which]}.quick(number));
   }
 
   template <class B>

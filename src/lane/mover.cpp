@@ -290,11 +290,12 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
     ++contiguous;
     bytes += part.items;
   }
-  const bool is_short = parts.size() > 1 && bytes <= contiguous * short_copy;
-  const bool all = is_short || contiguous == 0;  // by the kernel
-  const auto there = memory == Memory::gpu && (all || contiguous != parts.size()) ? site(context) : nullptr;
+  // What is contiguous, alone or long.
+  const bool by_engine = contiguous != 0 && (parts.size() == 1 || bytes > contiguous * short_copy);
+  const bool by_kernel = !by_engine || contiguous != parts.size();
+  const auto there = memory == Memory::gpu && by_kernel ? site(context) : nullptr;
   std::vector<kernel::Part> rest;
-  if (there == nullptr || !all) {
+  if (there == nullptr || by_engine) {
     gpu::CopyList copies;
     for (const kernel::Part& part : parts) {
       if (part.loops_used != 0) {

@@ -16,7 +16,7 @@ bool Exposure::shows(const gpu::PointerInfo& info) const noexcept {
 
 Exposed Exposure::show(const gpu::PointerInfo& info, const void* buffer) noexcept {
   const std::lock_guard lock(mutex_);
-  return show_locked(info, buffer);
+  return shows(info) ? show_locked(info, buffer) : Exposed{};
 }
 
 Exposed Exposure::show_if_used(const gpu::PointerInfo& info, const void* buffer, unsigned uses) noexcept {
@@ -36,7 +36,6 @@ bool Exposure::count_use(std::uint64_t id, unsigned uses) noexcept {
 }
 
 Exposed Exposure::show_locked(const gpu::PointerInfo& info, const void* buffer) noexcept {
-  if (!shows(info)) return {};
   auto found = own_.find(info.buffer_id);
   if (found == own_.end()) {
     CUipcMemHandle handle;

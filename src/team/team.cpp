@@ -32,6 +32,12 @@ Team::Team(share::Directory& directory, share::Board& board, engine::Engine& eng
 
 Team::~Team() { leave(); }
 
+void Team::Connection::throw_if_failed() const {
+  const gpu::ContextScope scope(home->driver(), home->context());
+  const gpu::OutsideCaptures outside(home->driver());
+  static_cast<void>(stream->view().idle());
+}
+
 void Team::leave() noexcept {
   wait_for_readers();
   if (place_) board_.leave(*place_);

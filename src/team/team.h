@@ -108,6 +108,9 @@ class Team {
     std::size_t next_reached = 0;
     std::uint64_t closings = 0;  ///< Exposure::closings() when they were true.
     bool mapped = false;
+
+    /// Throws Error (other) where the GPU has failed: it never ends then what is on the stream.
+    void throw_if_failed() const;
   };
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
   /// For plans; only while connected everywhere.

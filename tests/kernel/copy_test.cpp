@@ -61,7 +61,19 @@ TYPED_TEST(CopyTest, ContiguousAtEveryAlignment) {
   }
 }
 
-// A random nest, of which no two bytes lie in one place, and how many bytes it reaches over.
+// Random loops, but for their strides.
+template <class Between>
+Strided random_loops(std::int64_t unit, Between between) {
+  Strided shape;
+  shape.width = static_cast<std::size_t>(unit * between(1, 5));
+  shape.dimensions = static_cast<std::size_t>(between(0, 4));
+  for (std::size_t d = 0; d < shape.dimensions; ++d)
+    shape.dimension[d].count = static_cast<std::uint64_t>(between(1, d == 0 ? 40 : 6));
+  return shape;
+}
+
+// A random nest of them, and how many bytes it reaches over. Dimensions are at least as far apart as what they hold, so that no two bytes lie in
+// one place; some run backwards.
 template <class Between>
 std::pair<Strided, std::size_t> random_nest(const Strided& loops, std::int64_t unit, Between between) {
   Strided shape = loops;
@@ -100,12 +112,9 @@ TYPED_TEST(CopyTest, TogetherAndTheirWords) {
                  to_shift = static_cast<std::size_t>(between(0, 1) * between(0, 31));
       // Either side may be the packed stream, and a nest may be cut.
       const std::int64_t unit = std::int64_t{1} << between(0, 4);
-      Strided loops;
-      loops.width = static_cast<std::size_t>(unit * between(1, 5));
-      loops.dimensions = static_cast<std::size_t>(between(0, 4));
+      const Strided loops = random_loops(unit, between);
       std::size_t all = loops.width;
-      for (std::size_t d = 0; d < loops.dimensions; ++d)
-        all *= loops.dimension[d].count = static_cast<std::uint64_t>(between(1, d == 0 ? 40 : 6));
+      for (std::size_t d = 0; d < loops.dimensions; ++d) all *= loops.dimension[d].count;
       if (loops.dimensions == 0) all = static_cast<std::size_t>(between(1, between(0, 2) == 0 ? 100'000 : 40));
       const bool packed_from = loops.dimensions == 0 || between(0, 3) == 0,
                  packed_to = loops.dimensions == 0 || between(0, 3) == 0;
@@ -156,28 +165,14 @@ TYPED_TEST(CopyTest, TogetherAndTheirWords) {
 }
 
 TYPED_TEST(CopyTest, RandomNestsOfLoops) {
+  const auto between = [&](std::int64_t low, std::int64_t high) { return this->between(low, high); };
   for (int i = 0; i < 150; ++i) {
-    // Dimensions are at least as far apart as what they hold, so that scattered bytes do not overlap; some run
-    // backwards.
     const std::int64_t unit = std::int64_t{1} << this->between(0, 4);
-    Strided shape;
-    shape.width = static_cast<std::size_t>(unit * this->between(1, 5));
-    shape.dimensions = static_cast<std::size_t>(this->between(0, 4));
-    auto reach = static_cast<std::int64_t>(shape.width);
-    std::int64_t low = 0;
-    for (std::size_t d = 0; d < shape.dimensions; ++d) {
-      const std::int64_t count = this->between(1, d == 0 ? 40 : 6), stride = reach + unit * this->between(0, 3);
-      const bool backwards = this->between(0, 3) == 0;
-      shape.dimension[d] = {static_cast<std::uint64_t>(count), backwards ? -stride : stride};
-      if (backwards) low -= (count - 1) * stride;
-      reach = count * stride;
-    }
-    shape.offset = -low;
+    const auto [shape, room] = random_nest(random_loops(unit, between), unit, between);
     const auto offsets = offsets_of(shape);
     const auto all = static_cast<std::int64_t>(offsets.size());
     const std::int64_t end = i % 2 == 0 ? all : this->between(0, all), begin = i % 2 == 0 ? 0 : this->between(0, end);
     const auto length = static_cast<std::size_t>(end - begin);
-    const auto room = static_cast<std::size_t>(reach);
     const auto shift = static_cast<std::size_t>(i % 3 == 0 ? this->between(0, 15) : 0);
 
     const Bytes source = pattern(room, this->seed_ + static_cast<std::uint64_t>(i));

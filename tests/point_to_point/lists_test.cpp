@@ -8,7 +8,6 @@
 
 #include <mpi.h>
 
-#include <cstring>
 #include <numeric>
 #include <vector>
 
