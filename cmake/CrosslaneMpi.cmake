@@ -142,7 +142,7 @@ endfunction()
 # Registers the test <name>.<family> for each family: <executable>_<family> (default: <name>) on n ranks under the
 # family's launcher, through tests/run_mpi.sh. PRELOAD (default on: libcrosslane_<family>.so) loads a library; GPUS above 0 loads
 # the emulated driver with k GPUs, unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
-# TIMEOUT (default 120) ends the whole launch, ranks included, and fails.
+# TIMEOUT (default 120) is for a machine with nothing else to do: three times as long ends the whole launch, ranks included, and fails.
 function(crosslane_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT" "FAMILY;ENV;LABELS;ARGS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_RANKS)
@@ -158,6 +158,8 @@ function(crosslane_mpi_test name)
   if(arg_FAMILY)
     set(families ${arg_FAMILY})
   endif()
+  math(EXPR seconds "3 * ${arg_TIMEOUT}")
+  math(EXPR limit "${seconds} + 30")  # run_mpi.sh ends the launch itself; this is for the script
   foreach(family IN LISTS families)
     if(NOT family IN_LIST CROSSLANE_MPI_FAMILIES)
       continue()
@@ -173,9 +175,8 @@ function(crosslane_mpi_test name)
     set(test "${name}.${family}")
     add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/run_mpi.sh" --family ${family}
       --mpiexec "${CROSSLANE_MPIEXEC_${family}}" --build "${CMAKE_BINARY_DIR}" --ranks ${arg_RANKS}
-      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --timeout ${arg_TIMEOUT} ${sanitize} ${environment}
+      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --timeout ${seconds} ${sanitize} ${environment}
       -- $<TARGET_FILE:${arg_EXECUTABLE}_${family}> ${arg_ARGS})
-    math(EXPR limit "${arg_TIMEOUT} + 30")  # run_mpi.sh ends the launch itself; this is for the script
     set(labels mpi ${family} ${arg_LABELS})
     # Those that may take long start first, so that a parallel run does not end with one of them alone.
     set_tests_properties(${test} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 PROCESSORS ${arg_RANKS} COST ${arg_TIMEOUT}

@@ -12,11 +12,11 @@ int main(int count, char** words) {
   setenv("CROSSLANE_GPU", "emulated:3", 0);
   setenv("CROSSLANE_EMULATED_MEMORY", "2g", 0);
   signal(SIGALRM, [](int) {
-    constexpr char text[] = "the watchdog: no end after 110 s\n";
+    constexpr char text[] = "the watchdog: no end after 280 s\n";
     [[maybe_unused]] const auto written = write(2, text, sizeof text - 1);
     abort();
   });
-  alarm(110);
+  alarm(280);
   if (count > 2 && std::string(words[1]) == "--child") {
     setvbuf(stdout, nullptr, _IOLBF, 0);
     try {
