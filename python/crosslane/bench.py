@@ -91,6 +91,8 @@ def measure(request: Request) -> int:
     if request.operation in OPERATIONS[:3] and request.ranks < 2:
         raise Problem(f"{request.operation} is between two ranks", "-n 2")
     words, variables = _command(request)
+    if request.json_file:
+        _require_writable(request.json_file)
     # A plain end would leave the ranks running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console()
@@ -132,8 +134,16 @@ def measure(request: Request) -> int:
         console.print(f"[red]the benchmark ended with status {ended}[/]")
         return ended
     if not rows:
-        raise Problem("the benchmark printed no measurement", "run it with --log info; its messages are above", 1)
+        raise Problem("the benchmark printed no measurement", "set CROSSLANE_LOG=info; its messages are above", 1)
     return 1 if wrong else 0
+
+
+def _require_writable(path: Path) -> None:
+    """Before anything is measured, which may take long."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise Problem(f"{path} cannot be written: {error.strerror}", "check --json") from error
 
 
 def _end(process: subprocess.Popen[str]) -> None:

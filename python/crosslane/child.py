@@ -10,14 +10,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 #: A child: loads MPI as plug-ins do, then the library, and answers each line of its input with one function's result.
 _PROGRAM = """
-import ctypes, sys
+import ctypes, os, sys
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what MPIs print is no answer
 library, mpis = sys.argv[1], sys.argv[2:]
 for mpi in mpis:
     try:
@@ -30,11 +33,11 @@ for line in sys.stdin:
     name, _, argument = line.rstrip("\\n").partition(" ")
     function = getattr(crosslane, name, None)
     if function is None:
-        print("null", flush=True)
+        print("null", file=answers, flush=True)
         continue
     function.restype = ctypes.c_char_p
     function.argtypes = [ctypes.c_char_p] if argument else []
-    print(function(*([argument.encode()] if argument else [])).decode().replace("\\n", " "), flush=True)
+    print(function(*([argument.encode()] if argument else [])).decode().replace("\\n", " "), file=answers, flush=True)
 """
 
 _TIMEOUT_S = 120.0
@@ -47,8 +50,9 @@ class DiedError(Exception):
 class Child:
     """A process that has the library loaded."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], said: IO[str]) -> None:
         self.process = process
+        self.said = said  # what it printed
 
     def ask(self, function: str, argument: str = "") -> Any:
         """One function's JSON; None where the library does not export it; DiedError when the process ended."""
@@ -64,8 +68,8 @@ class Child:
             if line.strip():
                 return json.loads(line)
         status = self.process.wait(timeout=10)
-        assert self.process.stderr is not None
-        said = self.process.stderr.read().strip()[-2000:]
+        self.said.seek(0)
+        said = self.said.read().strip()[-2000:]
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         raise DiedError(f"it ended with {how}" + (f": {said}" if said else ""))
 
@@ -73,16 +77,20 @@ class Child:
 @contextmanager
 def loaded(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator[Child]:
     """A child that has loaded the first of `mpis` that there is, as plug-ins do, and then the library."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, library, *mpis],
-        env={**os.environ, **variables},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    # A file, as a pipe that nobody empties would stop a talkative MPI.
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as said,
+        subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, library, *mpis],
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+        ) as process,
+    ):  # fmt: skip
         # A driver that hangs is a finding too.
         watchdog = threading.Timer(_TIMEOUT_S, process.kill)
         watchdog.start()
         try:
-            yield Child(process)
+            yield Child(process, said)
         finally:
             watchdog.cancel()
             assert process.stdin is not None

@@ -85,7 +85,10 @@ def run(  # noqa: PLR0917 - options of a command line
     """
     found = program.find_mpi(command[0], _family(mpi))
     variables = environment.for_ranks(found.family, gpus or None, log or None, found.library)
-    if launcher.inside_a_launcher() or (ranks == 0 and not launcher_command):
+    if not launcher_command and (ranks == 0 or launcher.inside_a_launcher()):
+        started = launcher.started_ranks()
+        if ranks not in {0, started}:
+            typer.echo(f"crosslane: -n {ranks} is ignored: a launcher started this process already", err=True)
         _become(command, variables | launcher.own_environment(found.family))
     chosen = launcher.find(found, launcher_command or None)
     words = launcher.command_line(chosen, ranks, variables, command, own=bool(launcher_command))

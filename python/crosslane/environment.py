@@ -49,7 +49,10 @@ def for_ranks(family: str, gpus: str | None, log: str | None, mpi: Path | None =
 
 
 def preload(family: str, gpu: str, mpi: Path | None = None) -> str:
-    """LD_PRELOAD's value: what the user preloads already stays, and stays first (tools, sanitizers)."""
+    """LD_PRELOAD's value: what the user preloads already stays, and stays first (tools, sanitizers).
+
+    But for libraries of ours, which may be for another MPI, and our emulated GPUs: the first of each kind would win.
+    """
     ours = [libraries.interposed(family, mpi)]
     if gpu.startswith("emulated:"):
         ours.insert(0, libraries.emulated_driver())
@@ -59,5 +62,10 @@ def preload(family: str, gpu: str, mpi: Path | None = None) -> str:
                 f"{path} cannot be preloaded: LD_PRELOAD separates names with colons and blanks",
                 "install Crosslane in a folder whose path has neither",
             )
-    given = [word for word in re.split(r"[:\s]+", os.environ.get("LD_PRELOAD", "")) if word]
-    return ":".join(given + [str(path) for path in ours if str(path) not in given])
+    given = [word for word in re.split(r"[:\s]+", os.environ.get("LD_PRELOAD", "")) if word and not _is_ours(word)]
+    return ":".join(given + [str(path) for path in ours])
+
+
+def _is_ours(preloaded: str) -> bool:
+    path = Path(preloaded)
+    return path.name.startswith("libcrosslane_") or (path.name == "libcuda.so.1" and path.parent.name == "emulated")

@@ -34,6 +34,12 @@ def inside_a_launcher() -> bool:
     return any(name in os.environ for name in _RANK_VARIABLES)
 
 
+def started_ranks() -> int:
+    """How many ranks the launcher started that started this process; 0 where it does not say."""
+    said = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or ""
+    return int(said) if said.isdecimal() else 0
+
+
 def identify(words: tuple[str, ...]) -> Launcher:
     """Asks a launcher for its version."""
     try:

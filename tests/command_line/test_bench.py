@@ -49,6 +49,10 @@ def test_wrong_result_fails(bench: CommandLine, family: str) -> None:
         (["latency", "-n", "1"], "between two ranks"),
         (["allreduce", "--sizes", "9"], "multiples of 4"),
         (["allreduce", "--gpus", "none"], "to be none"),
+        (
+            ["allreduce", "--gpus", "emulated:2", "--json", "/nonexistent/out.json"],
+            "/nonexistent/out.json cannot be written",
+        ),
     ],
 )
 def test_problems(bench: CommandLine, family: str, arguments: list[str], words: str) -> None:

@@ -98,6 +98,18 @@ def test_library_is_not_preloaded_twice(crosslane: CommandLine, program: Path) -
     assert crosslane.refuse("preload", program, LD_PRELOAD=once).out.strip() == once
 
 
+def test_libraries_of_ours_that_were_preloaded_before_give_way(
+    crosslane: CommandLine, program: Path, family: str, folder: Path
+) -> None:
+    """They may be for another MPI, and the first of the loader's search would win."""
+    tool = folder / "libtool.so"
+    subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", str(tool)], check=True)
+    own = crosslane.refuse("preload", program).out.strip()
+    other = own.replace(family, {"openmpi": "mpich", "mpich": "openmpi"}[family])
+    before = f"{folder}/emulated/libcuda.so.1:{other}:{tool}:{own.replace('.so', '_mpi3.so')}"
+    assert crosslane.refuse("preload", program, LD_PRELOAD=before).out.strip() == f"{tool}:{own}"
+
+
 @pytest.mark.parametrize("dashes", [[], ["--"]])
 def test_arguments_reach_the_program_as_they_are(crosslane: CommandLine, program: Path, dashes: list[str]) -> None:
     arguments = ["-n", "5", "--gpus", "x y", "--", "a:b", "*"]
@@ -117,6 +129,7 @@ def test_inside_a_launcher_it_only_preloads(crosslane: CommandLine, family: str,
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('"size": 2') == 2
     assert done.stdout.count(f"/libcrosslane_{family}") == 2
+    assert done.stderr.count("-n 5 is ignored") == 2
 
 
 def test_open_mpi_starts_where_there_is_no_remote_shell(crosslane: CommandLine, folder: Path, tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
-/* Stands for libcrosslane_<family>.so where the build has none: nothing is interposed, doctor's functions answer. */
+/* Stands for libcrosslane_<family>.so where the build has none: nothing is interposed, doctor's functions answer.
+   It prints as some MPIs do, which is no answer, and more than a pipe holds. */
+#include <stdio.h>
 #include <string.h>
 
 const char* crosslane_doctor_json(void) {
+  printf("an MPI's banner\n\n{}\n");
+  fflush(stdout);
+  for (int line = 0; line < 5000; ++line) fprintf(stderr, "line %d of what nobody reads\n", line);
   return strdup(
       "{\"usable\": true, \"problems\": [{\"severity\": \"note\", \"text\": \"a stand-in\", \"remedy\": \"build the "
       "library\"}],"
