@@ -249,7 +249,7 @@ class GpuBlock {
   CROSSLANE_DEVICE bool reached(const std::uint64_t* flag, std::uint64_t epoch) const {
     std::uint64_t value;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
-    return static_cast<std::int64_t>(value - epoch) >= 0;
+    return value >= epoch;
   }
   CROSSLANE_DEVICE GpuPatience patience(WaitLimit limit) const { return GpuPatience(limit); }
 
@@ -406,7 +406,7 @@ class EmulatedBlock {
 
   void post(std::uint64_t* flag, std::uint64_t epoch) const { word(flag).store(epoch, std::memory_order_release); }
   bool reached(const std::uint64_t* flag, std::uint64_t epoch) const {
-    return static_cast<std::int64_t>(word(flag).load(std::memory_order_acquire) - epoch) >= 0;
+    return word(flag).load(std::memory_order_acquire) >= epoch;
   }
   EmulatedPatience patience(WaitLimit limit) const {
     return {launch_, static_cast<const std::uint32_t*>(here(limit.abort)), limit.nanoseconds};

@@ -119,7 +119,8 @@ class Launch {
   CROSSLANE_DEVICE void finish_low_latency() const { finish(true); }
 
  private:
-  CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 32 | step; }
+  // Room for 2^24 steps a launch, and 2^40 launches: weeks of nothing else.
+  CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 24 | step; }
 
   CROSSLANE_DEVICE bool await_all(std::uint64_t index, std::uint64_t epoch, std::uint32_t from) const {
     return block_.all_of(frame_.members, [&](std::uint64_t p) {

@@ -81,10 +81,11 @@ TEST(Flags, WaitsEnd) {
   aborted = false;
 }
 
-TEST(Flags, EpochsMayWrapAround) {
-  std::uint64_t flag = 2;  // two rounds after 2^64 - 1 came 2
+TEST(Flags, NothingIsAsOldAsNewEpochs) {
+  std::uint64_t flag = 0;
   const auto launch = launch_of(0, 1);
-  EXPECT_TRUE(EmulatedBlock(launch).wait(&flag, ~std::uint64_t{0}, {0, nullptr}));
+  for (const std::uint64_t epoch : {std::uint64_t{1}, std::uint64_t{1} << 63, ~std::uint64_t{0}})
+    EXPECT_FALSE(EmulatedBlock(launch).wait(&flag, epoch, {0, nullptr}));
 }
 
 }  // namespace

@@ -83,6 +83,27 @@ TYPED_TEST(TeamTest, PushedMoves) {
   }
 }
 
+// What was told long ago, or never, is no step of a launch of today.
+TYPED_TEST(TeamTest, StepsAfterManyLaunches) {
+  constexpr std::uint32_t n = 3;
+  for (const std::uint64_t start :
+       {(std::uint64_t{1} << 31) - 2, (std::uint64_t{1} << 32) - 2, (std::uint64_t{1} << 39) - 2}) {
+    Members team(this->driver(), n, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
+    for (std::uint32_t m = 0; m < n; ++m) {
+      auto control = team.read_control(m);
+      control.launches = start;
+      team.write_control(m, control);
+    }
+    for (int i = 0; i < 4; ++i) {
+      this->pairwise_all_to_all(team, 2);
+      this->pipelined_reduction(team, Op::sum, Element::f32, 20'000, 2);
+      this->pushed_move(team, 2);
+      if (this->HasFatalFailure()) return;
+    }
+    EXPECT_EQ(team.read_control(0).launches, start + 12);
+  }
+}
+
 // A graph of two launches, replayed: all that changes from launch to launch must live on the GPU.
 TYPED_TEST(TeamTest, GraphsReplay) {
   constexpr std::uint32_t n = 3;
