@@ -29,16 +29,16 @@ void pause() noexcept {
 
 }  // namespace
 
-/// Ownership of the engine by this thread, if it was free. What the last owner wrote is visible to the next one.
+/// Ownership of the engine by this thread, if it was free. What the last owner wrote is visible to the next one. In one order with what is
+/// posted: see enter().
 class Engine::Inside {
  public:
   explicit Inside(std::atomic<std::thread::id>& inside) noexcept : inside_(inside) {
     std::thread::id nobody{};
-    owns_ = inside_.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_acquire,
-                                            std::memory_order_relaxed);
+    owns_ = inside_.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_seq_cst);
   }
   ~Inside() {
-    if (owns_) inside_.store(std::thread::id{}, std::memory_order_release);
+    if (owns_) inside_.store(std::thread::id{}, std::memory_order_seq_cst);
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
@@ -82,8 +82,24 @@ void Engine::adopt(const Completion& completion) {
 
 Completion Engine::spawn(Task<> task) {
   Completion completion = post(std::move(task));
-  if (const Inside inside{inside_}; inside) start_posted();
+  enter([this] { start_posted(); });
   return completion;
+}
+
+// A thread that finds another one in the engine leaves to it what it has posted, and may not come again for long: so who leaves looks whether
+// something was posted meanwhile. One of the two sees what the other did.
+template <class Body>
+bool Engine::enter(Body&& body) {
+  bool entered = false;
+  do {
+    const Inside inside{inside_};
+    if (!inside) break;
+    if (std::exchange(entered, true))
+      start_posted();
+    else
+      body();
+  } while (posted());
+  return entered;
 }
 
 bool Engine::turn_inside() {
@@ -94,8 +110,9 @@ bool Engine::turn_inside() {
 
 bool Engine::progress() {
   if (idle()) return false;
-  const Inside inside{inside_};
-  return inside && turn_inside();
+  bool moved = false;
+  enter([&] { moved = turn_inside(); });
+  return moved;
 }
 
 void Engine::wait(const Completion& completion, const Watch& watch) {
@@ -131,10 +148,7 @@ void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
   Watchdog watchdog{watch, watchdog_seconds_};
   for (unsigned looks = 1; !done(); ++looks) {
     bool moved = false;
-    if (!idle()) {
-      const Inside inside{inside_};
-      moved = inside && turn_inside();
-    }
+    if (!idle()) enter([&] { moved = turn_inside(); });
     if (moved) {
       watchdog.look(true);
     } else if (looks % looks_a_yield_ == 0) {
@@ -163,7 +177,7 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
   Watchdog watchdog{watch, watchdog_seconds_};
   while (!completion.done()) {
     bool moved = false;
-    if (const Inside inside{inside_}; inside) {
+    enter([&] {
       moved = turn_inside();
       if (!moved && may_sleep(completion)) {
         requests_.sleep();
@@ -171,7 +185,7 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
       } else if (!moved && requests_.empty()) {
         make_mpi_progress();
       }
-    }
+    });
     if (moved) {
       watchdog.look(true);
       continue;

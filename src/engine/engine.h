@@ -32,7 +32,8 @@ class Engine final : private Runner {
   Engine(const mpi::Functions& below, double watchdog_seconds, MpiIdle mpi_idle = MpiIdle::poll);
   ~Engine() override;
 
-  /// Any thread, and tasks: starts a task, up to where it first suspends if no thread is in the engine, else soon.
+  /// Any thread, and tasks: starts a task, up to where it first suspends if no thread is in the engine; else that thread starts it before it
+  /// leaves.
   Completion spawn(Task<> task);
 
   /// Returns when the completion is done; `watch` tells the watchdog what for. Throws what a task that it waits for threw.
@@ -70,6 +71,9 @@ class Engine final : private Runner {
 
  private:
   class Inside;
+  /// Runs `body` in the engine, if no thread is there. True if it did.
+  template <class Body>
+  bool enter(Body&& body);
   void adopt(const Completion& completion) override;
   void wait_slowly(const Completion& completion, const Watch& watch);
   bool turn_inside();

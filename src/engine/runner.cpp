@@ -67,7 +67,7 @@ Completion Runner::post(Task<> task) {
     root.following = roots_;
     if (roots_ != nullptr) roots_->previous = &root;
     roots_ = &root;
-    posted_count_.store(posted_.size(), std::memory_order_release);
+    posted_count_.store(posted_.size(), std::memory_order_seq_cst);
     live_.fetch_add(1, std::memory_order_release);
   }
   return completion;

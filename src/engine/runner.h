@@ -38,6 +38,8 @@ class Runner {
 
   /// One thread at a time: starts those posted, and no more: what is suspended is not looked at.
   void start_posted();
+  /// A task waits to be started. In one order with post(), for all threads.
+  [[nodiscard]] bool posted() const noexcept { return posted_count_.load(std::memory_order_seq_cst) != 0; }
 
   /// True if no task is left, neither suspended nor posted.
   [[nodiscard]] bool idle() const noexcept { return live_.load(std::memory_order_acquire) == 0; }

@@ -156,6 +156,36 @@ TEST(EngineThreads, RingOfWords) {
   EXPECT_EQ(words[0].load(), rounds);
 }
 
+// A thread that finds another one in the engine may not come again: who is there starts its task before it leaves.
+TEST(EngineThreads, WhoLeavesStartsWhatWasSpawnedMeanwhile) {
+  fake::reset();
+  const auto below = fake::functions();
+  Engine engine{below, 60};
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<bool> inside{false}, spawned{false}, started{false};
+    const auto stay = [](std::atomic<bool>& here, const std::atomic<bool>& until) -> Task<> {
+      here = true;
+      while (!until) std::this_thread::yield();
+      co_return;
+    };
+    const auto start = [](std::atomic<bool>& flag) -> Task<> {
+      flag = true;
+      co_return;
+    };
+    std::thread other([&] { engine.spawn(stay(inside, spawned)); });
+    while (!inside) std::this_thread::yield();
+    if (round % 2 == 0) {
+      engine.spawn(start(started));
+      spawned = true;
+    } else {
+      spawned = true;  // about when the other thread leaves
+      engine.spawn(start(started));
+    }
+    other.join();
+    EXPECT_TRUE(started) << "round " << round;
+  }
+}
+
 // Many waiters, one task: whoever is in the engine runs it for all.
 TEST(EngineThreads, AllWaitForOneTask) {
   fake::reset();
