@@ -62,11 +62,12 @@ bool Pending::any_persistent() const noexcept {
 }
 
 bool Pending::advance() {
-  // Each costs a turn of MPI, and messages mostly come in order: what else is waited for shall not wait for many such.
-  constexpr unsigned most_missed = 8;
+  // Each costs a turn of MPI, and messages mostly come in order: what else is waited for shall not wait for many such. A call that does not
+  // wait knows nothing of the one before it, and might never come to the last of them.
+  const std::size_t most_missed = waits_ ? 8 : operations_.size();
   if (!waits_) process_.engine().progress();
   bool all = true, undertaken = false;
-  unsigned missed = 0;
+  std::size_t missed = 0;
   // Of one receive alone there is nothing to gather.
   message::Transfers::Gathering gathering(operations_.size() > 1 && process_.looks() ? &process_.transfers() : nullptr);
   const std::size_t count = operations_.size(), begin = std::exchange(next_, 0);

@@ -285,7 +285,8 @@ bool match_started(Process& process, Operation& operation) {
   look.restart();
   look.forget_landing();
   operation.delivered = false;
-  if (process.unexpected().empty()) return false;
+  // A communicator that was freed may have left its handle to another one, whose messages are not this request's.
+  if (process.unexpected().empty() || (operation.communicator && operation.communicator->freed)) return false;
   const auto arrived = process.unexpected().take(look.comm, look.source, look.tag);
   if (!arrived) return false;
   if (!arrived->held) {

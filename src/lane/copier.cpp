@@ -162,6 +162,10 @@ Copier::Channel& Batch::channel(const Place& place) {
   return *channels_.back();
 }
 
+void Batch::begin_again() noexcept {
+  for (auto& channel : channels_) channel->ordered = false;
+}
+
 void Batch::order_after_default_streams(Copier::Channel& channel) {
   if (std::exchange(channel.ordered, true)) return;
   const auto& driver = copier_.gpu_.driver();

@@ -163,6 +163,9 @@ class Batch {
   enum class Use { read, written };
   Byte look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin, Use use) const;
 
+  /// For a group of its own that goes by the channels of one before: it is put in order anew.
+  void begin_again() noexcept;
+
   /// What the application has enqueued before on the place's memory comes before what wait() returns for, where it is not settled or
   /// CROSSLANE_ORDER=legacy asks for that: for who lets others read it.
   void settle(const Place& place);

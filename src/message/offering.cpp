@@ -120,6 +120,16 @@ void Transfers::keep(Offering& offering) {
   if (first) engine_.spawn(look_after_kept());
 }
 
+// What callbacks of the application still call in MPI_Finalize gives turns to tasks, which must not outlive this object.
+void Transfers::stop_looking() {
+  const auto stopped = [this] {
+    const std::lock_guard lock(offerings_mutex_);
+    finishing_ = true;
+    return !looks_after_kept_;
+  };
+  if (!stopped()) engine_.until(stopped, {.call = "MPI_Finalize"});
+}
+
 void Transfers::forget(const Offering& offering) noexcept {
   const std::lock_guard lock(offerings_mutex_);
   const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);
@@ -136,7 +146,7 @@ engine::Task<> Transfers::look_after_kept() {
     {
       const std::lock_guard lock(offerings_mutex_);
       idle = offerings_.empty() ? idle + 1 : 0;
-      if (idle == most_idle_rounds) {
+      if (idle == most_idle_rounds || finishing_) {
         looks_after_kept_ = false;
         co_return;
       }

@@ -307,7 +307,10 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
   if (!lock) return nullptr;
   auto& turn = turns.batches[turns.next++ % turns.batches.size()];
   batch_ = turn.context == place.context ? turn.batch.lock() : nullptr;
-  if (batch_ == nullptr) batch_ = std::make_shared<lane::Batch>(transfers_->copier_, watch);
+  if (batch_ != nullptr)
+    batch_->begin_again();
+  else
+    batch_ = std::make_shared<lane::Batch>(transfers_->copier_, watch);
   turn.batch = batch_;
   turn.context = place.context;
   place_ = place;
@@ -403,6 +406,7 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
   };
   const lane::Place place = peers_->place();
   lane::Batch batch(copier_, watch);
+  const auto chunk_at = [&](std::size_t byte) { return std::min<std::size_t>(header.chunk_bytes, end - byte); };
   const auto fetch = [&](std::size_t from_byte, std::size_t to_byte) {
     Chunk chunk;
     chunk.begin = from_byte;
@@ -426,8 +430,8 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
   std::exception_ptr failure;  // of what was to be enqueued: what was enqueued before has to end
   do {
     try {
-      while (!failure && next < end && (chunks.empty() || pinned + header.chunk_bytes <= most_to_host)) {
-        chunks.push_back(fetch(next, std::min<std::size_t>(next + header.chunk_bytes, end)));
+      while (!failure && next < end && (chunks.empty() || pinned + chunk_at(next) <= most_to_host)) {
+        chunks.push_back(fetch(next, next + chunk_at(next)));
         next = chunks.back().end;
         pinned += chunks.back().end - chunks.back().begin;
         if (next == end) done = end_behind(batch, place, peers_->owner(header), offer);
@@ -442,7 +446,17 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
     pinned -= chunk.end - chunk.begin;
     chunks.pop_front();
   } while (next < end || !chunks.empty());
-  if (failure) std::rethrow_exception(failure);
+  if (failure) {
+    // The batch would wait for the rest by turns of the engine when it ends: not here, as this may be the helper thread.
+    try {
+      const engine::Completion ended = batch.completion();
+      co_await written(ended, batch);
+    } catch (const base::Error& second) {
+      base::log(base::Topic::debug, "{}: what was enqueued before a failure failed, too: {}", watch.call,
+                second.what());
+    }
+    std::rethrow_exception(failure);
+  }
   co_await written(done, batch);
 }
 

@@ -248,8 +248,9 @@ engine::Task<> Transfers::drain() {
 void Transfers::finish() {
   int looking = 0;
   for (int rank = 0; rank < world_.size(); ++rank) looking += world_.looks_at_receives(rank) ? 1 : 0;
-  if (looking == 0 || world_.size() < 2) return;  // nobody was ever sent a header
-  engine_.wait(engine_.spawn(drain()), {.call = "MPI_Finalize"});
+  // Elsewhere nobody was ever sent a header.
+  if (looking != 0 && world_.size() >= 2) engine_.wait(engine_.spawn(drain()), {.call = "MPI_Finalize"});
+  stop_looking();
 }
 
 }  // namespace crosslane::message

@@ -218,6 +218,7 @@ class Transfers {
   void keep(Offering& offering);
   void forget(const Offering& offering) noexcept;
   engine::Task<> look_after_kept();
+  void stop_looking();
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
@@ -229,9 +230,10 @@ class Transfers {
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
   const std::function<engine::HelperThread&()> helper_;
-  std::mutex offerings_mutex_;            // of the next two
+  std::mutex offerings_mutex_;            // of the next three
   std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
   bool looks_after_kept_ = false;         // which runs
+  bool finishing_ = false;                // and is to end
   std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   /// What is gathered goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share the links
