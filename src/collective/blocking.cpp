@@ -160,7 +160,7 @@ engine::Completion all_enqueued(team::Team::Connection& connection) {
   return engine::Completion::of(connection.marker->word(), value);
 }
 
-// For what packs: that may fail, as the application's memory may be gone.
+// The GPU may fail, or have failed, by what the application runs on it: then nothing of ours ends.
 engine::Watch watching_stream(const engine::Watch& watch, const team::Team::Connection& connection) {
   engine::Watch mine = watch;
   mine.check = [](const void* checked) { static_cast<const team::Team::Connection*>(checked)->throw_if_failed(); };
@@ -354,7 +354,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
     if (!may_start()) engine_.until(may_start, watch);
-    engine_.wait(passage.start(), mine.packs() ? watching_stream(watch, team.connection()) : watch);
+    engine_.wait(passage.start(), watching_stream(watch, team.connection()));
     passage.check();
   }
   passage.remember();
@@ -519,11 +519,7 @@ engine::Task<> Blocking::run(Passage& passage, Started& call) const {
     constexpr std::chrono::microseconds soon{2};
     while (!passage.may_start()) co_await engine::Completion::after(soon);
     const engine::Completion over = passage.start();
-    if (call.mine.packs()) {
-      co_await reached(over, call.team->connection());
-    } else {
-      co_await over;
-    }
+    co_await reached(over, call.team->connection());
     passage.check();
   }
 }

@@ -114,7 +114,7 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
                     base::FunctionRef<std::optional<Role>()> find_role, std::optional<Role>& role,
                     std::optional<Role>& refused, team::Pace pace, const engine::Watch& watch) {
   Process& process = site.process();
-  bool wishes = false, ready = false, asks = false;
+  bool wishes = false, ready = false, matched = true;
   if (process.active() && process.gpu().present()) {
     wishes = passes_gpu_memory(site, call);
     // Others may have it go direct. Whoever passes GPU memory has asked already.
@@ -128,21 +128,20 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
     ready = team.connected_everywhere();
     if (ready && role && !teams.blocking().takes(team, role->shape)) refused = std::exchange(role, std::nullopt);
-    // Who may not wait for others for an answer goes direct once all have it.
+    // Who may not wait for others for an answer wishes to go direct once all have it. Another rank may know by now that they have.
     const bool tells = pace == team::Pace::starting && call.edges.tells_edges_apart();
-    if (ready && role && tells && !team.single_edges() && !team.everybody_matched(call.edges)) {
-      asks = role->edges_askable;
-      refused = std::exchange(role, std::nullopt);
-    }
+    matched = !tells || team.single_edges() || team.everybody_matched(call.edges);
   }
   // Where calls are compared, all blocking ones that pass GPU memory come together, whatever becomes of them.
   const bool compares = teams.blocking().checks() && pace == team::Pace::blocking;
-  const bool direct = role || compares;
-  return team.enter(!wishes || !ready ? share::Verdict::staged
-                    : direct          ? share::Verdict::direct
-                    : asks            ? share::Verdict::asking
-                                      : share::Verdict::staged,
-                    pace, watch);
+  auto wish = share::Verdict::staged;
+  if (wishes && ready) {
+    if (compares || (role && matched))
+      wish = share::Verdict::direct;
+    else if (role && role->edges_askable)
+      wish = share::Verdict::asking;
+  }
+  return team.enter(wish, pace, watch);
 }
 
 // Of a call of all ranks that may wait for each other, some of which have several edges to another: has the MPI tell how it matches them,

@@ -309,7 +309,7 @@ int missing(Process& process, MPI_Comm comm) {
   static_cast<void>(seat_in(process, comm));
   if (process.communicators() == nullptr) return -1;
   const auto& prepared = process.communicators()->of(comm).prepared;
-  return prepared == nullptr || !prepared->home().stands() ? -1 : prepared->missing();
+  return prepared == nullptr || !prepared->connected() || !prepared->home().stands() ? -1 : prepared->missing();
 }
 
 void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {

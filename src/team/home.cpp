@@ -1,12 +1,14 @@
 // See home.h.
 #include "team/home.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "gpu/mapping.h"
 #include "team/region.h"
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace crosslane::team {
@@ -78,11 +80,15 @@ bool Home::show_large_window() {
   const std::lock_guard lock(mutex_);
   if (large_tried_) return large_.has_value();
   large_tried_ = true;
-  large_ = window_.take(large_window_bytes);
+  std::string why = "the GPU has no memory left";
+  try {
+    large_ = window_.take(large_window_bytes);
+  } catch (const base::Error& error) {
+    why = error.what();
+  }
   if (!large_) {
-    base::log(base::Topic::warning,
-              "the GPU has no memory left for a window of {} MiB for large reductions: slower algorithms take them",
-              large_window_bytes >> 20);
+    base::log(base::Topic::warning, "no window of {} MiB for large reductions, slower algorithms take them: {}",
+              large_window_bytes >> 20, why);
     return false;
   }
   share::WindowRecord& record = board_.own_window();

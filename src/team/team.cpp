@@ -184,13 +184,20 @@ TeamView Team::view() const noexcept {
 
 bool Team::map_large_windows() {
   if (large_windows_mapped()) return true;
+  if (connection_->large_refused) return false;
   Home& home = *connection_->home;
   TeamView::Regions large{};
-  for (int member = 0; member < size(); ++member) {
-    const share::WindowRecord& window = board_.window(local_rank(member));
-    if (window.large_shown.load(std::memory_order_acquire) == 0) return false;
-    large[static_cast<std::size_t>(member)] =
-        member == me_ ? home.large_window() : home.peers().reach(window, local_rank(member), window.large);
+  try {
+    for (int member = 0; member < size(); ++member) {
+      const share::WindowRecord& window = board_.window(local_rank(member));
+      if (window.large_shown.load(std::memory_order_acquire) == 0) return false;
+      large[static_cast<std::size_t>(member)] =
+          member == me_ ? home.large_window() : home.peers().reach(window, local_rank(member), window.large);
+    }
+  } catch (const base::Error& error) {
+    connection_->large_refused = true;
+    base::log(base::Topic::warning, "no windows for large reductions, slower algorithms take them: {}", error.what());
+    return false;
   }
   connection_->large = large;
   return true;

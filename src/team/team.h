@@ -92,6 +92,7 @@ class Team {
     share::Window::Piece region;
     std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
     TeamView::Regions large{};        ///< Windows for large reductions, the same way; null until all are mapped.
+    bool large_refused = false;       ///< One could not be mapped: it is not tried again.
     int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
     std::vector<int> gpu;             ///< By member: the first member that is on the same GPU.
     std::vector<int> seats;           ///< By member: where its GPU's seats are counted.

@@ -96,6 +96,9 @@ class Arguments {
     std::array<void*, 2> buffers{send_.data(), odd ? static_cast<void*>(&host) : receive_.data()};
     expect(crosslane_prepare(comm_, 0, 2, buffers.data()), MPI_ERR_BUFFER, "argument buffers[1]");
     expect(crosslane_prepare(comm_, 0, odd ? 1 : 0, buffers.data()), MPI_ERR_ARG, "must be the same on all of them");
+    int missing = 0;
+    CROSSLANE_MPI(crosslane_status(comm_, &missing));
+    CROSSLANE_CHECK_EQUAL(missing, -1);
     MPI_Comm half = MPI_COMM_NULL, across = MPI_COMM_NULL;
     const int upper = program_.rank > 0 ? 1 : 0;
     MPI_Comm_split(MPI_COMM_WORLD, upper, 0, &half);
