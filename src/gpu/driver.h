@@ -184,6 +184,9 @@ class Gpu {
     return library_.load(std::memory_order_acquire) != nullptr || (enabled_ && look_for_library());
   }
 
+  /// False where CROSSLANE_GPU is none, or the driver library was found to be too old: GPU memory is not looked for.
+  [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
+
   /// Can a device pointer ever exist in this process: is present() true, or has the machine an NVIDIA GPU whose driver
   /// the program may still load? False where CROSSLANE_GPU is none. A few system calls.
   [[nodiscard]] bool may_appear() noexcept;

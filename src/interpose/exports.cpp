@@ -47,7 +47,7 @@ extern "C" std::uint64_t crosslane_direct_calls(const char* collective, const ch
 
 extern "C" int MPIX_Query_cuda_support() {
   auto& process = Process::get();
-  return process.active() || process.library().cuda_capable() ? 1 : 0;
+  return (process.active() && process.gpu().enabled()) || process.library().cuda_capable() ? 1 : 0;
 }
 
 extern "C" int MPIX_GPU_query_support(int gpu_type, int* is_supported) {

@@ -12,6 +12,7 @@ namespace crosslane::interpose::manual {
 // process.cpp: the life of the process (MPI 5.0, section 11.2).
 int init(const Site& site, int* argc, char*** argv);
 int init_thread(const Site& site, int* argc, char*** argv, int required, int* provided);
+int session_init(const Site& site, MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session);
 int finalize(const Site& site);
 int error_string(const Site& site, int errorcode, char* string, int* resultlen);
 
@@ -84,7 +85,8 @@ int pready_range(const Site& site, int partition_low, int partition_high, MPI_Re
 int pready_list(const Site& site, int length, const int partitions[], MPI_Request request);
 int parrived(const Site& site, MPI_Request request, int partition, int* flag);
 
-// settle.cpp: operations on a file whose requests were freed (MPI 5.0, section 14.2.2).
+// files.cpp: what opens and closes files (MPI 5.0, section 14.2).
+int file_open(const Site& site, MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh);
 int file_close(const Site& site, MPI_File* fh);
 
 // pack.cpp: MPI_Pack and its kin (MPI 5.0, section 5.2). `call` is the procedure's name; position is in bytes.

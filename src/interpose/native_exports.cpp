@@ -15,21 +15,10 @@ namespace {
 
 using collective::Collective;
 
-// True between MPI_Init and MPI_Finalize, where there are error handlers.
-bool mpi_runs(Process& process) {
-  int initialized = 0;
-  int finalized = 0;
-  const auto& below = process.next(Level::pmpi);
-  if (below.Initialized == nullptr || below.Finalized == nullptr) return false;
-  below.Initialized(&initialized);
-  below.Finalized(&finalized);
-  return initialized != 0 && finalized == 0;
-}
-
 int guarded(const char* call, MPI_Comm comm, base::FunctionRef<void(Process&)> body) {
   Process& process = Process::get();
   const Nested nested;
-  if (!mpi_runs(process)) {
+  if (!mpi::world_exists(process.next(Level::pmpi))) {
     base::log(base::Topic::error, "{}: MPI is not initialized, or finalized already", call);
     return mpi::error_class(base::ErrorClass::other);
   }

@@ -77,7 +77,7 @@ Process::Process() {
     if (settings_.stats) counts_ = std::make_unique<trace::Counts>();
     gpu_ = std::make_unique<gpu::Gpu>(settings_);
   } catch (const std::exception& error) {
-    // Reported by MPI_Init, where there is a communicator whose error handler can be called.
+    // Reported by MPI_Init or MPI_Session_init, where there is an error handler that can be called.
     settings_error_ = error.what();
     active_ = false;
     settings_ = {};
@@ -141,6 +141,17 @@ std::string Process::take_error_message(int code) {
   return code == error_code_ ? std::exchange(error_message_, {}) : std::string{};
 }
 
+int Process::session_began(MPI_Session session, MPI_Errhandler handler) noexcept {
+  if (settings_error_.empty()) return mpi::success;
+  const base::Error error(base::ErrorClass::argument, settings_error_);
+  if (handler != library_.handles().errors_return)
+    return raise(*this, Target::of_session(session), "MPI_Session_init", error);
+  // Not by the session: MPICH 4.0 does not know its handler.
+  const int code = mpi::error_class(error.error_class());
+  remember_error(code, "MPI_Session_init: " + settings_error_);
+  return code;
+}
+
 int Process::initialized() noexcept {
   if (std::exchange(initialized_, true)) return mpi::success;
   if (!settings_error_.empty())
@@ -190,7 +201,8 @@ void Process::form_world() {
 }
 
 void Process::finalizing() noexcept {
-  if (!active_ || copier_ == nullptr) return;
+  if (!active_ || copier_ == nullptr || std::exchange(finalized_, true))
+    return;  // a tool behind us may call PMPI_Finalize
   const Nested nested;
   // Whatever becomes of one step, the next one comes: other ranks wait in it for this one.
   const auto step = [](base::FunctionRef<void()> body) {
@@ -271,6 +283,11 @@ int manual::init(const Site& site, int* argc, char*** argv) {
 int manual::init_thread(const Site& site, int* argc, char*** argv, int required, int* provided) {
   const int result = site.next().Init_thread(argc, argv, required, provided);
   return result == mpi::success ? site.process().initialized() : result;
+}
+
+int manual::session_init(const Site& site, MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
+  const int result = site.next().Session_init(info, errhandler, session);
+  return result == mpi::success ? site.process().session_began(*session, errhandler) : result;
 }
 
 int manual::finalize(const Site& site) {

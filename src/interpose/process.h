@@ -114,6 +114,8 @@ class Process {
 
   /// After the MPI is initialised: reports bad settings and forms the world. Returns an MPI error code.
   int initialized() noexcept;
+  /// After a session began, which a program may do without MPI_Init: reports bad settings. Returns an MPI error code.
+  int session_began(MPI_Session session, MPI_Errhandler handler) noexcept;
   /// Before the MPI is finalised: completes what is left and gives GPU memory and handles back.
   void finalizing() noexcept;
 
@@ -148,6 +150,7 @@ class Process {
   std::string settings_error_;
   bool active_ = false;
   bool initialized_ = false;
+  bool finalized_ = false;
   mpi::Library library_;
   const mpi::Functions absent_{};
   std::unique_ptr<gpu::Gpu> gpu_;
@@ -247,7 +250,9 @@ class Site {
   /// The same of an argument that means something only if `significant()` says so.
   template <class Significant>
   [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const noexcept {
-    return on_gpu(buffer, true) || (may_be_shifted(type) && driver() && significant() && begins_on_gpu(buffer, type));
+    if (buffer != nullptr && on_gpu(buffer)) return true;
+    // Null is MPI_BOTTOM only with a type that says where its elements lie.
+    return may_be_shifted(type) && driver() && significant() && (buffer == nullptr || begins_on_gpu(buffer, type));
   }
   /// The same of blocks with a type each, `length()` of them, and displacements in bytes.
   template <class Count, class Displacement, class Length>

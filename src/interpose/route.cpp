@@ -31,6 +31,9 @@ bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, c
     case Target::Kind::self:
       result = below.Comm_get_errhandler(handles.comm_world, &handler);
       break;
+    case Target::Kind::session:
+      result = below.Session_get_errhandler(target.session, &handler);
+      break;
   }
   if (result != mpi::success) return false;
   const bool returns = handler == handles.errors_return;
@@ -42,17 +45,22 @@ bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, c
 
 int raise(Process& process, const Target& target, const char* call, const base::Error& error) {
   const int code = mpi::error_class(error.error_class());
-  const auto& below = process.library().below();
-  const auto& handles = process.library().handles();
+  // No MPI may be loaded, or one of another family than this library's.
+  const mpi::Library::Tables* const found = process.library().found();
+  const bool nobody_handles =
+      found == nullptr || (target.kind == Target::Kind::self && !mpi::world_exists(found->below));
   try {
     const Nested nested;
     std::string message = error.what();
     if (!message.starts_with("MPI_")) message = std::string(call) + ": " + message;
     process.remember_error(code, message);
-    if (!handler_returns(below, handles, target)) base::log(base::Topic::error, "{}", message);
+    if (nobody_handles || !handler_returns(found->below, found->handles, target))
+      base::log(base::Topic::error, "{}", message);
   } catch (const std::exception& second) {
     base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what(), second.what());
   }
+  if (nobody_handles) return code;
+  const auto& below = found->below;
   const CalledBack called_back;
   switch (target.kind) {
     case Target::Kind::comm:
@@ -65,7 +73,10 @@ int raise(Process& process, const Target& target, const char* call, const base::
       below.Win_call_errhandler(target.win, code);
       break;
     case Target::Kind::self:
-      below.Comm_call_errhandler(handles.comm_world, code);
+      below.Comm_call_errhandler(found->handles.comm_world, code);
+      break;
+    case Target::Kind::session:
+      below.Session_call_errhandler(target.session, code);
       break;
   }
   return code;

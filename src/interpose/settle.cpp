@@ -96,20 +96,4 @@ void Process::settle(base::FunctionRef<bool(const Operation&)> awaited) {
   }
 }
 
-// MPIs crash or hang in requests of a file that is gone. Of a freed one only this library can tell when it is over.
-int manual::file_close(const Site& site, MPI_File* fh) {
-  auto& process = site.process();
-  if (site.outer() && fh != nullptr && !process.requests().empty()) {
-    const Target target = Target::of_file(*fh);
-    const int code = raising(process, target, "MPI_File_close", [&] {
-      process.settle([&](const Operation& operation) {
-        return operation.target.kind == Target::Kind::file && operation.target.file == target.file;
-      });
-      return mpi::success;
-    });
-    if (code != mpi::success) return code;
-  }
-  return site.next().File_close(fh);
-}
-
 }  // namespace crosslane::interpose

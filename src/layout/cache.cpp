@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "layout/decode.h"
 #include "mpi/large_count.h"
+#include "mpi/library.h"
 
 #include <utility>
 
@@ -78,6 +79,7 @@ MPI_Datatype Cache::find_twin(MPI_Datatype type) {
 }
 
 bool Cache::packs_plainly() {
+  if (!mpi::world_exists(below_)) return false;
   std::call_once(packing_once_, [this] {
     struct Example {
       char letter;
@@ -105,6 +107,7 @@ bool Cache::packs_plainly() {
 }
 
 void Cache::require_committed(MPI_Datatype type) {
+  if (!mpi::world_exists(below_)) return;
   const char anywhere = 0;  // MPICH looks at the type only if there is an element
   const int code = below_.Send(&anywhere, 1, type, mpi::proc_null, 0, private_self());
   if (code != mpi::success) {

@@ -19,7 +19,7 @@
 
 namespace crosslane::layout {
 
-/// One a process, and after MPI_Init only. Thread-safe. No MPI call is made while the lock is held: MPI holds locks of
+/// One a process. Thread-safe. No MPI call is made while the lock is held: MPI holds locks of
 /// its own around the delete callback, which takes ours.
 class Cache {
  public:
@@ -32,7 +32,8 @@ class Cache {
 
   /// The layout of `type`; stays valid when the type is freed. Throws Error (type) for MPI_DATATYPE_NULL and for a type
   /// that was not committed. MPI has no query for the latter: the MPI below is asked once a type whether it would send
-  /// an element of it to nobody, so an MPI built without argument checks lets uncommitted types through.
+  /// an element of it to nobody, so an MPI built without argument checks lets uncommitted types through, and so does a program that
+  /// knows sessions alone: there is no communicator to ask about.
   [[nodiscard]] std::shared_ptr<const Layout> of(MPI_Datatype type) {
     {
       const std::lock_guard lock(mutex_);
@@ -55,7 +56,8 @@ class Cache {
     return find_twin(type);
   }
 
-  /// True if the MPI's MPI_Pack makes the plain stream that layouts describe, as far as one example tells; asked once.
+  /// True if the MPI's MPI_Pack makes the plain stream that layouts describe, as far as one example tells; asked once. False where
+  /// there is no communicator to ask about (see of()).
   [[nodiscard]] bool packs_plainly();
 
   /// Takes everything back that the MPI below was given: attributes, twins, the keyval. Call before MPI_Finalize, while

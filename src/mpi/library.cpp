@@ -196,12 +196,16 @@ std::string Library::version() const {
   return text;
 }
 
+bool world_exists(const Functions& below) noexcept {
+  int initialized = 0, finalized = 0;
+  if (below.Initialized == nullptr || below.Initialized(&initialized) != success || initialized == 0) return false;
+  return below.Finalized != nullptr && below.Finalized(&finalized) == success && finalized == 0;
+}
+
 bool Library::cuda_capable() const {
   const Tables& found = tables();
   // MPICH ends the program when it is asked outside of MPI_Init and MPI_Finalize.
-  int initialized = 0, finalized = 0;
-  if (found.below.Initialized(&initialized) != success || initialized == 0) return false;
-  if (found.below.Finalized(&finalized) != success || finalized != 0) return false;
+  if (!world_exists(found.below)) return false;
   if (found.query_gpu != nullptr) {
     constexpr int cuda = 0;  // MPIX_GPU_SUPPORT_CUDA
     int supported = 0;

@@ -13,6 +13,10 @@
 
 namespace crosslane::mpi {
 
+/// True between MPI_Init and MPI_Finalize: MPI_COMM_WORLD and MPI_COMM_SELF exist. A program that knows sessions alone (MPI 5.0,
+/// section 11.3) never has them, though it communicates.
+[[nodiscard]] bool world_exists(const Functions& below) noexcept;
+
 class Library {
  public:
   Library();

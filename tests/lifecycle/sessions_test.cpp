@@ -1,5 +1,6 @@
 // A program that knows sessions only (MPI 5.0, section 11.3): it never calls MPI_Init, so that MPI_COMM_WORLD does not
-// exist, and passes GPU memory over a communicator made from a group. Skipped where the MPI has no sessions.
+// exist, and passes GPU memory over a communicator made from a group. Skipped where the MPI has no sessions, or begins none, and then
+// says why. --memory host: none of it on GPUs.
 // It must not know Crosslane.
 #include "support/check.h"
 #include "support/memory.h"
@@ -7,8 +8,11 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace crosslane::tests {
@@ -55,6 +59,36 @@ void exchange(MPI_Comm comm, MemoryKind kind, int count) {
   CROSSLANE_MPI(MPI_Bcast(out.data(), count, MPI_INT, size - 1, comm));
 }
 
+// Every other int, as a datatype, packed by the sender or not.
+void exchange_vectors(MPI_Comm comm, MemoryKind kind) {
+  CROSSLANE_STEP("vectors of {} memory", name(kind));
+  constexpr int blocks = 100;
+  constexpr std::size_t length = 2 * std::size_t{blocks};
+  int rank = 0, size = 1;
+  CROSSLANE_MPI(MPI_Comm_rank(comm, &rank));
+  CROSSLANE_MPI(MPI_Comm_size(comm, &size));
+  const int left = (rank + size - 1) % size, right = (rank + 1) % size;
+  MPI_Datatype vector = MPI_DATATYPE_NULL;
+  CROSSLANE_MPI(MPI_Type_vector(blocks, 1, 2, MPI_INT, &vector));
+  CROSSLANE_MPI(MPI_Type_commit(&vector));
+  Memory out(kind, length * sizeof(int)), in(kind, length * sizeof(int)), packed(kind, length * sizeof(int));
+  out.fill(std::vector<int>(length, rank + 1));
+  std::vector<int> expected(length, -1);
+  for (std::size_t i = 0; i < length; i += 2) expected[i] = left + 1;
+
+  in.fill(std::vector<int>(length, -1));
+  CROSSLANE_MPI(MPI_Sendrecv(out.data(), 1, vector, right, 4, in.data(), 1, vector, left, 4, comm, MPI_STATUS_IGNORE));
+  CROSSLANE_CHECK(in.values<int>() == expected, "a vector");
+
+  in.fill(std::vector<int>(length, -1));
+  int position = 0;
+  CROSSLANE_MPI(MPI_Pack(out.data(), 1, vector, packed.data(), static_cast<int>(packed.size()), &position, comm));
+  CROSSLANE_MPI(MPI_Sendrecv(packed.data(), position, MPI_PACKED, right, 5, in.data(), 1, vector, left, 5, comm,
+                             MPI_STATUS_IGNORE));
+  CROSSLANE_CHECK(in.values<int>() == expected, "a packed vector");
+  CROSSLANE_MPI(MPI_Type_free(&vector));
+}
+
 // What Crosslane refuses reaches the communicator's handler, without MPI_COMM_WORLD or SELF.
 void refused(MPI_Comm comm) {
   CROSSLANE_STEP("a call that is refused");
@@ -65,11 +99,17 @@ void refused(MPI_Comm comm) {
   CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_COUNT);
 }
 
-int run() {
+int run(bool on_gpu) {
   MPI_Session session = MPI_SESSION_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
-  if (MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) != MPI_SUCCESS) return 77;
+  if (const int code = MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session); code != MPI_SUCCESS) {
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(code, text.data(), &length);
+    static_cast<void>(std::fprintf(stderr, "lifecycle_sessions: skipped: %s\n", text.data()));
+    return 77;
+  }
   CROSSLANE_MPI(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
   CROSSLANE_MPI(MPI_Comm_create_from_group(group, "crosslane.test", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm));
   int rank = 0;
@@ -77,10 +117,14 @@ int run() {
   describe_process("lifecycle_sessions", rank, 0);
   {
     const Watchdog watchdog(60);
-    const Device device(rank);
-    for (const auto kind : {MemoryKind::host, MemoryKind::device, MemoryKind::pinned})
+    const std::optional<Device> device = on_gpu ? std::optional<Device>(std::in_place, rank) : std::nullopt;
+    std::vector<MemoryKind> kinds{MemoryKind::host};
+    if (on_gpu) kinds.insert(kinds.end(), {MemoryKind::device, MemoryKind::pinned});
+    for (const auto kind : kinds) {
       for (const int count : {1, 1000, 500000}) exchange(comm, kind, count);
-    refused(comm);
+      exchange_vectors(comm, kind);
+    }
+    if (on_gpu) refused(comm);
   }
   int mine = failures(), all = 0;
   CROSSLANE_MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, comm));
@@ -93,7 +137,7 @@ int run() {
 
 #else
 
-int run() {
+int run(bool /*on_gpu*/) {
   static_cast<void>(std::fprintf(stderr, "lifecycle_sessions: skipped, this MPI has no sessions\n"));
   return 77;
 }
@@ -103,4 +147,4 @@ int run() {
 }  // namespace
 }  // namespace crosslane::tests
 
-int main() { return crosslane::tests::run(); }
+int main(int argc, char** argv) { return crosslane::tests::run(argc < 3 || std::string_view(argv[2]) != "host"); }

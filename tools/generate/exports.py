@@ -21,6 +21,7 @@ SINCE_4_0 = {
     "Pready_range",
     "Precv_init",
     "Psend_init",
+    "Session_init",
 }
 SINCE_4_1 = {
     "Comm_attach_buffer",

@@ -467,6 +467,7 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
         "File_close",
     ):
         rows[name] = Manual(name.lower(), "request")
-    for name in ("Init", "Init_thread", "Finalize", "Error_string"):
+    rows["File_open"] = Manual("file_open", "process")
+    for name in ("Init", "Init_thread", "Session_init", "Finalize", "Error_string"):
         rows[name] = Manual(name.lower(), "process")
     return rows

@@ -1,0 +1,32 @@
+// What opens and closes files (MPI 5.0, section 14.2); what reads and writes them is generated.
+#include "interpose/manual.h"
+#include "interpose/process.h"
+#include "interpose/receive.h"
+#include "interpose/route.h"
+
+namespace crosslane::interpose {
+
+// ROMIO calls collectives by PMPI's names, on communicators that it makes here: no team of ours is to count these. It makes them, too, where
+// a rank passes GPU memory, inside of our call, and elsewhere where a rank passes host memory, inside of MPI's.
+int manual::file_open(const Site& site, MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh) {
+  const Nested nested;
+  return site.next().File_open(comm, filename, amode, info, fh);
+}
+
+// MPIs crash or hang in requests of a file that is gone. Of a freed one only this library can tell when it is over.
+int manual::file_close(const Site& site, MPI_File* fh) {
+  auto& process = site.process();
+  if (site.outer() && fh != nullptr && !process.requests().empty()) {
+    const Target target = Target::of_file(*fh);
+    const int code = raising(process, target, "MPI_File_close", [&] {
+      process.settle([&](const Operation& operation) {
+        return operation.target.kind == Target::Kind::file && operation.target.file == target.file;
+      });
+      return mpi::success;
+    });
+    if (code != mpi::success) return code;
+  }
+  return site.next().File_close(fh);
+}
+
+}  // namespace crosslane::interpose
