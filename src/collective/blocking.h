@@ -32,9 +32,6 @@ struct Side {
   /// Enqueues what brings results to where they belong behind the call, on the team's stream and with its context current; null: nothing does. Not
   /// called where the host drives the algorithm. Of a call that fails it brings what happens to be there.
   std::function<void(gpu::StreamView)> lower{};
-
-  /// The team's stream does more than the call's own.
-  [[nodiscard]] bool packs() const noexcept { return lifts || lower != nullptr; }
 };
 
 /// A call that was only started: what it needs until it is over.

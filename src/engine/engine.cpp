@@ -89,17 +89,16 @@ Completion Engine::spawn(Task<> task) {
 // A thread that finds another one in the engine leaves to it what it has posted, and may not come again for long: so who leaves looks whether
 // something was posted meanwhile. One of the two sees what the other did.
 template <class Body>
-bool Engine::enter(Body&& body) {
-  bool entered = false;
+void Engine::enter(Body&& body) {
+  bool first = true;
   do {
     const Inside inside{inside_};
-    if (!inside) break;
-    if (std::exchange(entered, true))
-      start_posted();
-    else
+    if (!inside) return;
+    if (std::exchange(first, false))
       body();
+    else
+      start_posted();
   } while (posted());
-  return entered;
 }
 
 bool Engine::turn_inside() {

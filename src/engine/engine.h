@@ -71,9 +71,9 @@ class Engine final : private Runner {
 
  private:
   class Inside;
-  /// Runs `body` in the engine, if no thread is there. True if it did.
+  /// Runs `body` in the engine, if no thread is there.
   template <class Body>
-  bool enter(Body&& body);
+  void enter(Body&& body);
   void adopt(const Completion& completion) override;
   void wait_slowly(const Completion& completion, const Watch& watch);
   bool turn_inside();

@@ -1,7 +1,6 @@
 // What opens and closes files (MPI 5.0, section 14.2); what reads and writes them is generated.
 #include "interpose/manual.h"
 #include "interpose/process.h"
-#include "interpose/receive.h"
 #include "interpose/route.h"
 
 namespace crosslane::interpose {

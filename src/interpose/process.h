@@ -250,7 +250,7 @@ class Site {
   /// The same of an argument that means something only if `significant()` says so.
   template <class Significant>
   [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const noexcept {
-    if (buffer != nullptr && on_gpu(buffer)) return true;
+    if (on_gpu(buffer)) return true;
     // Null is MPI_BOTTOM only with a type that says where its elements lie.
     return may_be_shifted(type) && driver() && significant() && (buffer == nullptr || begins_on_gpu(buffer, type));
   }
