@@ -96,6 +96,11 @@ bool Completion::needs_no_polling() const noexcept {
   return false;
 }
 
+std::optional<base::Time> Completion::due() const noexcept {
+  if (kind_ != Kind::time) return std::nullopt;
+  return base::Time(base::Duration(static_cast<std::int64_t>(value_)));
+}
+
 int Completion::code() const noexcept {
   switch (kind_) {
     case Kind::request:

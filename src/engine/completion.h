@@ -106,6 +106,8 @@ class Completion {
   [[nodiscard]] bool is_word() const noexcept { return kind_ == Kind::word; }
   /// True if it can become done only through MPI requests and tasks: then there is nothing to poll but MPI.
   [[nodiscard]] bool needs_no_polling() const noexcept;
+  /// When that is, of a point in time.
+  [[nodiscard]] std::optional<base::Time> due() const noexcept;
   [[nodiscard]] const std::vector<Completion>& members() const noexcept;
 
   Kind kind_ = Kind::none;

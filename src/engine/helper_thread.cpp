@@ -1,6 +1,7 @@
 // The helper thread's loop: turns while there are tasks, asleep on a condition variable while there are none.
 #include "engine/helper_thread.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/runner.h"
 
@@ -12,6 +13,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -65,22 +67,24 @@ class HelperThread::Body final : private Runner {
   }
 
   // Yields while something may move soon, then naps: a peer that computes for seconds must not cost a core. A nap ends
-  // when a task is posted; a word that moves meanwhile is seen at its end.
+  // when a task is posted; a word that moves meanwhile is seen at its end. Where nothing but time is waited for it sleeps until then.
   void loop() {
     constexpr int yields = 2000;
     constexpr std::chrono::microseconds nap{50};
     int quiet = 0;
     for (;;) {
-      if (turn()) {
-        quiet = 0;
-      } else if (++quiet < yields && !idle()) {
-        sched_yield();
+      quiet = turn() ? 0 : quiet + 1;
+      const std::optional<base::Time> due = next_due();
+      if (!due && quiet < yields && !idle() && !stop_requested_.load(std::memory_order_relaxed)) {
+        if (quiet != 0) sched_yield();
+        continue;
       }
-      if (quiet < yields && !idle() && !stop_requested_.load(std::memory_order_relaxed)) continue;
       std::unique_lock lock{mutex_};
       const auto woken = [this] { return posted_ || stopping_; };
       if (idle()) {
         wake_.wait(lock, woken);
+      } else if (due) {
+        wake_.wait_until(lock, *due, woken);
       } else {
         wake_.wait_for(lock, nap, woken);
       }

@@ -128,6 +128,17 @@ bool Runner::needs_no_polling() const {
                      [](const Suspended& one) { return one.completion.needs_no_polling() && !one.completion.done(); });
 }
 
+std::optional<base::Time> Runner::next_due() const {
+  if (posted_count_.load(std::memory_order_acquire) != 0) return std::nullopt;
+  std::optional<base::Time> first;
+  for (const Suspended& one : suspended_) {
+    const auto due = one.completion.due();
+    if (!due) return std::nullopt;
+    first = std::min(first.value_or(*due), *due);
+  }
+  return first;
+}
+
 void Runner::abandon() noexcept {
   const auto stopped =
       std::make_exception_ptr(base::Error(base::ErrorClass::intern, "the task was stopped before its end"));

@@ -2,6 +2,7 @@
 // It must not know MPI, nor block: its owner decides which thread calls turn(), and what to do when nothing moved.
 #pragma once
 
+#include "base/clock.h"
 #include "engine/completion.h"
 #include "engine/task.h"
 
@@ -10,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace crosslane::engine {
@@ -47,6 +49,9 @@ class Runner {
   /// The thread that calls turn(): true if every suspended task waits for MPI requests or for other tasks, and none is
   /// posted: then polling anything but MPI is of no use.
   [[nodiscard]] bool needs_no_polling() const;
+
+  /// The same: the first moment at which a suspended task goes on, where all of them, and there are some, wait for time alone and none is posted.
+  [[nodiscard]] std::optional<base::Time> next_due() const;
 
   /// Destroys all tasks that are not finished; their completions become done with an error. No turn may be running.
   void abandon() noexcept;

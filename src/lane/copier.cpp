@@ -139,8 +139,9 @@ void Copier::throw_if_failed(const Channel& channel) {
 }
 
 Batch::~Batch() {
+  // Perhaps on the helper thread, which never calls MPI.
   try {
-    wait();
+    wait(Mpi::rests);
   } catch (const std::exception&) {
     // The failure was or will be reported by the call itself; the channels of a broken context are not kept.
     channels_.clear();

@@ -43,11 +43,12 @@ Header Transfers::Offering::Kept::header() const noexcept {
 }
 
 Transfers::Offering::~Offering() {
-  if (kept_) transfers_.forget(*this);
+  if (kept_ || watched_) transfers_.forget(*this);
 }
 
 void Transfers::Offering::start(std::weak_ptr<void> owner, bool leaves) {
   owner_ = std::move(owner);
+  transfers_.watch(*this, header_.offer);
   if (leaves) transfers_.keep(*this);
 }
 
@@ -69,7 +70,7 @@ void Transfers::Offering::look() {
   if (stage_.load(std::memory_order_acquire) != Stage::open) return;
   auto& offers = transfers_.peers_->offers();
   const State state = offers.state(header_.offer);
-  if (state == State::declined || state == State::failed) {
+  if (state == State::failed) {
     if (hold()) go_on();
     return;
   }
@@ -85,7 +86,7 @@ void Transfers::Offering::look() {
     stage_.store(Stage::open, std::memory_order_release);
     return;
   }
-  offers.close(header_.offer);
+  transfers_.close_offer(header_.offer);
   transfers_.tags_.give_back(header_.tag);
   ++transfers_.events_;
   stage_.store(Stage::over, std::memory_order_release);
@@ -104,7 +105,7 @@ void Transfers::Offering::cancel() {
 
 void Transfers::Offering::go_on() {
   if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
-  task_ = transfers_.engine_.spawn(transfers_.send_offered(std::move(buffer_), header_.header(), to_, matched_, status_,
+  task_ = transfers_.engine_.spawn(transfers_.send_offered(buffer_, header_.header(), to_, matched_, status_,
                                                            returns_, watch_, owner_.lock()));
   stage_.store(Stage::task, std::memory_order_release);
 }
@@ -130,15 +131,16 @@ void Transfers::stop_looking() {
   if (!stopped()) engine_.until(stopped, {.call = "MPI_Finalize"});
 }
 
-void Transfers::forget(const Offering& offering) noexcept {
+void Transfers::forget(Offering& offering) noexcept {
   const std::lock_guard lock(offerings_mutex_);
+  if (offering.watched_) open_[offering.header_.offer.line].store(nullptr, std::memory_order_relaxed);
   const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);
   if (found == offerings_.end()) return;
   *found = offerings_.back();
   offerings_.pop_back();
 }
 
-// A rank may wait in any call for what depends on a payload whose receiver cannot read it.
+// A rank may wait in any call for what depends on a payload whose receiver does not read it.
 engine::Task<> Transfers::look_after_kept() {
   for (unsigned idle = 0;;) {
     co_await engine::Completion::after(std::clamp(patience_ / 2, often, seldom));
@@ -164,6 +166,8 @@ engine::Task<> Transfers::look_after_kept() {
 Transfers::~Transfers() {
   const std::lock_guard lock(offerings_mutex_);
   for (Offering* const offering : offerings_) offering->kept_ = false;
+  for (const auto& open : open_)
+    if (Offering* const offering = open.load(std::memory_order_relaxed)) offering->watched_ = false;
 }
 
 }  // namespace crosslane::message

@@ -65,7 +65,7 @@ class Transfers::Offering {
     std::shared_ptr<const void> list;  // of an irregular payload: stays while it is read
   };
 
-  Buffer buffer_;
+  const Buffer buffer_;
   const Kept header_;
   const int to_;
   MPI_Request* request_;
@@ -75,6 +75,8 @@ class Transfers::Offering {
   const base::Time late_;  // from when on a task has it
   std::weak_ptr<void> owner_;
   bool kept_ = false;
+  bool watched_ = false;  // stands in Transfers::open_
+  bool ferried_ = false;  // for the helper thread: its copy is on its way
   std::atomic<Stage> stage_{Stage::open};
   engine::Completion matched_, task_;  // written while it is held
 };

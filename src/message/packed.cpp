@@ -137,7 +137,7 @@ engine::Task<> Transfers::fill(PackingPointer packing) {
       const std::lock_guard lock(packing->mutex);
       if (packing->stopped) co_return;
     }
-    const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
+    const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::done));
     co_await over;
     const std::lock_guard lock(packing->mutex);
     if (packing->stopped) co_return;
@@ -170,7 +170,7 @@ engine::Task<std::uint64_t> Transfers::take_back(PackingPointer packing) {
   if (piece == packing->count) co_return piece;
   // All were taken: the next block is free once its reader is past it.
   const auto before = packing->ticket(piece - packing->header.pieces.blocks);
-  const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
+  const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::done));
   co_await over;
   offers.withhold(packing->ticket(piece));
   const std::lock_guard lock(packing->mutex);

@@ -86,7 +86,7 @@ void Parcels::release(const Pieces& pieces, std::size_t bytes, std::uint64_t off
 void Parcels::sweep() {
   std::erase_if(lent_, [&](const Lent& lent) {
     const State state = lent.used ? offers_.state(lent.ticket) : State::kept;
-    const bool over = state == State::kept || state >= State::declined || (lent.withdrawn && offers_.keep(lent.ticket));
+    const bool over = state == State::kept || state >= State::done || (lent.withdrawn && offers_.keep(lent.ticket));
     if (over) {
       offers_.close(lent.ticket);
       free_.give_back(lent.begin, lent.bytes);

@@ -18,6 +18,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
       parcels_(offers_, settings.message_window, settings.piece_bytes),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       whole_(static_cast<std::size_t>(world.directory().ranks())),
+      unreached_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
   tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
 }
@@ -158,9 +159,24 @@ PeerMemory::Reached PeerMemory::reach(const Header& header, const share::Exposed
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return {};
   auto mapping = home->exposure().hold(owner(header), exposed);
-  if (mapping == nullptr) return {};
+  if (mapping == nullptr) {
+    count_unreached(header.sender);
+    return {};
+  }
   std::byte* const data = mapping->data() + exposed.offset;
   return {data, std::move(mapping)};
+}
+
+// Each payload that is asked for costs some milliseconds.
+void PeerMemory::count_unreached(int world_rank) noexcept {
+  constexpr int most = 8;
+  auto& so_far = unreached_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
+  if (so_far.fetch_add(1, std::memory_order_relaxed) + 1 != most) return;
+  base::log(base::Topic::warning,
+            "GPU memory of rank {} could not be mapped {} times: its messages come through the host from now on "
+            "(CROSSLANE_LOG=debug says why)",
+            world_rank, most);
+  refuse(world_rank);
 }
 
 void PeerMemory::refuse(int world_rank) noexcept {

@@ -9,6 +9,7 @@
 #include "message/header.h"
 #include "message/parcels.h"
 #include "message/token.h"
+#include "share/ferry.h"
 #include "share/offers.h"
 #include "team/home.h"
 #include "team/world.h"
@@ -78,7 +79,7 @@ class PeerMemory {
 
   /// Another rank's memory as this one reads it; or its own.
   struct Reached {
-    std::byte* data = nullptr;                    ///< Null where it cannot be opened.
+    std::byte* data = nullptr;                    ///< Null where it cannot be opened: a rank of which that is often so is refused.
     std::shared_ptr<const gpu::Mapping> mapping;  ///< Keeps it open.
   };
   [[nodiscard]] Reached reach(const Header& header) noexcept;
@@ -90,6 +91,13 @@ class PeerMemory {
   void refuse(int world_rank) noexcept;
   /// Whose words a header's offer lies in.
   [[nodiscard]] int owner(const Header& header) const noexcept { return world_.nodes().local_rank(header.sender); }
+  /// By which this rank is sent what it cannot read, and that rank of the world.
+  [[nodiscard]] share::Ferry own_ferry() const noexcept {
+    return {world_.directory(), world_.directory().local_rank()};
+  }
+  [[nodiscard]] share::Ferry ferry_of(int world_rank) const noexcept {
+    return {world_.directory(), world_.nodes().local_rank(world_rank)};
+  }
   /// Where a stream in this rank's contexts writes a word of an offer; 0 where it cannot.
   [[nodiscard]] CUdeviceptr address_of(const std::atomic<std::uint64_t>& word) const noexcept;
 
@@ -99,6 +107,7 @@ class PeerMemory {
   [[nodiscard]] Met met(int world_rank) const noexcept;
   void meet_local(team::Home& home, int local_rank, bool takes_tokens) noexcept;
   Reached reach(const Header& header, const share::Exposed& exposed) noexcept;
+  void count_unreached(int world_rank) noexcept;
 
   team::World& world_;
   lane::Copier& copier_;
@@ -112,6 +121,7 @@ class PeerMemory {
   std::atomic<CUdeviceptr> words_at_{0};  // where the GPU knows them; 0 where its streams cannot write them
   std::vector<std::atomic<bool>> tried_;  // by local rank
   std::vector<std::atomic<bool>> whole_;  // by local rank: its last message came so
+  std::vector<std::atomic<int>> unreached_;  // by local rank: how often its memory could not be opened
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };

@@ -29,9 +29,14 @@ struct Slot {
 engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
                                engine::Watch watch) {
   if (reading != nullptr) {
-    const bool over = co_await read(header, buffer, reading, watch);
-    if (over) *received = finish_reading(*reading);
-    if (over) co_return;
+    const bool read_here = co_await read(header, buffer, reading, watch);
+    if (read_here) {
+      *received = finish_reading(*reading);
+    } else {
+      auto ferrying = read_ferried(header, buffer, received, watch);
+      co_await std::move(ferrying);
+    }
+    co_return;
   }
   if (header.pieces.blocks != 0) {
     header.skipped = co_await read_packed(header, buffer, received, watch);

@@ -123,7 +123,7 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
                                        engine::Watch watch, std::shared_ptr<void> kept) {
   auto& offers = peers_->offers();
   const auto ticket = header.offer;
-  const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
+  const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::done));
   if (!returns && !over.done()) co_await either(over, matched);
   const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
   // While other messages of this rank come and go, its peers are likely at work on this one's like.
@@ -136,7 +136,7 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   const Manner at_once{.patient = false, .matched = !returns};
   // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
   const auto close = [&] {
-    if (header.token == 0) offers.close(ticket);
+    if (header.token == 0) close_offer(ticket);
   };
   if (offers.state(ticket) == State::offered && !withdrawn) {
     // The offer stands until all is ready to be handed to MPI, which is then one step: the application may leave this task alone
@@ -157,15 +157,11 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   if (!over.done() && !withdrawn) co_await over;  // the receiver reads
   const State state = offers.state(ticket);
   ++events_;
-  if (state == State::declined) {
-    close();
-    auto sending = send_chunks(buffer, header, to, matched, at_once, watch, kept);
-    co_await std::move(sending);
-    co_return;
-  }
-  offers.close(ticket);
+  const auto failure = state == State::failed ? why_not_copied(ticket) : nullptr;
+  close_offer(ticket);
   co_await matched;
   tags_.give_back(header.tag);
+  if (failure) std::rethrow_exception(failure);
   if (state == State::failed) throw reader_failure(watch, to);
 }
 
@@ -215,10 +211,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   };
   const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
   reading->declined = reading->source.data == nullptr || !follows;
-  if (reading->declined) {
-    offers.end(owner, header.offer, State::declined);
-    return reading;
-  }
+  if (reading->declined) return reading;
   try {
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);

@@ -67,7 +67,7 @@ std::optional<Header> Transfers::open(std::size_t bytes) {
 }
 
 void Transfers::close(const Header& header) {
-  if (header.offer) peers_->offers().close(header.offer);
+  if (header.offer) close_offer(header.offer);
   if (header.pieces.blocks != 0) peers_->parcels().release(header.pieces, header.bytes, 0, true);
   tags_.give_back(header.tag);
 }
@@ -200,7 +200,7 @@ engine::Task<> Transfers::keep(std::shared_ptr<Outgoing> outgoing, engine::Compl
 }
 
 void Transfers::close(const Outgoing& outgoing) {
-  if (outgoing.offer) peers_->offers().close(outgoing.offer);
+  if (outgoing.offer) close_offer(outgoing.offer);
   tags_.give_back(outgoing.tag);
 }
 

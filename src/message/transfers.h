@@ -6,8 +6,9 @@
 //   sender                                            receiver
 //   an offer (share/offers.h) in a header  ------->   matched by MPI
 //                                                     takes the offer, and reads; its GPU says when it has
-//   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched, or the receiver cannot open the memory: the
-//   payload is copied to the host and sent in chunks
+//   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched: the payload is copied to the host and sent in chunks
+//   its helper thread copies it to the host   <----   cannot open the memory: declines
+//   and fills that in, piece by piece         ---->   takes it from its ferry (ferried.cpp, share/ferry.h)
 //
 //   sender                                            receiver
 //   packs pieces into blocks, which its GPU offers
@@ -46,6 +47,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -216,8 +218,16 @@ class Transfers {
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
   void keep(Offering& offering);
-  void forget(const Offering& offering) noexcept;
+  void forget(Offering& offering) noexcept;
   engine::Task<> look_after_kept();
+  engine::Task<> read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
+  engine::Task<> ferry(Buffer buffer, share::Offers::Ticket offer, int to, engine::Watch watch,
+                       std::shared_ptr<void> owner);
+  void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
+  void close_offer(const share::Offers::Ticket& offer);
+  engine::Task<> look_for_declined();
+  void start_ferries();
+  std::exception_ptr why_not_copied(const share::Offers::Ticket& offer);
   void stop_looking();
 
   const mpi::Functions& mpi_;
@@ -230,7 +240,14 @@ class Transfers {
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
   const std::function<engine::HelperThread&()> helper_;
-  std::mutex offerings_mutex_;            // of the next three
+  // Of each word of an offer: whose it is, until it is closed.
+  std::array<std::atomic<Offering*>, share::Offers::most> open_{};
+  std::atomic<bool> watches_{false};  // look_for_declined() runs
+  struct {
+    std::atomic<std::uint64_t> asked{0}, read{0};
+  } ferried_;                                              // payloads that came to this rank so
+  std::mutex offerings_mutex_;                             // of the next four
+  std::map<std::uint64_t, std::exception_ptr> uncopied_;   // by the offer's line
   std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
   bool looks_after_kept_ = false;         // which runs
   bool finishing_ = false;                // and is to end

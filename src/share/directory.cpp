@@ -25,7 +25,8 @@ std::size_t count(int ranks) noexcept { return static_cast<std::size_t>(ranks); 
 std::size_t Directory::bytes_for(const Shape& shape) noexcept {
   const std::size_t ranks = count(shape.ranks);
   return sizeof(Node) + ranks * sizeof(RankRecord) +
-         (ranks * shape.lines_per_rank + ranks * ranks * shape.lines_per_pair) * sizeof(Line) + shape.board_bytes;
+         (ranks * shape.lines_per_rank + ranks * ranks * shape.lines_per_pair) * sizeof(Line) +
+         ranks * shape.ferry_bytes + shape.board_bytes;
 }
 
 Directory::Directory(Segment segment, const Shape& shape, int local_rank)
@@ -42,6 +43,8 @@ Directory::Directory(Segment segment, const Shape& shape, int local_rank)
   rank_lines_ = at<Line>(memory.data(), offset);
   offset += count(shape.ranks) * shape.lines_per_rank * sizeof(Line);
   pair_lines_ = at<Line>(memory.data(), offset);
+  offset += count(shape.ranks) * count(shape.ranks) * shape.lines_per_pair * sizeof(Line);
+  ferries_ = memory.data() + offset;
   board_ = memory.subspan(bytes_for(shape) - shape.board_bytes, shape.board_bytes);
   // Local rank 0 writes them before any other rank gets the token: MPI's message orders that.
   if (local_rank == 0) {
@@ -89,6 +92,10 @@ void Directory::see_device(const Uuid& gpu) noexcept {
 bool Directory::device_seen() const noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return node_->device_seen.load(std::memory_order_relaxed) != 0;
+}
+
+std::span<std::byte> Directory::ferry(int local_rank) const noexcept {
+  return {ferries_ + count(local_rank) * shape_.ferry_bytes, shape_.ferry_bytes};
 }
 
 std::span<Line> Directory::lines(int local_rank) const noexcept {

@@ -52,6 +52,7 @@ struct Shape {
   std::size_t lines_per_rank = 64;  ///< Words that a rank publishes to all.
   std::size_t lines_per_pair = 4;   ///< Words from one rank to another.
   std::size_t board_bytes = 0;      ///< For the table of teams (board.h).
+  std::size_t ferry_bytes = 0;      ///< Of each rank, for what it asks others for (ferry.h): whole lines.
 };
 
 class Directory {
@@ -96,6 +97,8 @@ class Directory {
 
   /// Zeroed memory for the table of teams.
   [[nodiscard]] std::span<std::byte> board() const noexcept { return board_; }
+  /// Zeroed memory of that rank's ferry.
+  [[nodiscard]] std::span<std::byte> ferry(int local_rank) const noexcept;
 
  private:
   struct alignas(line_bytes) Node {
@@ -112,6 +115,7 @@ class Directory {
   Line* rank_lines_;
   Line* pair_lines_;
   std::span<std::byte> board_;
+  std::byte* ferries_;
 };
 
 }  // namespace crosslane::share

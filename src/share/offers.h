@@ -9,12 +9,14 @@
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
 //   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way, or it goes to
 //                          nobody any more
-//   taken    -> declined   by the reader: it cannot reach the memory; the payload has to go another way
+//   taken    -> declined   by the reader: it cannot reach the memory, and asks for the payload by its ferry (ferry.h)
+//   declined -> done       by the owner: it has a copy to fill in there
+//   declined -> failed     by the owner: it could not make one
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
 //   taken    -> failed     by the reader's host: its GPU has failed
-//   kept, declined, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value
+//   kept, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value
 //
-// The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `declined` or more with acquire may reuse
+// The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `done` or more with acquire may reuse
 // the memory: nobody reads it any more.
 #pragma once
 
@@ -52,12 +54,15 @@ class Offers {
     for (std::size_t line = rounds_.size(); line > 0; --line) free_.push_back(line - 1);
   }
 
-  /// The value of a word in that state; reached for `declined` once nobody reads the memory any more.
+  /// The value of a word in that state; reached for `done` once nobody reads the memory any more.
   [[nodiscard]] static std::uint64_t value(const Ticket& ticket, State state) noexcept {
     return ticket.round << 3U | static_cast<std::uint64_t>(state);
   }
 
   // For the owner. Thread-safe.
+
+  /// Its rank of the directory.
+  [[nodiscard]] int owner() const noexcept { return directory_.local_rank(); }
 
   /// A word that is offered now; nothing while all are in use.
   [[nodiscard]] std::optional<Ticket> open();
@@ -74,6 +79,10 @@ class Offers {
     return own()[ticket.line].word;
   }
   [[nodiscard]] State state(const Ticket& ticket) const noexcept { return state_in(word(ticket), ticket); }
+  /// That is what its reader has made of the line's last use.
+  [[nodiscard]] bool declined(std::uint64_t line) const noexcept {
+    return static_cast<State>(own()[line].word.load(std::memory_order_acquire) & 7U) == State::declined;
+  }
   /// False where a reader was faster.
   [[nodiscard]] bool keep(const Ticket& ticket) noexcept;
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
@@ -88,6 +97,7 @@ class Offers {
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
   /// What stands beside a word; its owner may be changing it, unless it is known to be of an offer that stands.
   [[nodiscard]] Note told(int owner, std::size_t line) const noexcept;
+  /// Or for the owner, of one that was declined.
   void end(int owner, const Ticket& ticket, State state) const noexcept {
     theirs(owner, ticket).store(value(ticket, state), std::memory_order_release);
   }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "share/ferry.h"
 #include "share/offers.h"
 #include "team/alike.h"
 #include "team/share_node.h"
@@ -129,6 +130,7 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   if (node_looks_) {
     shape.board_bytes = share::Board::bytes_for(static_cast<int>(members.size()));
     shape.lines_per_rank = share::Offers::most;
+    shape.ferry_bytes = share::Ferry::bytes();
   }
   const NodeRequest node{messenger, nodes_, rank_, cookie_, shape, methods};
   std::optional<share::Directory> directory = co_await share_node(node, reason);

@@ -1,6 +1,6 @@
 // Exchanges that MPI promises to finish although one side sits in a blocking call of something else (MPI 5.0, sections
 // 3.5, 3.7.4 and 6.12): a library that moves GPU memory must not need that side's help. At 8 B, 64 KiB and 65 MiB
-// (--large for another size than the last, --most to bound), with GPU memory on both sides or on one. It must not know Crosslane.
+// (--large for another size than the last, --most to bound; --first for the scenario to begin with), with GPU memory on both sides or on one. It must not know Crosslane.
 #include "support/program.h"
 
 #include <algorithm>
@@ -351,7 +351,8 @@ std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program, std::size
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "progress");
-  const auto all = scenarios();
+  auto all = scenarios();
+  std::ranges::rotate(all, all.begin() + program.option("first", 0) % static_cast<std::ptrdiff_t>(all.size()));
   const auto large = static_cast<std::size_t>(program.option("large", std::int64_t{65} << 20));
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{64} << 10, large}) {
     if (bytes > static_cast<std::size_t>(program.option("most", static_cast<std::int64_t>(large)))) continue;

@@ -131,7 +131,7 @@ TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
     if (owner.keep(*ticket)) {
       ++kept;
     } else {
-      while (owner.state(*ticket) < State::declined) std::this_thread::yield();
+      while (owner.state(*ticket) < State::done) std::this_thread::yield();
       EXPECT_EQ(owner.state(*ticket), State::done);
     }
     payload = 0;

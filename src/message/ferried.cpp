@@ -1,0 +1,166 @@
+// Both sides of an offered payload that its receiver cannot reach: it asks for it by declining the offer, and the sender's helper thread
+// fills a copy into the receiver's ferry (share/ferry.h). The sender itself may sit in any call of MPI meanwhile. See transfers.h.
+#include "base/error.h"
+#include "base/log.h"
+#include "message/chunks.h"
+#include "message/offering.h"
+#include "message/transfers.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace crosslane::message {
+namespace {
+
+using State = share::Offers::State;
+
+// How often the helper thread looks for declined offers while there are any, which costs it some microseconds; and of these rounds without an
+// offer, before they end: a program that sends now and then shall not begin them each time.
+constexpr base::Duration between_looks = std::chrono::milliseconds{10};
+constexpr unsigned most_unwatched_rounds = 32;
+
+}  // namespace
+
+engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received,
+                                       engine::Watch watch) {
+  struct Slot {
+    lane::HostBlock block;
+    engine::Completion copied;
+  };
+  const std::size_t room = buffer.bytes;
+  received->truncated = header.bytes > room;
+  const share::Ferry ferry = peers_->own_ferry();
+  // One payload at a time, whoever it comes from: its sender's helper thread waits for nothing but this rank's looks.
+  const std::uint64_t turn = ferried_.asked.fetch_add(1, std::memory_order_relaxed);
+  const auto its_turn = engine::Completion::of(ferried_.read, turn);
+  co_await its_turn;
+  peers_->offers().end(peers_->owner(header), header.offer, State::declined);
+  lane::Batch batch(copier_, watch);
+  std::array<Slot, 2> slots;
+  std::exception_ptr failure;
+  std::size_t chunk_number = 0;
+  for (std::size_t begin = 0; begin < header.bytes && !received->failed; ++chunk_number) {
+    const auto arrival = ferry.arrival();
+    co_await arrival;
+    const auto chunk = ferry.chunk();
+    received->failed = chunk.empty();
+    const std::size_t end = std::min(begin + chunk.size(), room);
+    try {
+      if (begin < end && !failure && !buffer.on_gpu) unpack(buffer, chunk.data(), begin, end);
+      if (begin < end && !failure && buffer.on_gpu) {
+        Slot& slot = slots[chunk_number % slots.size()];
+        co_await written(slot.copied, batch);
+        if (slot.block.data() == nullptr) slot.block = batch.lend(buffer.place, share::Ferry::most_chunk_bytes);
+        std::memcpy(slot.block.data(), chunk.data(), end - begin);
+        batch.to_gpu(buffer.place, buffer.address, slot.block.data(), *buffer.layout, buffer.count, begin, end,
+                     lane::Form::packed);
+        slot.copied = batch.completion();
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    begin += chunk.size();
+    ferry.take();
+  }
+  ferried_.read.store(turn + 1, std::memory_order_release);
+  for (std::size_t i = 0; !failure && i < slots.size(); ++i) co_await written(slots[i].copied, batch);
+  if (failure) std::rethrow_exception(failure);
+  received->bytes = received->failed ? 0 : std::min<std::size_t>(header.bytes, room);
+}
+
+// On the helper thread. `owner` holds what the watch refers to, and the memory of a listed payload.
+engine::Task<> Transfers::ferry(Buffer buffer, share::Offers::Ticket offer, int to, engine::Watch watch,
+                                std::shared_ptr<void> owner) {
+  const share::Ferry ferry = peers_->ferry_of(to);
+  const auto copy = std::make_shared<Buffer>();
+  bool copied = false;
+  try {
+    co_await to_host(buffer, 0, copy, watch);
+    copied = true;
+  } catch (...) {
+    const std::lock_guard lock(offerings_mutex_);
+    uncopied_.emplace(offer.line, std::current_exception());
+  }
+  // The send is over then, for its sender; before, that has it, too, so that nothing ends on this thread.
+  owner.reset();
+  peers_->offers().end(peers_->offers().owner(), offer, copied ? State::done : State::failed);
+  if (!copied) {
+    const auto room = ferry.room();
+    co_await room;
+    ferry.break_off();
+    co_return;
+  }
+  for (std::size_t begin = 0; begin < copy->bytes;) {
+    const std::size_t bytes = std::min(copy->bytes - begin, share::Ferry::most_chunk_bytes);
+    const auto room = ferry.room();
+    co_await room;
+    ferry.fill({copy->address + begin, bytes});
+    begin += bytes;
+  }
+}
+
+// A rank that sends leaves it to its helper thread to see that a receiver cannot read: it may be in a call of MPI by then.
+void Transfers::watch(Offering& offering, const share::Offers::Ticket& offer) noexcept {
+  offering.watched_ = true;
+  open_[offer.line].store(&offering, std::memory_order_seq_cst);
+  if (watches_.load(std::memory_order_seq_cst) || watches_.exchange(true, std::memory_order_seq_cst)) return;
+  try {
+    helper_().spawn(look_for_declined());
+  } catch (const std::exception& error) {
+    base::log(base::Topic::warning, "no helper thread looks after messages whose receivers cannot read them: {}",
+              error.what());
+  }
+}
+
+void Transfers::close_offer(const share::Offers::Ticket& offer) {
+  Offering* const offering = open_[offer.line].exchange(nullptr, std::memory_order_acq_rel);
+  if (offering != nullptr) offering->watched_ = false;
+  peers_->offers().close(offer);
+}
+
+// On the helper thread.
+engine::Task<> Transfers::look_for_declined() {
+  const auto any_open = [this] {
+    return std::ranges::any_of(open_, [](const auto& each) { return each.load(std::memory_order_seq_cst) != nullptr; });
+  };
+  for (unsigned idle = 0;;) {
+    const auto later = engine::Completion::after(between_looks);
+    co_await later;
+    if (any_open()) {
+      idle = 0;
+      start_ferries();
+    } else if (++idle == most_unwatched_rounds) {
+      // Who opens one sees that nobody looks, or is seen here.
+      watches_.store(false, std::memory_order_seq_cst);
+      if (!any_open() || watches_.exchange(true, std::memory_order_seq_cst)) co_return;
+      idle = 0;
+    }
+  }
+}
+
+// An offer stays declined until a ferry, which runs on this same thread, says otherwise; and its offering stays until then, or takes the
+// mutex.
+void Transfers::start_ferries() {
+  const auto& offers = peers_->offers();
+  for (std::uint64_t line = 0; line < open_.size(); ++line) {
+    if (open_[line].load(std::memory_order_relaxed) == nullptr || !offers.declined(line)) continue;
+    const std::lock_guard lock(offerings_mutex_);
+    Offering* const offering = open_[line].load(std::memory_order_acquire);
+    if (offering == nullptr || std::exchange(offering->ferried_, true)) continue;
+    auto owner = offering->owner_.lock();
+    if (owner == nullptr) continue;
+    helper_().spawn(ferry(offering->buffer_, offering->header_.offer, offering->to_, offering->watch_, std::move(owner)));
+  }
+}
+
+std::exception_ptr Transfers::why_not_copied(const share::Offers::Ticket& offer) {
+  const std::lock_guard lock(offerings_mutex_);
+  const auto node = uncopied_.extract(offer.line);
+  return node ? node.mapped() : nullptr;
+}
+
+}  // namespace crosslane::message
