@@ -348,8 +348,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   if (team.excused()) return nullptr;
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
-    if (mine.lifts) wait_until_lifted(team, watch);
-    drive(algorithm, passage.call(), team, nullptr, watch);
+    drive(algorithm, passage.call(), mine, team, nullptr, watch);
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
@@ -359,11 +358,6 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   }
   passage.remember();
   return &algorithm;
-}
-
-// Before the host drives an algorithm, which may enqueue nothing here that comes behind it.
-void Blocking::wait_until_lifted(team::Team& team, const engine::Watch& watch) const {
-  engine_.wait(all_enqueued(team.connection()), watching_stream(watch, team.connection()));
 }
 
 bool Blocking::wants_large_windows(const team::TeamView& team, const Shape& shape) const {
@@ -418,23 +412,23 @@ struct Waiting {
 
 }  // namespace
 
-DrivenCall Blocking::driven(const Call& call, team::Team& team, std::atomic<int>& waits_for) const {
-  return {call, team, waits_for, limit_seconds(), choice_.deterministic()};
+DrivenCall Blocking::driven(const Call& call, const Side& mine, team::Team& team, std::atomic<int>& waits_for) const {
+  return {call, team, waits_for, limit_seconds(), choice_.deterministic(), mine.lifts};
 }
 
-void Blocking::drive(const Algorithm& algorithm, const Call& call, team::Team& team, const Beyond* beyond,
-                     const engine::Watch& watch) const {
+void Blocking::drive(const Algorithm& algorithm, const Call& call, const Side& mine, team::Team& team,
+                     const Beyond* beyond, const engine::Watch& watch) const {
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, call.shape.bytes);
   Waiting waiting{watch, team};
-  engine::Watch mine = watch;
-  mine.context = &waiting;
-  if (mine.name != nullptr) mine.name = Waiting::name;
-  mine.details = Waiting::details;
-  DrivenCall task = driven(call, team, waiting.member);
+  engine::Watch watching = watch;
+  watching.context = &waiting;
+  if (watching.name != nullptr) watching.name = Waiting::name;
+  watching.details = Waiting::details;
+  DrivenCall task = driven(call, mine, team, waiting.member);
   task.beyond = beyond;
   // Ranks of other nodes may come late, however late, and so may what members have to wait for.
   if (beyond != nullptr) task.limit_s = for_ever;
-  engine_.wait(engine_.spawn(algorithm.run(task)), mine);
+  engine_.wait(engine_.spawn(algorithm.run(task)), watching);
 }
 
 void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape& shape, const Side& mine,
@@ -447,9 +441,8 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   const team::TeamView view = team.view();
   Shape within = shape;
   within.root = beyond.span.member_of(beyond.leader_of(beyond.span.node()));
-  if (mine.lifts) wait_until_lifted(team, watch);
   const Call call{within, mine.buffers, view, {}, nullptr};
-  drive(algorithm, call, team, &beyond, watch);
+  drive(algorithm, call, mine, team, &beyond, watch);
 }
 
 std::string Started::details() const {
@@ -512,8 +505,7 @@ engine::Task<> Blocking::pass(Started& call) const {
 
 engine::Task<> Blocking::run(Passage& passage, Started& call) const {
   if (passage.algorithm().drive() == Drive::host) {
-    if (call.mine.lifts) co_await reached(all_enqueued(call.team->connection()), call.team->connection());
-    const DrivenCall task = driven(passage.call(), *call.team, call.waits_for);
+    const DrivenCall task = driven(passage.call(), call.mine, *call.team, call.waits_for);
     co_await passage.algorithm().run(task);
   } else {
     constexpr std::chrono::microseconds soon{2};

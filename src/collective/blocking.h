@@ -94,10 +94,10 @@ class Blocking {
   /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
   [[nodiscard]] bool wants_large_windows(const team::TeamView& team, const Shape& shape) const;
   [[nodiscard]] double limit_seconds() const noexcept;
-  void wait_until_lifted(team::Team& team, const engine::Watch& watch) const;
-  void drive(const Algorithm& algorithm, const Call& call, team::Team& team, const Beyond* beyond,
+  void drive(const Algorithm& algorithm, const Call& call, const Side& mine, team::Team& team, const Beyond* beyond,
              const engine::Watch& watch) const;
-  [[nodiscard]] DrivenCall driven(const Call& call, team::Team& team, std::atomic<int>& waits_for) const;
+  [[nodiscard]] DrivenCall driven(const Call& call, const Side& mine, team::Team& team,
+                                  std::atomic<int>& waits_for) const;
   engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;
   engine::Task<> pass(Started& call) const;
   engine::Task<> run(Passage& passage, Started& call) const;

@@ -34,6 +34,7 @@ struct DrivenCall {
   std::atomic<int>& waits_for;
   double limit_s;                  ///< Of each wait.
   bool deterministic;              ///< Reductions combine in rank order.
+  bool lifts;                      ///< What this rank passes is on its way to its window: first, all that is enqueued has to be done.
   const Beyond* beyond = nullptr;  ///< Then the call's root is this node's leader, by member.
 };
 

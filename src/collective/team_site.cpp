@@ -157,6 +157,10 @@ engine::Task<> relay_in_team(DrivenCall driven, std::vector<RelayLevel> levels) 
   try {
     if (driven.beyond != nullptr && driven.beyond->failed)
       throw base::Error(base::ErrorClass::other, "this rank cannot take part");
+    if (driven.lifts) {
+      auto lifted = site.reach(site.mark());
+      co_await std::move(lifted);
+    }
     co_await relay(site, relayed, std::move(levels));
     if (above) co_await above->finish();
   } catch (...) {

@@ -68,6 +68,7 @@ void Transfers::Offering::go_on_if_late(engine::Moment& moment) {
 
 void Transfers::Offering::look() {
   if (stage_.load(std::memory_order_acquire) != Stage::open) return;
+  if (unwanted_.load(std::memory_order_relaxed)) return cancel();
   auto& offers = transfers_.peers_->offers();
   const State state = offers.state(header_.offer);
   if (state == State::failed) {
@@ -97,6 +98,7 @@ void Transfers::Offering::rethrow() const {
 }
 
 void Transfers::Offering::cancel() {
+  unwanted_.store(true, std::memory_order_relaxed);
   if (hold()) go_on();
   if (stage_.load(std::memory_order_acquire) != Stage::task || returns_) return;
   matched_.cancel();

@@ -78,6 +78,7 @@ class Transfers::Offering {
   bool watched_ = false;  // stands in Transfers::open_
   bool ferried_ = false;  // for the helper thread: its copy is on its way
   std::atomic<Stage> stage_{Stage::open};
+  std::atomic<bool> unwanted_{false};  // cancel() was called, perhaps while another thread held it
   engine::Completion matched_, task_;  // written while it is held
 };
 
