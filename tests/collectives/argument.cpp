@@ -181,6 +181,27 @@ void Argument::refill(Random& random) {
   memory_->write(reference_);
 }
 
+void Argument::ignore_elements_behind(int packed_bytes) {
+  int element = 0;
+  CROSSLANE_MPI(MPI_Type_size(type, &element));
+  if (kind_ != Kind::memory || packed_bytes == count * element) return;
+  const auto packed = [&](const std::byte* from) {
+    int room = 0, position = 0;
+    CROSSLANE_MPI(MPI_Pack_size(count, type, MPI_COMM_SELF, &room));
+    std::vector<std::byte> to(static_cast<std::size_t>(room));
+    CROSSLANE_MPI(MPI_Pack(from, count, type, to.data(), room, &position, MPI_COMM_SELF));
+    to.resize(static_cast<std::size_t>(position));
+    return to;
+  };
+  const auto got = memory_->read();
+  auto expected = packed(reference_.data() + origin_);
+  const auto tail = packed(got.data() + origin_);
+  std::copy(tail.begin() + packed_bytes, tail.end(), expected.begin() + packed_bytes);
+  int position = 0;
+  CROSSLANE_MPI(MPI_Unpack(expected.data(), static_cast<int>(expected.size()), &position, reference_.data() + origin_,
+                           count, type, MPI_COMM_SELF));
+}
+
 void Argument::check(const std::string& what) const {
   if (kind_ != Kind::memory) return;
   const auto got = memory_->read();

@@ -64,6 +64,9 @@ class Argument {
   void copy_reference() {
     if (kind_ == Kind::memory) memory_->write(reference_);
   }
+  /// Of elements of which a call receives less: what it leaves in the others is as it likes (MPI 5.0, section 14.4: only what the status
+  /// tells is defined). `packed_bytes` is what it received.
+  void ignore_elements_behind(int packed_bytes);
   /// Compares all bytes, gaps too, with the host copy.
   void check(const std::string& what) const;
   /// Frees the datatypes, where the call no longer needs them.
