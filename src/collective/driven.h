@@ -32,9 +32,9 @@ struct DrivenCall {
   team::Team& team;  ///< Of which the call has a view.
   /// Whom the task waits for just now, for the watchdog's line: a member, or what else there is (relay.h).
   std::atomic<int>& waits_for;
-  double limit_s;                  ///< Of each wait.
-  bool deterministic;              ///< Reductions combine in rank order.
-  bool lifts;                      ///< What this rank passes is on its way to its window: first, all that is enqueued has to be done.
+  double limit_s;      ///< Of each wait.
+  bool deterministic;  ///< Reductions combine in rank order.
+  bool lifts;  ///< What this rank passes is on its way to its window: first, all that is enqueued has to be done.
   const Beyond* beyond = nullptr;  ///< Then the call's root is this node's leader, by member.
 };
 

@@ -153,7 +153,8 @@ void Transfers::start_ferries() {
     if (offering == nullptr || std::exchange(offering->ferried_, true)) continue;
     auto owner = offering->owner_.lock();
     if (owner == nullptr) continue;
-    helper_().spawn(ferry(offering->buffer_, offering->header_.offer, offering->to_, offering->watch_, std::move(owner)));
+    helper_().spawn(
+        ferry(offering->buffer_, offering->header_.offer, offering->to_, offering->watch_, std::move(owner)));
   }
 }
 

@@ -107,8 +107,8 @@ void Transfers::Offering::cancel() {
 
 void Transfers::Offering::go_on() {
   if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
-  task_ = transfers_.engine_.spawn(transfers_.send_offered(buffer_, header_.header(), to_, matched_, status_,
-                                                           returns_, watch_, owner_.lock()));
+  task_ = transfers_.engine_.spawn(
+      transfers_.send_offered(buffer_, header_.header(), to_, matched_, status_, returns_, watch_, owner_.lock()));
   stage_.store(Stage::task, std::memory_order_release);
 }
 

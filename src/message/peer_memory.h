@@ -79,7 +79,7 @@ class PeerMemory {
 
   /// Another rank's memory as this one reads it; or its own.
   struct Reached {
-    std::byte* data = nullptr;                    ///< Null where it cannot be opened: a rank of which that is often so is refused.
+    std::byte* data = nullptr;  ///< Null where it cannot be opened: a rank of which that is often so is refused.
     std::shared_ptr<const gpu::Mapping> mapping;  ///< Keeps it open.
   };
   [[nodiscard]] Reached reach(const Header& header) noexcept;
@@ -118,9 +118,9 @@ class PeerMemory {
   Parcels parcels_;
   std::atomic<team::Home*> home_{nullptr};
   std::optional<gpu::PinnedRange> words_;
-  std::atomic<CUdeviceptr> words_at_{0};  // where the GPU knows them; 0 where its streams cannot write them
-  std::vector<std::atomic<bool>> tried_;  // by local rank
-  std::vector<std::atomic<bool>> whole_;  // by local rank: its last message came so
+  std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them
+  std::vector<std::atomic<bool>> tried_;     // by local rank
+  std::vector<std::atomic<bool>> whole_;     // by local rank: its last message came so
   std::vector<std::atomic<int>> unreached_;  // by local rank: how often its memory could not be opened
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried

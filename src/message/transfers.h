@@ -245,14 +245,14 @@ class Transfers {
   std::atomic<bool> watches_{false};  // look_for_declined() runs
   struct {
     std::atomic<std::uint64_t> asked{0}, read{0};
-  } ferried_;                                              // payloads that came to this rank so
-  std::mutex offerings_mutex_;                             // of the next four
-  std::map<std::uint64_t, std::exception_ptr> uncopied_;   // by the offer's line
-  std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
-  bool looks_after_kept_ = false;         // which runs
-  bool finishing_ = false;                // and is to end
-  std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
-  std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
+  } ferried_;                                             // payloads that came to this rank so
+  std::mutex offerings_mutex_;                            // of the next four
+  std::map<std::uint64_t, std::exception_ptr> uncopied_;  // by the offer's line
+  std::vector<Offering*> offerings_;                      // whose calls have left them to look_after_kept(),
+  bool looks_after_kept_ = false;                         // which runs
+  bool finishing_ = false;                                // and is to end
+  std::atomic<int> kept_{0};                              // transfers that their calls have left to keep()
+  std::atomic<std::uint64_t> events_{0};                  // offers made, taken and ended
   /// What is gathered goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share the links
   /// than keep them busy.
   struct Turns {

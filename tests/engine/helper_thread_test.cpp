@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 
@@ -60,6 +61,19 @@ TEST_F(HelperThreadTest, PingPongOfWords) {
     engine_.wait(Completion::of(pong, round), {.call = "test"});
   }
   engine_.wait(task, {.call = "test"});
+}
+
+// What sleeps until a task's time comes is woken by what is posted, by an earlier time, and by the end.
+TEST_F(HelperThreadTest, SleepsUntilATimeAndIsWoken) {
+  HelperThread helper;
+  const auto sleep = [](std::chrono::nanoseconds time) -> Task<> { co_await Completion::after(time); };
+  const Completion in_a_day = helper.spawn(sleep(std::chrono::hours{24}));
+  for (int i = 0; i < 20; ++i) {
+    const crosslane::base::Time begin = crosslane::base::now();
+    engine_.wait(helper.spawn(sleep(std::chrono::milliseconds{i % 3})), {.call = "test"});
+    EXPECT_GE(crosslane::base::now() - begin, std::chrono::milliseconds{i % 3});
+  }
+  EXPECT_FALSE(in_a_day.done());
 }
 
 TEST_F(HelperThreadTest, RefusesMpi) {
