@@ -9,6 +9,7 @@
 namespace crosslane::gpu {
 
 /// Enqueues a copy of `bytes`. With ordinary (not pinned) host memory CUDA may do the copy before it returns.
+/// From host memory to host memory, pinned or not, it waits for what the stream has to do before.
 void copy_async(void* destination, const void* source, std::size_t bytes, StreamView stream);
 
 /// Rows of a strided copy. A pitch is the bytes from one row's start to the next one's, at least `row_bytes`.

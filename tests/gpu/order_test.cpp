@@ -140,7 +140,10 @@ TYPED_TEST(OrderTest, CopiesAndWordsGoTogether) {
     const std::size_t copies = random() % 40, half = room / 2;
     std::size_t to = half;  // of what is read, nothing is written
     for (std::size_t i = 0; i < copies; ++i) {
-      const std::size_t bytes = random() % 700, into = random() % 3, out = random() % 3, from = random() % (half - 700);
+      // Not from host to host memory: such a copy, where it is the only one, waits for the stream, which is held (CUDA driver API, "API
+      // synchronization behavior").
+      const std::size_t bytes = random() % 700, into = random() % 3, out = random() % (into == 2 ? 2 : 3),
+                        from = random() % (half - 700);
       list.add(memories[into] + to, memories[out] + from, bytes);
       std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(out * room + from), bytes,
                   expected.begin() + static_cast<std::ptrdiff_t>(into * room + to));
@@ -150,14 +153,8 @@ TYPED_TEST(OrderTest, CopiesAndWordsGoTogether) {
     list.clear();
     std::vector<gpu::WordWrite> writes;
     const std::size_t written = random() % (slots + 1);
-    // Some by host functions, as where a GPU cannot write them: a few, for with a score of them behind the gate a real driver waits for room
-    // in its queue, and so for ever.
-    std::size_t functions = random() % 5;
-    for (std::size_t i = 0; i < written; ++i) {
-      const bool by_function = functions != 0 && random() % 8 == 0;
-      if (by_function) --functions;
-      writes.push_back({word(i), by_function ? 0 : words.device_address() + i * sizeof(std::uint64_t), round});
-    }
+    for (std::size_t i = 0; i < written; ++i)  // some by host functions, as where a GPU cannot write them
+      writes.push_back({word(i), random() % 8 == 0 ? 0 : words.device_address() + i * sizeof(std::uint64_t), round});
     gpu::write_words(stream, writes);
     for (std::size_t i = 0; i < written; ++i) EXPECT_LT(word(i)->load(), round) << "behind the gate";
     gate.open();
