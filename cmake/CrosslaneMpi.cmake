@@ -144,7 +144,7 @@ endfunction()
 # the emulated driver with k GPUs, unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
 # TIMEOUT (default 120) is for a machine with nothing else to do: three times as long ends the whole launch, ranks included, and fails.
 function(crosslane_mpi_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT" "FAMILY;ENV;LABELS;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT;PRINTS" "FAMILY;ENV;LABELS;ARGS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_RANKS)
     message(FATAL_ERROR "crosslane_mpi_test(${name}): RANKS is needed; not understood: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -172,10 +172,14 @@ function(crosslane_mpi_test name)
     if(CROSSLANE_SANITIZE)
       set(sanitize --sanitize "${CROSSLANE_SANITIZE}")
     endif()
+    set(prints)
+    if(arg_PRINTS)
+      set(prints --prints "${arg_PRINTS}")
+    endif()
     set(test "${name}.${family}")
     add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/run_mpi.sh" --family ${family}
       --mpiexec "${CROSSLANE_MPIEXEC_${family}}" --build "${CMAKE_BINARY_DIR}" --ranks ${arg_RANKS}
-      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --timeout ${seconds} ${sanitize} ${environment}
+      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --timeout ${seconds} ${sanitize} ${prints} ${environment}
       -- $<TARGET_FILE:${arg_EXECUTABLE}_${family}> ${arg_ARGS})
     set(labels mpi ${family} ${arg_LABELS})
     # Those that may take long start first, so that a parallel run does not end with one of them alone.

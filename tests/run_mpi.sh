@@ -2,13 +2,14 @@
 # Runs one test program under an MPI launcher with Crosslane and, without real GPUs, the emulated driver preloaded into
 # the ranks (never into the launcher). The same registered tests run on real GPUs with CROSSLANE_TEST_GPU=real; those that
 # set the emulated driver's faults are skipped there.
+# With --prints its output must match that extended regular expression.
 # Exit status: the program's; 77 if this machine cannot run it; 124 if it was ended after --timeout seconds.
 set -euo pipefail
 
 usage() {
   cat >&2 <<'TEXT'
 usage: run_mpi.sh --family openmpi|mpich --build <folder> [--mpiexec <launcher>] [--ranks <n>] [--gpus <k>]
-                  [--preload on|off|<library>] [--timeout <seconds>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
+                  [--preload on|off|<library>] [--timeout <seconds>] [--prints <expression>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
 environment: CROSSLANE_TEST_GPU=real   use the machine's driver instead of the emulated one
              CROSSLANE_TEST_GPU=one    as on a machine with one GPU, emulated; one_in_turns: the same without MPS
              CROSSLANE_SANITIZE=<list> as --sanitize
@@ -16,7 +17,7 @@ TEXT
   exit 2
 }
 
-family='' build='' mpiexec='' ranks=1 gpus=0 preload=on seconds=120 sanitize="${CROSSLANE_SANITIZE:-}"
+family='' build='' mpiexec='' ranks=1 gpus=0 preload=on seconds=120 prints='' sanitize="${CROSSLANE_SANITIZE:-}"
 extra=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -28,6 +29,7 @@ while [ $# -gt 0 ]; do
     --preload) preload="$2" ;;
     --timeout) seconds="$2" ;;
     --sanitize) sanitize="$2" ;;
+    --prints) prints="$2" ;;
     --env) extra+=("$2") ;;
     --) shift; break ;;
     *) usage ;;
@@ -127,6 +129,17 @@ launch+=(-n "$ranks")
 launch+=(env "${environment[@]}" "${extra[@]}" "$@")
 
 status=0
-timeout --signal=TERM --kill-after=10 "$seconds" "${launch[@]}" </dev/null || status=$?
+run() { timeout --signal=TERM --kill-after=10 "$seconds" "${launch[@]}" </dev/null; }
+if [ -z "$prints" ]; then
+  run || status=$?
+else
+  output="$(mktemp)"
+  trap 'rm -f "$output"' EXIT
+  run 2>&1 | tee "$output" || status=$?
+  if [ "$status" -eq 0 ] && ! grep -Eq -- "$prints" "$output"; then
+    echo "run_mpi.sh: it has not printed '$prints'" >&2
+    status=1
+  fi
+fi
 [ "$status" -ne 124 ] || echo "run_mpi.sh: ended after $seconds seconds" >&2
 exit "$status"

@@ -471,7 +471,6 @@ engine::Task<> Blocking::carry_out(std::shared_ptr<Started> call, engine::Comple
 
 engine::Task<> Blocking::pass(Started& call) const {
   team::Team& team = *call.team;
-  gpu::ignore_captures_of_other_threads(team.connection().home->driver());
   Passage passage(*this, team, call.shape, call.mine);
   std::exception_ptr failure;
   try {

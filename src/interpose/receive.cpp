@@ -305,13 +305,15 @@ bool match_started(Process& process, Operation& operation) {
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
            message::Transfers::Gathering* gathering) {
   Look& look = *operation.look;
-  process.took_route(operation.call, message::name_of(message::protocol_of(header)), header.bytes);
   look.status = status;
   look.sender = header.sender;
   look.payload = header.bytes;
   const engine::Watch watch{.call = operation.call};
   auto& transfers = process.transfers();
   auto reading = transfers.begin_reading(header, look.buffer, watch, gathering);
+  process.took_route(operation.call,
+                     message::Transfers::ferried(reading) ? "ferried" : message::name_of(message::protocol_of(header)),
+                     header.bytes);
   if (message::Transfers::reads_by_itself(reading)) {
     look.pull = message::Transfers::end_of(*reading);
     look.reading = std::move(reading);

@@ -2,6 +2,7 @@
 #include "interpose/teams.h"
 
 #include "base/log.h"
+#include "gpu/context.h"
 
 #include <algorithm>
 #include <map>
@@ -9,6 +10,15 @@
 #include <vector>
 
 namespace crosslane::interpose {
+namespace {
+
+// For the helper thread, first of all.
+engine::Task<> ignore_captures(const gpu::Driver& driver) {
+  gpu::ignore_captures_of_other_threads(driver);
+  co_return;
+}
+
+}  // namespace
 
 Teams::Teams(Process& process, team::World& world, team::Communicators& communicators, const collective::Choice& choice)
     : process_(process),
@@ -150,7 +160,10 @@ void Teams::keep(std::shared_ptr<team::Question> question) {
 
 engine::HelperThread& Teams::helper() {
   const std::lock_guard lock(mutex_);
-  if (helper_ == nullptr) helper_ = std::make_unique<engine::HelperThread>();
+  if (helper_ == nullptr) {
+    helper_ = std::make_unique<engine::HelperThread>();
+    helper_->spawn(ignore_captures(process_.gpu().driver()));
+  }
   return *helper_;
 }
 

@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace crosslane::message {
 namespace {
@@ -23,10 +25,13 @@ using State = share::Offers::State;
 constexpr base::Duration between_looks = std::chrono::milliseconds{10};
 constexpr unsigned most_unwatched_rounds = 32;
 
+// How often a receiver asks whether the sender of a payload that does not come is still there.
+constexpr base::Duration between_questions = std::chrono::seconds{1};
+
 }  // namespace
 
 engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received,
-                                       engine::Watch watch) {
+                                       std::uint64_t number, engine::Watch watch) {
   struct Slot {
     lane::HostBlock block;
     engine::Completion copied;
@@ -35,19 +40,23 @@ engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared
   received->truncated = header.bytes > room;
   const share::Ferry ferry = peers_->own_ferry();
   // One payload at a time, whoever it comes from: its sender's helper thread waits for nothing but this rank's looks.
-  const std::uint64_t turn = ferried_.asked.fetch_add(1, std::memory_order_relaxed);
-  const auto its_turn = engine::Completion::of(ferried_.read, turn);
-  co_await its_turn;
-  peers_->offers().end(peers_->owner(header), header.offer, State::declined);
-  lane::Batch batch(copier_, watch);
+  const auto turn = ferry.turn(number);
+  co_await turn;
   std::array<Slot, 2> slots;
+  lane::Batch batch(copier_, watch);  // waits for its copies before their slots go
   std::exception_ptr failure;
+  bool abandoned = false;
   std::size_t chunk_number = 0;
   for (std::size_t begin = 0; begin < header.bytes && !received->failed; ++chunk_number) {
     const auto arrival = ferry.arrival();
-    co_await arrival;
+    while (!arrival.done() && !abandoned) {
+      co_await either(arrival, engine::Completion::after(between_questions));
+      // Asked for before the last look: what it has filled in until then counts.
+      abandoned = !arrival.done() && !peers_->alive(header) && !arrival.done();
+    }
+    received->failed = abandoned || ferry.chunk().empty();
+    if (abandoned) break;
     const auto chunk = ferry.chunk();
-    received->failed = chunk.empty();
     const std::size_t end = std::min(begin + chunk.size(), room);
     try {
       if (begin < end && !failure && !buffer.on_gpu) unpack(buffer, chunk.data(), begin, end);
@@ -66,41 +75,47 @@ engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared
     begin += chunk.size();
     ferry.take();
   }
-  ferried_.read.store(turn + 1, std::memory_order_release);
+  if (abandoned)
+    ferry.abandon_turn();
+  else
+    ferry.end_turn();
   for (std::size_t i = 0; !failure && i < slots.size(); ++i) co_await written(slots[i].copied, batch);
   if (failure) std::rethrow_exception(failure);
   received->bytes = received->failed ? 0 : std::min<std::size_t>(header.bytes, room);
 }
 
-// On the helper thread. `owner` holds what the watch refers to, and the memory of a listed payload.
-engine::Task<> Transfers::ferry(Buffer buffer, share::Offers::Ticket offer, int to, engine::Watch watch,
-                                std::shared_ptr<void> owner) {
-  const share::Ferry ferry = peers_->ferry_of(to);
-  const auto copy = std::make_shared<Buffer>();
+// On the helper thread. `owner` holds the offering, and the memory of a listed payload.
+engine::Task<> Transfers::ferry(Offering& offering, std::uint64_t number, std::shared_ptr<void> owner) {
+  const share::Ferry ferry = peers_->ferry_of(offering.to_);
+  const share::Offers::Ticket offer = offering.header_.offer;
+  // In memory of no context: that may end before the receiver takes the last of it.
+  std::vector<std::byte> payload;
   bool copied = false;
   try {
-    co_await to_host(buffer, 0, copy, watch);
+    const auto copy = std::make_shared<Buffer>();
+    co_await to_host(offering.buffer_, 0, copy, offering.watch_);
+    payload.assign(copy->address, copy->address + copy->bytes);
     copied = true;
   } catch (...) {
-    const std::lock_guard lock(offerings_mutex_);
-    uncopied_.emplace(offer.line, std::current_exception());
+    offering.uncopied_ = std::current_exception();
   }
-  // The send is over then, for its sender; before, that has it, too, so that nothing ends on this thread.
+  // The send is over then, for its sender, whoever's payload comes before by that ferry; until then, that has the offering, too, so that
+  // nothing ends on this thread.
   owner.reset();
   peers_->offers().end(peers_->offers().owner(), offer, copied ? State::done : State::failed);
-  if (!copied) {
+  const auto turn = ferry.turn(number);
+  co_await turn;
+  for (std::size_t begin = 0; begin < payload.size();) {
+    const std::size_t bytes = std::min(payload.size() - begin, share::Ferry::most_chunk_bytes);
     const auto room = ferry.room();
     co_await room;
-    ferry.break_off();
-    co_return;
-  }
-  for (std::size_t begin = 0; begin < copy->bytes;) {
-    const std::size_t bytes = std::min(copy->bytes - begin, share::Ferry::most_chunk_bytes);
-    const auto room = ferry.room();
-    co_await room;
-    ferry.fill({copy->address + begin, bytes});
+    ferry.fill(std::span(payload).subspan(begin, bytes));
     begin += bytes;
   }
+  if (copied) co_return;
+  const auto room = ferry.room();
+  co_await room;
+  ferry.break_off();
 }
 
 // A rank that sends leaves it to its helper thread to see that a receiver cannot read: it may be in a call of MPI by then.
@@ -109,8 +124,9 @@ void Transfers::watch(Offering& offering, const share::Offers::Ticket& offer) no
   open_[offer.line].store(&offering, std::memory_order_seq_cst);
   if (watches_.load(std::memory_order_seq_cst) || watches_.exchange(true, std::memory_order_seq_cst)) return;
   try {
-    helper_().spawn(look_for_declined());
+    helper().spawn(look_for_declined());
   } catch (const std::exception& error) {
+    watches_.store(false, std::memory_order_seq_cst);
     base::log(base::Topic::warning, "no helper thread looks after messages whose receivers cannot read them: {}",
               error.what());
   }
@@ -147,21 +163,18 @@ engine::Task<> Transfers::look_for_declined() {
 void Transfers::start_ferries() {
   const auto& offers = peers_->offers();
   for (std::uint64_t line = 0; line < open_.size(); ++line) {
-    if (open_[line].load(std::memory_order_relaxed) == nullptr || !offers.declined(line)) continue;
-    const std::lock_guard lock(offerings_mutex_);
-    Offering* const offering = open_[line].load(std::memory_order_acquire);
-    if (offering == nullptr || std::exchange(offering->ferried_, true)) continue;
-    auto owner = offering->owner_.lock();
-    if (owner == nullptr) continue;
-    helper_().spawn(
-        ferry(offering->buffer_, offering->header_.offer, offering->to_, offering->watch_, std::move(owner)));
+    if (open_[line].load(std::memory_order_relaxed) == nullptr) continue;
+    const auto number = offers.declined(line);
+    if (!number) continue;
+    Offering* offering = nullptr;
+    std::shared_ptr<void> owner;
+    {
+      const std::lock_guard lock(offerings_mutex_);
+      offering = open_[line].load(std::memory_order_acquire);
+      if (offering != nullptr && !std::exchange(offering->ferried_, true)) owner = offering->owner_.lock();
+    }
+    if (owner != nullptr) helper().spawn(ferry(*offering, *number, std::move(owner)));
   }
-}
-
-std::exception_ptr Transfers::why_not_copied(const share::Offers::Ticket& offer) {
-  const std::lock_guard lock(offerings_mutex_);
-  const auto node = uncopied_.extract(offer.line);
-  return node ? node.mapped() : nullptr;
 }
 
 }  // namespace crosslane::message

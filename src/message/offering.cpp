@@ -13,6 +13,8 @@ using State = share::Offers::State;
 // How often the kept are looked after: half of what a send that was started has before it is copied to the host; and where patience is
 // short, no more often than a turn takes, for a task that awaits nothing never returns.
 constexpr base::Duration seldom = Transfers::started_patience / 2, often = std::chrono::microseconds{10};
+// MPI may need this rank's turns to bring the header over: MPICH over UCX sets up a connection with the first synchronous message.
+constexpr base::Duration most_unaided = std::chrono::milliseconds{1};
 // Of these rounds without anything to do, before they end: a program that sends now and then shall not begin them each time.
 constexpr unsigned most_idle_rounds = 64;
 
@@ -28,7 +30,7 @@ Transfers::Offering::Offering(Transfers& transfers, Buffer buffer, const Header&
       status_(status),
       returns_(returns),
       watch_(watch),
-      late_(base::now() + std::min(transfers.patience_, returns.value_or(transfers.patience_)) / 2) {}
+      late_(base::now() + std::min({transfers.patience_, returns.value_or(transfers.patience_), most_unaided}) / 2) {}
 
 Header Transfers::Offering::Kept::header() const noexcept {
   Header header;
@@ -98,18 +100,20 @@ void Transfers::Offering::rethrow() const {
 }
 
 void Transfers::Offering::cancel() {
-  unwanted_.store(true, std::memory_order_relaxed);
+  unwanted_.store(true, std::memory_order_seq_cst);
   if (hold()) go_on();
-  if (stage_.load(std::memory_order_acquire) != Stage::task || returns_) return;
+  if (stage_.load(std::memory_order_seq_cst) != Stage::task || returns_) return;
   matched_.cancel();
   transfers_.engine_.progress();
 }
 
 void Transfers::Offering::go_on() {
   if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
-  task_ = transfers_.engine_.spawn(
-      transfers_.send_offered(buffer_, header_.header(), to_, matched_, status_, returns_, watch_, owner_.lock()));
-  stage_.store(Stage::task, std::memory_order_release);
+  task_ = transfers_.engine_.spawn(transfers_.send_offered(buffer_, header_.header(), to_, matched_, status_, returns_,
+                                                           watch_, owner_.lock(), uncopied_));
+  stage_.store(Stage::task, std::memory_order_seq_cst);
+  // Either this thread sees that it is unwanted, or who has said so sees the task.
+  if (!returns_ && unwanted_.load(std::memory_order_seq_cst)) matched_.cancel();
 }
 
 void Transfers::keep(Offering& offering) {

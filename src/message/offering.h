@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -76,7 +77,9 @@ class Transfers::Offering {
   std::weak_ptr<void> owner_;
   bool kept_ = false;
   bool watched_ = false;  // stands in Transfers::open_
-  bool ferried_ = false;  // for the helper thread: its copy is on its way
+  // For the helper thread: its copy is on its way, and why there is none.
+  bool ferried_ = false;
+  std::exception_ptr uncopied_;
   std::atomic<Stage> stage_{Stage::open};
   std::atomic<bool> unwanted_{false};  // cancel() was called, perhaps while another thread held it
   engine::Completion matched_, task_;  // written while it is held

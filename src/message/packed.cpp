@@ -193,7 +193,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
       auto packing_all = all_packed(packing);
       co_await std::move(packing_all);
     } else {
-      packed = helper_().spawn(fill(packing));
+      packed = helper().spawn(fill(packing));
     }
     while (!packed.done() && !cancelled()) {
       if (!matched.done()) {

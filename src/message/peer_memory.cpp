@@ -163,19 +163,28 @@ PeerMemory::Reached PeerMemory::reach(const Header& header, const share::Exposed
     count_unreached(header.sender);
     return {};
   }
+  count_reached(header.sender);
   std::byte* const data = mapping->data() + exposed.offset;
   return {data, std::move(mapping)};
 }
 
-// Each payload that is asked for costs some milliseconds.
-void PeerMemory::count_unreached(int world_rank) noexcept {
-  constexpr int most = 8;
+// Each payload that is asked for costs some milliseconds: as much as many messages that are read, which make up for it.
+constexpr int most_unreached = 8, makes_up = 64;
+
+void PeerMemory::count_reached(int world_rank) noexcept {
   auto& so_far = unreached_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
-  if (so_far.fetch_add(1, std::memory_order_relaxed) + 1 != most) return;
+  if (so_far.load(std::memory_order_relaxed) > 0) so_far.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void PeerMemory::count_unreached(int world_rank) noexcept {
+  auto& so_far = unreached_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
+  constexpr int limit = most_unreached * makes_up;
+  const int before = so_far.fetch_add(makes_up, std::memory_order_relaxed);
+  if (before >= limit || before + makes_up < limit) return;
   base::log(base::Topic::warning,
             "GPU memory of rank {} could not be mapped {} times: its messages come through the host from now on "
             "(CROSSLANE_LOG=debug says why)",
-            world_rank, most);
+            world_rank, most_unreached);
   refuse(world_rank);
 }
 

@@ -91,6 +91,8 @@ class PeerMemory {
   void refuse(int world_rank) noexcept;
   /// Whose words a header's offer lies in.
   [[nodiscard]] int owner(const Header& header) const noexcept { return world_.nodes().local_rank(header.sender); }
+  /// False if its sender has died: Directory::alive().
+  [[nodiscard]] bool alive(const Header& header) const noexcept { return world_.directory().alive(owner(header)); }
   /// By which this rank is sent what it cannot read, and that rank of the world.
   [[nodiscard]] share::Ferry own_ferry() const noexcept {
     return {world_.directory(), world_.directory().local_rank()};
@@ -107,6 +109,7 @@ class PeerMemory {
   [[nodiscard]] Met met(int world_rank) const noexcept;
   void meet_local(team::Home& home, int local_rank, bool takes_tokens) noexcept;
   Reached reach(const Header& header, const share::Exposed& exposed) noexcept;
+  void count_reached(int world_rank) noexcept;
   void count_unreached(int world_rank) noexcept;
 
   team::World& world_;
@@ -121,7 +124,7 @@ class PeerMemory {
   std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them
   std::vector<std::atomic<bool>> tried_;     // by local rank
   std::vector<std::atomic<bool>> whole_;     // by local rank: its last message came so
-  std::vector<std::atomic<int>> unreached_;  // by local rank: how often its memory could not be opened
+  std::vector<std::atomic<int>> unreached_;  // by local rank: how its memory could not be opened, see count_unreached()
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };

@@ -29,13 +29,11 @@ struct Slot {
 engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
                                engine::Watch watch) {
   if (reading != nullptr) {
-    const bool read_here = co_await read(header, buffer, reading, watch);
-    if (read_here) {
-      *received = finish_reading(*reading);
-    } else {
-      auto ferrying = read_ferried(header, buffer, received, watch);
-      co_await std::move(ferrying);
-    }
+    const auto number = ferried(reading);
+    auto getting =
+        number ? read_ferried(header, buffer, received, *number, watch) : read(header, buffer, reading, watch);
+    co_await std::move(getting);
+    if (!number) *received = finish_reading(*reading);
     co_return;
   }
   if (header.pieces.blocks != 0) {
@@ -45,8 +43,8 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
   const std::size_t chunks = header.chunks();
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
-  lane::Batch batch(copier_, watch);
   std::vector<Slot> slots(std::min(chunk_window, chunks));
+  lane::Batch batch(copier_, watch);  // waits for its copies before their slots go
   // Requests write to the slots until they are done, so that an error leaves this loop only at its end.
   std::exception_ptr failure;
   const bool direct = !buffer.on_gpu && (room == 0 || buffer.layout->dense());

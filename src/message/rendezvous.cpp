@@ -50,8 +50,8 @@ lane::Side side_of(const Header& header, const std::byte* source) noexcept {
 }  // namespace
 
 struct Transfers::Reading {
-  PeerMemory::Reached source, list;  // held until the batch has ended
-  bool declined = false;
+  PeerMemory::Reached source, list;      // held until the batch has ended
+  std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
   bool to_gpu = false;
   Received received;  // once it is done
   int owner = 0;
@@ -103,7 +103,7 @@ std::optional<Header> Transfers::open_shown(const Buffer& buffer) {
   const auto span = buffer.layout->span(buffer.count);
   const std::byte* const first = lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(span.begin));
   const auto shown = peers_->show(first, static_cast<std::size_t>(span.end - span.begin), buffer.seen);
-  if (!shown) return std::nullopt;
+  if (!shown || !has_helper()) return std::nullopt;
   auto header = open(buffer.bytes);
   if (!header) return std::nullopt;
   ++events_;
@@ -120,7 +120,8 @@ std::optional<Header> Transfers::open_shown(const Buffer& buffer) {
 
 engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
                                        const MPI_Status* status, std::optional<base::Duration> returns,
-                                       engine::Watch watch, std::shared_ptr<void> kept) {
+                                       engine::Watch watch, std::shared_ptr<void> kept,
+                                       const std::exception_ptr& uncopied) {
   auto& offers = peers_->offers();
   const auto ticket = header.offer;
   const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::done));
@@ -157,12 +158,12 @@ engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, eng
   if (!over.done() && !withdrawn) co_await over;  // the receiver reads
   const State state = offers.state(ticket);
   ++events_;
-  const auto failure = state == State::failed ? why_not_copied(ticket) : nullptr;
   close_offer(ticket);
   co_await matched;
   tags_.give_back(header.tag);
-  if (failure) std::rethrow_exception(failure);
-  if (state == State::failed) throw reader_failure(watch, to);
+  if (state != State::failed) co_return;
+  if (uncopied) std::rethrow_exception(uncopied);
+  throw reader_failure(watch, to);
 }
 
 base::Error Transfers::reader_failure(const engine::Watch& watch, int reader) {
@@ -176,8 +177,17 @@ engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::
                                   const engine::Watch& watch) {
   lane::Batch batch(copier_, watch);
   const auto block = std::make_shared<lane::HostBlock>(batch.lend(buffer.place, buffer.bytes - begin));
-  batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, begin, buffer.bytes,
-                lane::Form::packed);
+  std::exception_ptr failure;
+  try {
+    batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, begin, buffer.bytes,
+                  lane::Form::packed);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    co_await ended(batch, watch);
+    std::rethrow_exception(failure);
+  }
   const auto copied = batch.completion();
   co_await written(copied, batch);
   copy->address = lane::byte_at(block->data(), -static_cast<std::ptrdiff_t>(begin));
@@ -210,8 +220,12 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     }
   };
   const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
-  reading->declined = reading->source.data == nullptr || !follows;
-  if (reading->declined) return reading;
+  if (reading->source.data == nullptr || !follows) {
+    // At once, whoever's payload comes before: the send may be over then.
+    reading->ferried = peers_->own_ferry().next_number();
+    offers.decline(owner, header.offer, *reading->ferried);
+    return reading;
+  }
   try {
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
@@ -229,8 +243,12 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 }
 
 bool Transfers::reads_by_itself(const ReadingPointer& reading) noexcept {
-  return reading != nullptr && !reading->declined &&
+  return reading != nullptr && !reading->ferried &&
          (reading->to_gpu || reading->received.bytes == 0 || reading->failure != nullptr);
+}
+
+std::optional<std::uint64_t> Transfers::ferried(const ReadingPointer& reading) noexcept {
+  return reading == nullptr ? std::nullopt : reading->ferried;
 }
 
 engine::Completion Transfers::end_of(const Reading& reading) noexcept { return reading.done; }
@@ -335,9 +353,8 @@ void Transfers::Gathering::enqueue() noexcept {
   bytes_ = 0;
 }
 
-// Into host memory. False where this rank cannot read it.
-engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch) {
-  if (reading->declined) co_return false;
+// Into host memory.
+engine::Task<> Transfers::read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch) {
   const std::size_t bytes = reading->received.bytes;
   try {
     header.listed.data = reading->list.data;
@@ -345,7 +362,7 @@ engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Reading
       co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
     } else {
       // The sender need not wait until this rank comes by again.
-      const engine::Completion read = helper_().spawn(read_long_to_host(header, buffer, reading, watch));
+      const engine::Completion read = helper().spawn(read_long_to_host(header, buffer, reading, watch));
       co_await read;
       read.rethrow();
     }
@@ -353,7 +370,6 @@ engine::Task<bool> Transfers::read(Header& header, const Buffer& buffer, Reading
     fail(*reading, std::current_exception());
     throw;
   }
-  co_return true;
 }
 
 // Enqueues the reading of bytes [begin, end) of the payload, and tells where. `contiguous` is where the payload lies in one piece, byte
@@ -386,6 +402,16 @@ engine::Completion Transfers::end_behind(lane::Batch& batch, const lane::Place& 
                                          const share::Offers::Ticket& offer) {
   auto& word = peers_->offers().theirs(owner, offer);
   return batch.mark(place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
+}
+
+// After a failure, of what was enqueued before. The batch would wait for that by turns of the engine when it ends: not on the helper thread.
+engine::Task<> Transfers::ended(lane::Batch& batch, const engine::Watch& watch) {
+  try {
+    const engine::Completion all = batch.completion();
+    co_await written(all, batch);
+  } catch (const base::Error& second) {
+    base::log(base::Topic::debug, "{}: what was enqueued before a failure failed, too: {}", watch.call, second.what());
+  }
 }
 
 // The same through pinned memory. What that has room for is enqueued before anything is waited for: the application may leave this task
@@ -440,14 +466,7 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
     chunks.pop_front();
   } while (next < end || !chunks.empty());
   if (failure) {
-    // The batch would wait for the rest by turns of the engine when it ends: not here, as this may be the helper thread.
-    try {
-      const engine::Completion ended = batch.completion();
-      co_await written(ended, batch);
-    } catch (const base::Error& second) {
-      base::log(base::Topic::debug, "{}: what was enqueued before a failure failed, too: {}", watch.call,
-                second.what());
-    }
+    co_await ended(batch, watch);
     std::rethrow_exception(failure);
   }
   co_await written(done, batch);

@@ -1,6 +1,7 @@
 // The sender's side of transfers, and their end. See transfers.h.
 #include "message/transfers.h"
 
+#include "base/log.h"
 #include "message/chunks.h"
 #include "mpi/status.h"
 
@@ -52,7 +53,24 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       peers_(world.directory().ranks() > 1 && world.node_looks() && settings.direct_bytes != 0
                  ? std::make_unique<PeerMemory>(world, copier, settings)
                  : nullptr),
-      helper_(std::move(helper)) {}
+      start_helper_(std::move(helper)) {}
+
+engine::HelperThread& Transfers::helper() {
+  engine::HelperThread* helper = helper_.load(std::memory_order_acquire);
+  if (helper == nullptr) helper_.store(helper = &start_helper_(), std::memory_order_release);
+  return *helper;
+}
+
+bool Transfers::has_helper() noexcept {
+  try {
+    [[maybe_unused]] const engine::HelperThread& started = helper();
+    return true;
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "messages are not offered, as no helper thread would look after them: {}",
+              error.what());
+    return false;
+  }
+}
 
 std::optional<Header> Transfers::open(std::size_t bytes) {
   const auto tag = tags_.take();

@@ -47,7 +47,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -102,10 +101,10 @@ class Transfers {
 
   /// The same for a header that offers its payload. MPI may cancel its message, as `status` (may be null) then tells: nothing is sent.
   /// `returns`: after how long at most, unless much else is going on here, the buffer is free even if the message is not matched
-  /// (returns_unmatched()); else it waits for that.
+  /// (returns_unmatched()); else it waits for that. `uncopied` lives as long as `kept`: why the helper thread has made no copy of it.
   engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
                               const MPI_Status* status, std::optional<base::Duration> returns, engine::Watch watch,
-                              std::shared_ptr<void> kept);
+                              std::shared_ptr<void> kept, const std::exception_ptr& uncopied);
   /// The same without a task, as long as all goes well (offering.h).
   class Offering;
   /// What to pass for a send that waits: a few times what copying the payload to the host takes, which comes instead; and for one that
@@ -137,6 +136,8 @@ class Transfers {
                                              Gathering* gathering = nullptr);
   /// True if the GPU does the rest, or has failed: it ends with end_of(), and finish_reading() tells how. Else pull() has to go on with it.
   [[nodiscard]] static bool reads_by_itself(const ReadingPointer& reading) noexcept;
+  /// This rank cannot read it, and has asked for it: as which payload of its ferry.
+  [[nodiscard]] static std::optional<std::uint64_t> ferried(const ReadingPointer& reading) noexcept;
   [[nodiscard]] static engine::Completion end_of(const Reading& reading) noexcept;
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
@@ -185,7 +186,7 @@ class Transfers {
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
   bool gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer);
   void fail(Reading& reading, std::exception_ptr failure) const;
-  engine::Task<bool> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
+  engine::Task<> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                               const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch);
   engine::Task<> read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch);
@@ -207,6 +208,7 @@ class Transfers {
   [[nodiscard]] lane::Memory memory_in(const lane::Place& place) const noexcept;
   engine::Completion end_behind(lane::Batch& batch, const lane::Place& place, int owner,
                                 const share::Offers::Ticket& offer);
+  static engine::Task<> ended(lane::Batch& batch, const engine::Watch& watch);
   /// Returns when a copy of the batch is done; throws where the GPU has failed.
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   /// The same where the batch is gone.
@@ -220,14 +222,16 @@ class Transfers {
   void keep(Offering& offering);
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_kept();
-  engine::Task<> read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received, engine::Watch watch);
-  engine::Task<> ferry(Buffer buffer, share::Offers::Ticket offer, int to, engine::Watch watch,
-                       std::shared_ptr<void> owner);
+  engine::Task<> read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received, std::uint64_t number,
+                              engine::Watch watch);
+  engine::Task<> ferry(Offering& offering, std::uint64_t number, std::shared_ptr<void> owner);
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
   void close_offer(const share::Offers::Ticket& offer);
   engine::Task<> look_for_declined();
   void start_ferries();
-  std::exception_ptr why_not_copied(const share::Offers::Ticket& offer);
+  [[nodiscard]] engine::HelperThread& helper();
+  /// False where the system has refused it.
+  [[nodiscard]] bool has_helper() noexcept;
   void stop_looking();
 
   const mpi::Functions& mpi_;
@@ -239,20 +243,17 @@ class Transfers {
   const base::Duration patience_;
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
-  const std::function<engine::HelperThread&()> helper_;
+  const std::function<engine::HelperThread&()> start_helper_;
+  std::atomic<engine::HelperThread*> helper_{nullptr};  // once it is there
   // Of each word of an offer: whose it is, until it is closed.
   std::array<std::atomic<Offering*>, share::Offers::most> open_{};
-  std::atomic<bool> watches_{false};  // look_for_declined() runs
-  struct {
-    std::atomic<std::uint64_t> asked{0}, read{0};
-  } ferried_;                                             // payloads that came to this rank so
-  std::mutex offerings_mutex_;                            // of the next four
-  std::map<std::uint64_t, std::exception_ptr> uncopied_;  // by the offer's line
-  std::vector<Offering*> offerings_;                      // whose calls have left them to look_after_kept(),
-  bool looks_after_kept_ = false;                         // which runs
-  bool finishing_ = false;                                // and is to end
-  std::atomic<int> kept_{0};                              // transfers that their calls have left to keep()
-  std::atomic<std::uint64_t> events_{0};                  // offers made, taken and ended
+  std::atomic<bool> watches_{false};      // look_for_declined() runs
+  std::mutex offerings_mutex_;            // of the next three
+  std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
+  bool looks_after_kept_ = false;         // which runs
+  bool finishing_ = false;                // and is to end
+  std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
+  std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   /// What is gathered goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share the links
   /// than keep them busy.
   struct Turns {

@@ -1,13 +1,16 @@
 // Ferry: host memory through which a payload comes whose reader cannot reach it where it is: one for each rank of the node, which reads
-// from it what the payload's owner fills in, chunk by chunk, both without MPI. It must not know GPUs, nor whose turn it is.
+// from it what the payload's owner fills in, chunk by chunk, both without MPI. It must not know GPUs, nor how the owner is asked.
 //
-// Two words count the chunks of all payloads so far; each has one writer at a time:
+// Payloads are numbered as they are asked for, and come in that order. Four words, each with one writer at a time:
 //
-//   filled   by the owner of a payload, after the chunk is in place (release); its reader then reads the chunk
-//   taken    by the reader, after its last look at the chunk (release); the owner then may fill in another one over it
+//   asked    by the reader: how many payloads so far
+//   turn     by the reader, after its last look at a payload (release): the next one's number, whose owner may begin
+//   filled   by the owner of the payload whose turn it is, after a chunk is in place (release): chunks so far, of all payloads; the reader
+//            then reads it
+//   taken    by the reader, after its last look at a chunk (release); the owner then may fill in another one over it
 //
-// No more chunks are in between than there is room for. A payload begins where the one before has ended: when its reader asks the owner for it,
-// by a word of their own, both words are equal, and no other owner has one to write until they are again.
+// No more chunks are in between than there is room for. When a turn begins filled and taken are equal: the reader has seen the last chunk of
+// the owner before, and so has the next owner, who sees the turn.
 #pragma once
 
 #include "engine/completion.h"
@@ -30,6 +33,8 @@ class Ferry {
 
   // For the owner of a payload that this ferry's rank has asked for.
 
+  /// It is that payload's turn: before its first chunk.
+  [[nodiscard]] engine::Completion turn(std::uint64_t number) const noexcept;
   /// There is room for a chunk.
   [[nodiscard]] engine::Completion room() const noexcept;
   /// Then: the next one, of 1 to most_chunk_bytes.
@@ -39,17 +44,25 @@ class Ferry {
 
   // For the ferry's rank.
 
+  /// Any thread: the number of a payload that it is about to ask for. It has to read it.
+  [[nodiscard]] std::uint64_t next_number() const noexcept;
+  // When it is that payload's turn:
+
   /// There is a chunk.
   [[nodiscard]] engine::Completion arrival() const noexcept;
   /// Then: what it is; empty where its owner has broken off.
   [[nodiscard]] std::span<const std::byte> chunk() const noexcept;
   /// It is not needed any more.
   void take() const noexcept;
+  /// After the last one: on with the next payload.
+  void end_turn() const noexcept;
+  /// In its stead: the owner is gone, which fills in nothing any more.
+  void abandon_turn() const noexcept;
 
  private:
   static constexpr std::size_t slots = 2;
   struct Memory {
-    Line filled, taken;
+    Line asked, turn, filled, taken;
     std::array<Line, slots> lengths;
     std::array<std::array<std::byte, most_chunk_bytes>, slots> chunks;
   };

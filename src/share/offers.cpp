@@ -48,6 +48,11 @@ bool Offers::take(int owner, const Ticket& ticket) const noexcept {
                                std::memory_order_relaxed);
 }
 
+void Offers::decline(int owner, const Ticket& ticket, std::uint64_t number) const noexcept {
+  directory_.lines(owner)[ticket.line].beside.back().store(number, std::memory_order_relaxed);
+  end(owner, ticket, State::declined);
+}
+
 std::span<std::byte> Offers::memory() const noexcept {
   const auto first = directory_.lines(0);
   const auto last = directory_.lines(directory_.ranks() - 1);

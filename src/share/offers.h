@@ -9,7 +9,8 @@
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
 //   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way, or it goes to
 //                          nobody any more
-//   taken    -> declined   by the reader: it cannot reach the memory, and asks for the payload by its ferry (ferry.h)
+//   taken    -> declined   by the reader: it cannot reach the memory, and asks for the payload by its ferry (ferry.h), as which number
+//                          it has written beside the word
 //   declined -> done       by the owner: it has a copy to fill in there
 //   declined -> failed     by the owner: it could not make one
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
@@ -68,8 +69,8 @@ class Offers {
   [[nodiscard]] std::optional<Ticket> open();
   /// A word that is free, to be offered by a GPU; and again, a round later each time, once nobody reads any more.
   [[nodiscard]] std::optional<Ticket> reserve();
-  /// What the owner tells beside a word, before it sends the message that leads a reader there.
-  using Note = std::array<std::uint64_t, std::tuple_size_v<decltype(Line::beside)>>;
+  /// What the owner tells beside a word, before it sends the message that leads a reader there. The rest of the line is the reader's.
+  using Note = std::array<std::uint64_t, std::tuple_size_v<decltype(Line::beside)> - 1>;
   void tell(const Ticket& ticket, const Note& note) const noexcept;
   /// Of a reserved word that no GPU will offer: its reader finds that it is kept.
   void withhold(const Ticket& ticket) const noexcept {
@@ -79,9 +80,11 @@ class Offers {
     return own()[ticket.line].word;
   }
   [[nodiscard]] State state(const Ticket& ticket) const noexcept { return state_in(word(ticket), ticket); }
-  /// That is what its reader has made of the line's last use.
-  [[nodiscard]] bool declined(std::uint64_t line) const noexcept {
-    return static_cast<State>(own()[line].word.load(std::memory_order_acquire) & 7U) == State::declined;
+  /// That is what its reader has made of the line's last use: as which payload of its ferry.
+  [[nodiscard]] std::optional<std::uint64_t> declined(std::uint64_t line) const noexcept {
+    const Line& declined = own()[line];
+    if (static_cast<State>(declined.word.load(std::memory_order_acquire) & 7U) != State::declined) return std::nullopt;
+    return declined.beside.back().load(std::memory_order_relaxed);
   }
   /// False where a reader was faster.
   [[nodiscard]] bool keep(const Ticket& ticket) noexcept;
@@ -97,6 +100,8 @@ class Offers {
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
   /// What stands beside a word; its owner may be changing it, unless it is known to be of an offer that stands.
   [[nodiscard]] Note told(int owner, std::size_t line) const noexcept;
+  /// Of one that was taken.
+  void decline(int owner, const Ticket& ticket, std::uint64_t number) const noexcept;
   /// Or for the owner, of one that was declined.
   void end(int owner, const Ticket& ticket, State state) const noexcept {
     theirs(owner, ticket).store(value(ticket, state), std::memory_order_release);

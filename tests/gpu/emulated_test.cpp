@@ -223,11 +223,16 @@ TEST(EmulatedChildTest, FaultsComeOnDemand) {
   Child other({"emulated", "faults"},
               {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:3,cuMemHostAlloc:*=CUDA_ERROR_NOT_PERMITTED,cuMemFree_v2:2"});
   EXPECT_EQ(other.line(), "0 0 2 0 800 800 0 2 0");
+  Child range({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:2-3,cuMemFree:1-1"});
+  EXPECT_EQ(range.line(), "0 2 2 0 0 0 2 0 0");
+  EXPECT_EQ(range.wait(), 0);
   EXPECT_EQ(other.wait(), 0);
 }
 
 TEST(EmulatedChildTest, MalformedSettingsAreRefused) {
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc"}).wait(), 0);
+  EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:3-2"}).wait(), 0);
+  EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:3-"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:1=CUDA_ERROR_NOPE"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_MEMORY=lots"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_GPU=emulated:0"}).wait(), 0);

@@ -1,6 +1,7 @@
 // Exchanges that MPI promises to finish although one side sits in a blocking call of something else (MPI 5.0, sections
 // 3.5, 3.7.4 and 6.12): a library that moves GPU memory must not need that side's help. At 8 B, 64 KiB and 65 MiB
-// (--large for another size than the last, --most to bound; --first for the scenario to begin with), with GPU memory on both sides or on one. It must not know Crosslane.
+// (--large for another size than the last, --least and --most to bound), with GPU memory on both sides or on one (--pair of four; 4: another
+// one for each scenario but the first); --first is the scenario to begin with. It must not know Crosslane.
 #include "support/program.h"
 
 #include <algorithm>
@@ -182,6 +183,56 @@ void receive_many_reversed(const Setting& given) {
   barrier();
 }
 
+// Many receives are under way when one of them is waited for, which looks at the others, too; then all their senders' help is gone.
+void send_many_receive_some(const Setting& given, bool sends) {
+  const auto with = each_of_many(given);
+  std::vector<Memory> memory;
+  std::vector<MPI_Request> requests;
+  for (int i = 0; i < outstanding; ++i) {
+    memory.push_back(sends ? with.outgoing(i) : with.incoming());
+    requests.push_back(sends ? isend(with, memory.back(), i) : irecv(with, memory.back(), i));
+  }
+  if (sends) {
+    CROSSLANE_MPI(MPI_Waitall(outstanding, requests.data(), MPI_STATUSES_IGNORE));
+  } else {
+    wait(requests[with.seed % outstanding]);
+  }
+  barrier();
+  CROSSLANE_MPI(MPI_Waitall(outstanding, requests.data(), MPI_STATUSES_IGNORE));
+  for (int i = 0; i < outstanding; ++i) {
+    if (sends)
+      with.check_sent(memory[static_cast<std::size_t>(i)], "a sent buffer", i);
+    else
+      with.check_received(memory[static_cast<std::size_t>(i)], "a received buffer", i);
+  }
+}
+
+// The same from several ranks.
+void send_to_first(const Setting& given) {
+  const auto with = each_of_many(given);
+  const int rank = with.program.rank, size = with.program.size;
+  if (rank != 0) {
+    const auto memory = with.outgoing();
+    CROSSLANE_MPI(MPI_Ssend(memory.data(), with.count(), MPI_BYTE, 0, 0, MPI_COMM_WORLD));
+    barrier();
+    with.check_sent(memory, "the sent buffer");
+    return;
+  }
+  std::vector<Memory> memory;
+  std::vector<MPI_Request> requests(static_cast<std::size_t>(size) - 1, MPI_REQUEST_NULL);
+  for (int from = 1; from < size; ++from) {
+    memory.push_back(with.incoming());
+    CROSSLANE_MPI(MPI_Irecv(memory.back().data(), with.count(), MPI_BYTE, from, 0, MPI_COMM_WORLD,
+                            &requests[static_cast<std::size_t>(from) - 1]));
+  }
+  int done = 0;
+  CROSSLANE_MPI(MPI_Waitany(size - 1, requests.data(), &done, MPI_STATUS_IGNORE));
+  barrier();
+  CROSSLANE_MPI(MPI_Waitall(size - 1, requests.data(), MPI_STATUSES_IGNORE));
+  for (int from = 1; from < size; ++from)
+    with.check(memory[static_cast<std::size_t>(from) - 1], from, 0, "a received buffer");
+}
+
 struct Scenario {
   const char* text;
   Sides sides;
@@ -316,6 +367,10 @@ std::vector<Scenario> scenarios() {
        {[](const Setting& with) { send_many(with, true); }, receive_many_reversed}},
       {"six Isends; Waitall; Barrier against six Recvs in reverse order; Barrier",
        {[](const Setting& with) { send_many(with, false); }, receive_many_reversed}},
+      {"six Isends; Waitall; Barrier against six Irecvs; Wait; Barrier; Waitall",
+       {[](const Setting& with) { send_many_receive_some(with, true); },
+        [](const Setting& with) { send_many_receive_some(with, false); }}},
+      {"Ssend; Barrier against Irecvs from all; Waitany; Barrier; Waitall", both(send_to_first), true},
   };
 }
 
@@ -354,9 +409,22 @@ int main(int argc, char** argv) {
   auto all = scenarios();
   std::ranges::rotate(all, all.begin() + program.option("first", 0) % static_cast<std::ptrdiff_t>(all.size()));
   const auto large = static_cast<std::size_t>(program.option("large", std::int64_t{65} << 20));
+  const auto least = static_cast<std::size_t>(program.option("least", 0)),
+             most = static_cast<std::size_t>(program.option("most", static_cast<std::int64_t>(large)));
+  const auto pair = program.option("pair", -1);
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{64} << 10, large}) {
-    if (bytes > static_cast<std::size_t>(program.option("most", static_cast<std::int64_t>(large)))) continue;
-    for (const auto& [first, second] : kinds(program, bytes))
+    if (bytes < least || bytes > most) continue;
+    auto pairs = kinds(program, bytes);
+    if (pair >= 0 && pair < 4) pairs = {pairs[static_cast<std::size_t>(pair) % pairs.size()]};
+    if (pair == 4) {
+      for (const auto& scenario : all) {
+        const bool begins = &scenario == &all.front();
+        const auto& [first, second] = pairs[begins ? 0 : program.shared().below(pairs.size())];
+        run({program, bytes, first, second, program.shared().next()}, scenario);
+      }
+      continue;
+    }
+    for (const auto& [first, second] : pairs)
       for (const auto& scenario : all) run({program, bytes, first, second, program.shared().next()}, scenario);
   }
   return program.finish();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,8 +17,8 @@ namespace crosslane::gpu::emulated {
 namespace {
 
 struct Fault {
-  std::string name;       // without a version suffix if it was given so
-  std::uint64_t nth = 0;  // 0 is every call
+  std::string name;  // without a version suffix if it was given so
+  std::uint64_t first = 0, last = std::numeric_limits<std::uint64_t>::max();  // which calls, from 1
   CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
   std::atomic<std::uint64_t> calls{0};
 };
@@ -36,6 +37,11 @@ bool matches(std::string_view wanted, std::string_view called) {
   return wanted == called || (without_version(wanted) == wanted && wanted == without_version(called));
 }
 
+bool read_number(std::string_view text, std::uint64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number > 0;
+}
+
 }  // namespace
 
 CUresult fault(const char* name) noexcept {
@@ -46,7 +52,7 @@ CUresult fault(const char* name) noexcept {
   for (const auto& entry : list) {
     if (!matches(entry->name, name)) continue;
     const auto call = entry->calls.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (entry->nth == 0 || entry->nth == call) result = entry->error;
+    if (call >= entry->first && call <= entry->last) result = entry->error;
   }
   return result;
 }
@@ -68,8 +74,11 @@ void read_faults() {
       const std::string_view which =
           item.substr(colon + 1, equals == std::string_view::npos ? equals : equals - colon - 1);
       if (which != "*") {
-        const auto [end, error] = std::from_chars(which.data(), which.data() + which.size(), entry->nth);
-        good = error == std::errc() && end == which.data() + which.size() && entry->nth > 0;
+        const auto dash = which.find('-');
+        good = read_number(which.substr(0, dash), entry->first);
+        entry->last = entry->first;
+        if (good && dash != std::string_view::npos)
+          good = read_number(which.substr(dash + 1), entry->last) && entry->first <= entry->last;
       }
       if (good && equals != std::string_view::npos) {
         good = error_by_name(std::string(item.substr(equals + 1)).c_str(), entry->error);
@@ -77,7 +86,7 @@ void read_faults() {
     }
     if (!good) {
       say("CROSSLANE_EMULATED_FAULTS has '" + std::string(item) +
-          "'; write <function>:<nth or *>[=CUDA_ERROR_...], e.g. cuMemAlloc:3");
+          "'; write <function>:<nth, first-last or *>[=CUDA_ERROR_...], e.g. cuMemAlloc:3");
       throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
     faults().push_back(std::move(entry));

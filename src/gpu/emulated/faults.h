@@ -1,5 +1,5 @@
 // Faults on demand: CROSSLANE_EMULATED_FAULTS="cuMemAlloc_v2:3,cuIpcOpenMemHandle:*=CUDA_ERROR_INVALID_VALUE" makes the
-// third (or every) call of a function fail, with out of memory where no error is named.
+// third (or every) call of a function fail, with out of memory where no error is named; "cuMemAlloc:3-5" three of them.
 #pragma once
 
 #include <cuda.h>
