@@ -1,12 +1,16 @@
 // See buffer.h.
 #include "gpu/buffer.h"
 
+#include "gpu/context.h"
+
 #include <utility>
 
 namespace crosslane::gpu {
 
 Buffer::Buffer(const Driver& driver, std::size_t bytes) : driver_(&driver), life_(driver), size_(bytes) {
-  if (bytes != 0) check(driver, driver.mem_alloc(&pointer_, bytes), fmt::format("cuMemAlloc of {} bytes", bytes));
+  if (bytes == 0) return;
+  const OutsideCaptures outside(driver);
+  check(driver, driver.mem_alloc(&pointer_, bytes), fmt::format("cuMemAlloc of {} bytes", bytes));
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -24,12 +28,15 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-  if (pointer_ != 0 && !life_.over()) driver_->mem_free(pointer_);
+  if (pointer_ == 0 || life_.over()) return;
+  const OutsideCaptures outside(*driver_);
+  driver_->mem_free(pointer_);
 }
 
 CUipcMemHandle Buffer::export_handle() const {
   if (pointer_ == 0) throw base::Error(base::ErrorClass::argument, "a buffer of no bytes has no memory to export");
   CUipcMemHandle handle{};
+  const OutsideCaptures outside(*driver_);
   check(*driver_, driver_->ipc_get_mem_handle(&handle, pointer_), "cuIpcGetMemHandle");
   return handle;
 }

@@ -53,12 +53,12 @@ void ignore_captures_of_other_threads(const Driver& driver) {
   check(driver, driver.thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
 }
 
-OutsideCaptures::OutsideCaptures(const Driver& driver) : driver_(driver) {
-  check(driver, driver.thread_exchange_stream_capture_mode(&mode_), "cuThreadExchangeStreamCaptureMode");
-}
+// Where the driver refuses, the calls themselves tell why they fail.
+OutsideCaptures::OutsideCaptures(const Driver& driver) noexcept
+    : driver_(driver), changed_(driver.thread_exchange_stream_capture_mode(&mode_) == CUDA_SUCCESS) {}
 
 OutsideCaptures::~OutsideCaptures() {
-  if (!driver_.unloading()) driver_.thread_exchange_stream_capture_mode(&mode_);
+  if (changed_ && !driver_.unloading()) driver_.thread_exchange_stream_capture_mode(&mode_);
 }
 
 int device_attribute(const Driver& driver, CUdevice_attribute attribute, int ordinal) {

@@ -54,10 +54,11 @@ class ContextScope {
 };
 
 /// While one lives, this thread's calls are not held to what a graph's capture by another thread allows: for questions
-/// (is an event done) that would end such a capture. For calls that touch no captured stream. Neither copied nor moved.
+/// (is an event done), and for what allocates, maps and frees, which would end such a capture. The owners and views of gpu/ do so by
+/// themselves. For calls that touch no captured stream. Neither copied nor moved.
 class OutsideCaptures {
  public:
-  explicit OutsideCaptures(const Driver& driver);
+  explicit OutsideCaptures(const Driver& driver) noexcept;
   ~OutsideCaptures();
   OutsideCaptures(const OutsideCaptures&) = delete;
   OutsideCaptures& operator=(const OutsideCaptures&) = delete;
@@ -65,6 +66,7 @@ class OutsideCaptures {
  private:
   const Driver& driver_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool changed_;
 };
 
 /// From now on this thread's calls are not held to what a graph's capture by another thread allows; for threads of ours, which touch

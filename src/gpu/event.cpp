@@ -1,6 +1,8 @@
 // See event.h.
 #include "gpu/event.h"
 
+#include "gpu/context.h"
+
 #include <utility>
 
 namespace crosslane::gpu {
@@ -13,6 +15,7 @@ Event::Event(const Driver& driver, Use use) : driver_(&driver), life_(driver) {
 }
 
 Event::Event(const Driver& driver, const CUipcEventHandle& handle) : driver_(&driver), life_(driver) {
+  const OutsideCaptures outside(driver);
   check(driver, driver.ipc_open_event_handle(&event_, handle), "cuIpcOpenEventHandle");
 }
 
@@ -39,6 +42,7 @@ void Event::make_wait(StreamView stream) const {
 }
 
 bool Event::done() const {
+  const OutsideCaptures outside(*driver_);
   const CUresult result = driver_->event_query(event_);
   if (result == CUDA_ERROR_NOT_READY) return false;
   check(*driver_, result, "cuEventQuery");
@@ -47,6 +51,7 @@ bool Event::done() const {
 
 CUipcEventHandle Event::export_handle() const {
   CUipcEventHandle handle{};
+  const OutsideCaptures outside(*driver_);
   check(*driver_, driver_->ipc_get_event_handle(&handle, event_), "cuIpcGetEventHandle");
   return handle;
 }

@@ -36,6 +36,7 @@ std::uint64_t loaded_objects() noexcept {
 
 // Memory of cuMemMap, which alone has a handle to retain.
 bool is_mapped(const Driver& driver, void* address) noexcept {
+  const OutsideCaptures outside(driver);
   CUmemGenericAllocationHandle handle{};
   return driver.mem_retain_allocation_handle(&handle, address) == CUDA_SUCCESS &&
          driver.mem_release(handle) == CUDA_SUCCESS;

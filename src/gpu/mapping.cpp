@@ -1,11 +1,14 @@
 // See mapping.h.
 #include "gpu/mapping.h"
 
+#include "gpu/context.h"
+
 #include <utility>
 
 namespace crosslane::gpu {
 
 Mapping::Mapping(const Driver& driver, const CUipcMemHandle& handle) : driver_(&driver), life_(driver) {
+  const OutsideCaptures outside(driver);
   check(driver, driver.ipc_open_mem_handle(&pointer_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
         "cuIpcOpenMemHandle");
 }
@@ -21,7 +24,9 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Mapping::~Mapping() {
-  if (pointer_ != 0 && !life_.over()) driver_->ipc_close_mem_handle(pointer_);
+  if (pointer_ == 0 || life_.over()) return;
+  const OutsideCaptures outside(*driver_);
+  driver_->ipc_close_mem_handle(pointer_);
 }
 
 }  // namespace crosslane::gpu

@@ -1,6 +1,8 @@
 // See module.h.
 #include "gpu/module.h"
 
+#include "gpu/context.h"
+
 #include <utility>
 
 namespace crosslane::gpu {
@@ -31,6 +33,7 @@ int Function::resident_blocks(int threads, std::size_t shared_bytes) const {
 }
 
 Module::Module(const Driver& driver, const void* image) : driver_(&driver), life_(driver) {
+  const OutsideCaptures outside(driver);
   check(driver, driver.module_load_data(&module_, image), "cuModuleLoadData");
 }
 
@@ -45,7 +48,9 @@ Module& Module::operator=(Module&& other) noexcept {
 }
 
 Module::~Module() {
-  if (module_ != nullptr && !life_.over()) driver_->module_unload(module_);
+  if (module_ == nullptr || life_.over()) return;
+  const OutsideCaptures outside(*driver_);
+  driver_->module_unload(module_);
 }
 
 Function Module::function(const char* name) const {

@@ -1,12 +1,15 @@
 // See pinned_buffer.h.
 #include "gpu/pinned_buffer.h"
 
+#include "gpu/context.h"
+
 #include <utility>
 
 namespace crosslane::gpu {
 
 PinnedBuffer::PinnedBuffer(const Driver& driver, std::size_t bytes) : driver_(&driver), life_(driver), size_(bytes) {
   if (bytes == 0) return;
+  const OutsideCaptures outside(driver);
   void* memory = nullptr;
   check(driver, driver.mem_host_alloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
         fmt::format("cuMemHostAlloc of {} bytes", bytes));
@@ -34,10 +37,13 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 }
 
 PinnedBuffer::~PinnedBuffer() {
-  if (data_ != nullptr && !life_.over()) driver_->mem_free_host(data_);
+  if (data_ == nullptr || life_.over()) return;
+  const OutsideCaptures outside(*driver_);
+  driver_->mem_free_host(data_);
 }
 
 PinnedRange::PinnedRange(const Driver& driver, void* data, std::size_t bytes) : driver_(&driver), life_(driver) {
+  const OutsideCaptures outside(driver);
   check(driver, driver.mem_host_register(data, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
         fmt::format("cuMemHostRegister of {} bytes", bytes));
   if (const CUresult result = driver.mem_host_get_device_pointer(&device_address_, data, 0); result != CUDA_SUCCESS) {
@@ -62,7 +68,9 @@ PinnedRange& PinnedRange::operator=(PinnedRange&& other) noexcept {
 }
 
 PinnedRange::~PinnedRange() {
-  if (data_ != nullptr && !life_.over()) driver_->mem_host_unregister(data_);
+  if (data_ == nullptr || life_.over()) return;
+  const OutsideCaptures outside(*driver_);
+  driver_->mem_host_unregister(data_);
 }
 
 }  // namespace crosslane::gpu

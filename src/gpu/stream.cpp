@@ -1,6 +1,8 @@
 // See stream.h.
 #include "gpu/stream.h"
 
+#include "gpu/context.h"
+
 #include <utility>
 
 namespace crosslane::gpu {
@@ -14,6 +16,7 @@ StreamView StreamView::of(const Driver& driver, CUstream stream) {
 }
 
 bool StreamView::idle() const {
+  const OutsideCaptures outside(*driver_);
   const CUresult result = driver_->stream_query(stream_);
   if (result == CUDA_ERROR_NOT_READY) return false;
   check(*driver_, result, "cuStreamQuery");

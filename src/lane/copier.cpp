@@ -92,7 +92,6 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
                                                    false,
                                                    {}});
   try {
-    const gpu::OutsideCaptures outside(driver);
     gpu::Buffer counter(driver, sizeof(std::uint64_t));
     gpu::fill_async(counter.data(), 0, counter.size(), channel->stream);
     channel->counter = std::move(counter);

@@ -124,7 +124,6 @@ std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
   const std::lock_guard lock(mutex_);
   auto& site = sites_[context];
   if (!site) {
-    const gpu::OutsideCaptures outside(driver);
     site = std::make_shared<Site>(driver, pinned_, blocks_, list_limit_);
   }
   return site;
@@ -349,7 +348,6 @@ void Mover::follow(CUcontext context, gpu::StreamView stream, const Side& to, co
   const auto here = site(context);
   if (here == nullptr)
     throw base::Error(base::ErrorClass::unsupported, "no kernel here follows another rank's irregular datatype");
-  const gpu::OutsideCaptures outside(stream.driver());
   Resolved there;
   there.laid.base = const_cast<void*>(from);
   there.laid.shape = list.loops;
@@ -418,7 +416,6 @@ bool Mover::follow_at_once(Site& site, gpu::StreamView stream, const Resolved& t
 bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, const Resolved& from, std::size_t begin,
                         std::size_t end) {
   const bool capturing = stream.capturing();
-  const gpu::OutsideCaptures outside(stream.driver());
   const std::lock_guard lock(site.mutex);
   Lists& lists = site.lists;
   Irregular* const to_known = to.irregular ? &lists.find(to.irregular) : nullptr;
@@ -513,7 +510,6 @@ bool Mover::copy_listed(Site& site, gpu::StreamView stream, const Resolved& to, 
 void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, const Side& from,
                          const Resolved& resolved_to, const Resolved& resolved_from, std::size_t begin,
                          std::size_t end) {
-  const gpu::OutsideCaptures outside(stream.driver());
   const std::lock_guard lock(site.mutex);
   Lists& lists = site.lists;
   struct Windowed {

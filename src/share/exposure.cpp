@@ -41,6 +41,7 @@ Exposed Exposure::show_locked(const gpu::PointerInfo& info, const void* buffer) 
     CUipcMemHandle handle;
     {
       const gpu::ContextScope scope(driver_, context_);
+      const gpu::OutsideCaptures outside(driver_);
       if (driver_.ipc_get_mem_handle(&handle, info.base) != CUDA_SUCCESS) return {};
     }
     drop_dead();

@@ -34,7 +34,6 @@ Team::~Team() { leave(); }
 
 void Team::Connection::throw_if_failed() const {
   const gpu::ContextScope scope(home->driver(), home->context());
-  const gpu::OutsideCaptures outside(home->driver());
   static_cast<void>(stream->view().idle());
 }
 

@@ -1,6 +1,7 @@
 // Allocation, guards and copies of test buffers, and the rank's GPU. It must not know MPI or Crosslane.
 #include "support/memory.h"
 
+#include "support/capturing.h"
 #include "support/check.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace crosslane::tests {
@@ -15,6 +17,17 @@ namespace {
 
 constexpr std::byte guard_byte{0xa5};
 constexpr std::align_val_t alignment{256};
+
+// While one lives, the driver's calls for a buffer of that kind are the test's own.
+class Own {
+ public:
+  explicit Own(MemoryKind kind) {
+    if (kind != MemoryKind::host) outside_.emplace();
+  }
+
+ private:
+  std::optional<OutsideCapture> outside_;
+};
 
 CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
@@ -55,6 +68,7 @@ void Device::make_current() const { CROSSLANE_CUDA(cuCtxSetCurrent(context_)); }
 Memory::Memory(MemoryKind kind, std::size_t bytes, std::size_t offset) : kind_(kind), bytes_(bytes), offset_(offset) {
   const std::size_t whole = bytes + offset + 2 * guard;
   CUdeviceptr pointer = 0;
+  const Own own(kind);
   switch (kind) {
     case MemoryKind::host:
       base_ = ::operator new(whole, alignment);
@@ -93,6 +107,7 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 void Memory::release() {
   if (base_ == nullptr) return;
   CROSSLANE_CHECK(guards_intact(), "the guards of {} bytes of {} memory were overwritten", bytes_, name(kind_));
+  const Own own(kind_);
   switch (kind_) {
     case MemoryKind::host:
       ::operator delete(base_, alignment);
@@ -132,6 +147,7 @@ bool Memory::guards_intact() const {
 void Memory::copy_in(std::size_t at, std::span<const std::byte> bytes) const {
   if (bytes.empty()) return;
   char* to = static_cast<char*>(base_) + at;
+  const Own own(kind_);
   if (kind_ == MemoryKind::device) {
     CROSSLANE_CUDA(cuMemcpyHtoD(address(to), bytes.data(), bytes.size()));
     // From pageable memory the copy returns once the source was read; MPI assumes that the buffer is ready.
@@ -144,6 +160,7 @@ void Memory::copy_in(std::size_t at, std::span<const std::byte> bytes) const {
 void Memory::copy_out(std::size_t at, std::span<std::byte> bytes) const {
   if (bytes.empty()) return;
   const char* from = static_cast<const char*>(base_) + at;
+  const Own own(kind_);
   if (kind_ == MemoryKind::device)
     CROSSLANE_CUDA(cuMemcpyDtoH(bytes.data(), address(from), bytes.size()));
   else

@@ -19,7 +19,7 @@ constexpr std::array<const char*, 6> memory_modes{"host", "device", "managed", "
 [[noreturn]] void usage(const std::string& problem) {
   fmt::print(stderr,
              "{}\nusage: program [--memory host|device|managed|pinned|mixed|random] [--seed <n>] [--cases <n>]"
-             " [--watchdog <seconds>]\n",
+             " [--watchdog <seconds>] [--capturing 0|1]\n",
              problem);
   std::exit(2);
 }
@@ -95,6 +95,7 @@ Program::Program(int argc, char** argv, const std::string& name, int thread_leve
     MPI_Comm_rank(node, &local_rank);
     MPI_Comm_free(&node);
     device_ = std::make_unique<Device>(local_rank);
+    if (option("capturing", 0) != 0) capturing_ = std::make_unique<Capturing>(*device_);
   }
 }
 
@@ -139,6 +140,10 @@ int Program::finish(const std::function<void()>& last) {
   if (last) last();
   CROSSLANE_STEP("MPI_Finalize");
   MPI_Finalize();
+  // Told by this rank alone: there is no MPI any more.
+  const bool spoilt = capturing_ != nullptr && !capturing_->end();
+  if (spoilt) report_failure("a thread's capture of a graph was spoilt");
+  capturing_.reset();
   device_.reset();
   watchdog_.reset();
   const bool skipped = all == 0 && !skipped_.empty();
@@ -147,7 +152,7 @@ int Program::finish(const std::function<void()>& last) {
                                         : "passed";
   if (rank == 0) fmt::print(stderr, "{} --seed {}: {}\n", name_, seed, verdict);
   constexpr int not_run = 77;
-  return skipped ? not_run : std::min(all, 1);
+  return skipped ? not_run : std::min(all + (spoilt ? 1 : 0), 1);
 }
 
 void polite_wait(MPI_Request& request, MPI_Status* status) {

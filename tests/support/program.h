@@ -1,8 +1,10 @@
 // The frame of an MPI-level test program: arguments, seed, the rank's GPU, watchdog, collective verdict.
-// Options: --memory host|device|managed|pinned|mixed|random (default random), --seed <n>, --cases <n>, --watchdog <s>;
+// Options: --memory host|device|managed|pinned|mixed|random (default random), --seed <n>, --cases <n>, --watchdog <s>, --capturing 1 for a
+// thread that captures a graph meanwhile;
 // CROSSLANE_TEST_SEED and CROSSLANE_TEST_MEMORY stand in for the first two. It must not know Crosslane.
 #pragma once
 
+#include "support/capturing.h"
 #include "support/check.h"
 #include "support/memory.h"
 #include "support/random.h"
@@ -62,6 +64,7 @@ class Program {
   std::string name_, memory_, skipped_;
   std::unique_ptr<Random> shared_, local_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Capturing> capturing_;
   std::unique_ptr<Watchdog> watchdog_;
 };
 
