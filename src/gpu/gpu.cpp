@@ -2,6 +2,7 @@
 #include "gpu/driver.h"
 
 #include "base/log.h"
+#include "gpu/context.h"
 
 #include <dlfcn.h>
 #include <link.h>
