@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "gpu/context.h"
 #include "gpu/copy.h"
 
 #include <algorithm>
@@ -31,6 +32,7 @@ Place Copier::place(const gpu::PointerInfo& info) {
     const auto& driver = gpu_.driver();
     const gpu::ContextScope scope(driver, place.context);
     seen_.try_emplace(place.context, driver);
+    const gpu::OutsideCaptures outside(driver);
     if (driver.pointer_set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, info.base) == CUDA_SUCCESS) {
       constexpr std::size_t most = 1 << 16;
       if (settled_.size() >= most) settled_.clear();

@@ -258,7 +258,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
-  return enter("cuPointerSetAttribute", plain, [&] {
+  return enter("cuPointerSetAttribute", unsafe_in_capture, [&] {
     // Synchronous memory operations are what emulation has anyway as far as other processes can see.
     require(value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && memory().find(pointer),
             CUDA_ERROR_INVALID_VALUE);
