@@ -3,8 +3,6 @@
 
 #include "support/memory.h"
 
-#include <cuda.h>
-
 namespace crosslane::tests {
 
 Capturing::Capturing(const Device& device) : thread_([this, &device] { capture(device); }) {
@@ -47,15 +45,8 @@ void Capturing::capture(const Device& device) {
   CROSSLANE_CUDA(cuMemFree(memory));
 }
 
-OutsideCapture::OutsideCapture() {
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  CROSSLANE_CUDA(cuThreadExchangeStreamCaptureMode(&mode));
-  mode_ = mode;
-}
+OutsideCapture::OutsideCapture() { CROSSLANE_CUDA(cuThreadExchangeStreamCaptureMode(&mode_)); }
 
-OutsideCapture::~OutsideCapture() {
-  auto mode = static_cast<CUstreamCaptureMode>(mode_);
-  CROSSLANE_CUDA(cuThreadExchangeStreamCaptureMode(&mode));
-}
+OutsideCapture::~OutsideCapture() { CROSSLANE_CUDA(cuThreadExchangeStreamCaptureMode(&mode_)); }
 
 }  // namespace crosslane::tests

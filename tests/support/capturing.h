@@ -2,6 +2,8 @@
 // must not end it. It must not know MPI or Crosslane.
 #pragma once
 
+#include <cuda.h>
+
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -39,7 +41,7 @@ class OutsideCapture {
   OutsideCapture& operator=(const OutsideCapture&) = delete;
 
  private:
-  int mode_ = 0;  // a CUstreamCaptureMode
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 }  // namespace crosslane::tests
