@@ -20,14 +20,12 @@ void Function::launch_with(StreamView stream, Grid blocks, Grid threads, std::si
 }
 
 int Function::attribute(CUfunction_attribute which) const {
-  const OutsideCaptures outside(*driver_);
   int value = 0;
   check(*driver_, driver_->func_get_attribute(&value, which, function_), "cuFuncGetAttribute");
   return value;
 }
 
 int Function::resident_blocks(int threads, std::size_t shared_bytes) const {
-  const OutsideCaptures outside(*driver_);
   int blocks = 0;
   check(*driver_, driver_->occupancy_max_active_blocks(&blocks, function_, threads, shared_bytes),
         "cuOccupancyMaxActiveBlocksPerMultiprocessor");
@@ -56,7 +54,6 @@ Module::~Module() {
 }
 
 Function Module::function(const char* name) const {
-  const OutsideCaptures outside(*driver_);
   CUfunction function = nullptr;
   check(*driver_, driver_->module_get_function(&function, module_, name),
         fmt::format("cuModuleGetFunction of '{}'", name));

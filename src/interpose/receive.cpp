@@ -311,9 +311,7 @@ void fetch(Process& process, Operation& operation, const message::Header& header
   const engine::Watch watch{.call = operation.call};
   auto& transfers = process.transfers();
   auto reading = transfers.begin_reading(header, look.buffer, watch, gathering);
-  process.took_route(operation.call,
-                     message::Transfers::ferried(reading) ? "ferried" : message::name_of(message::protocol_of(header)),
-                     header.bytes);
+  process.took_route(operation.call, message::Transfers::route_of(header, reading), header.bytes);
   if (message::Transfers::reads_by_itself(reading)) {
     look.pull = message::Transfers::end_of(*reading);
     look.reading = std::move(reading);

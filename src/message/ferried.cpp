@@ -1,5 +1,6 @@
-// Both sides of an offered payload that its receiver cannot reach: it asks for it by declining the offer, and the sender's helper thread
-// fills a copy into the receiver's ferry (share/ferry.h). The sender itself may sit in any call of MPI meanwhile. See transfers.h.
+// Both sides of an offered payload that goes through host memory: its receiver cannot reach it, or its sender has waited long enough and has a
+// copy. The receiver asks for it by declining the offer, and the sender's helper thread fills it into the receiver's ferry (share/ferry.h). The
+// sender itself may sit in any call of MPI meanwhile, or in none. See transfers.h.
 #include "base/error.h"
 #include "base/log.h"
 #include "message/chunks.h"
@@ -30,8 +31,15 @@ constexpr base::Duration between_questions = std::chrono::seconds{1};
 
 }  // namespace
 
-engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received,
-                                       std::uint64_t number, engine::Watch watch) {
+// At once, whoever's payload comes before: the send may be over then.
+std::uint64_t Transfers::ask_for(const Header& header, const share::Offers::Ticket& offer) {
+  const std::uint64_t number = peers_->own_ferry().next_number();
+  peers_->offers().decline(peers_->owner(header), offer, number);
+  return number;
+}
+
+engine::Task<> Transfers::read_ferried(Header header, std::size_t begin, Buffer buffer,
+                                       std::shared_ptr<Received> received, std::uint64_t number, engine::Watch watch) {
   struct Slot {
     lane::HostBlock block;
     engine::Completion copied;
@@ -47,7 +55,7 @@ engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared
   std::exception_ptr failure;
   bool abandoned = false;
   std::size_t chunk_number = 0;
-  for (std::size_t begin = 0; begin < header.bytes && !received->failed; ++chunk_number) {
+  for (; begin < header.bytes && !received->failed; ++chunk_number) {
     const auto arrival = ferry.arrival();
     while (!arrival.done() && !abandoned) {
       co_await either(arrival, engine::Completion::after(between_questions));
@@ -84,35 +92,46 @@ engine::Task<> Transfers::read_ferried(Header header, Buffer buffer, std::shared
   received->bytes = received->failed ? 0 : std::min<std::size_t>(header.bytes, room);
 }
 
-// On the helper thread. `owner` holds the offering, and the memory of a listed payload.
-engine::Task<> Transfers::ferry(Offering& offering, std::uint64_t number, std::shared_ptr<void> owner) {
-  const share::Ferry ferry = peers_->ferry_of(offering.to_);
-  const share::Offers::Ticket offer = offering.header_.offer;
-  // In memory of no context: that may end before the receiver takes the last of it.
-  std::vector<std::byte> payload;
-  bool copied = false;
+// On the helper thread: a copy of an offered payload that was declined. `owner` holds the offering, and the memory of a listed payload.
+engine::Task<> Transfers::copy_declined(Offering& offering, std::shared_ptr<void> owner) {
+  Copy copied{offering.header_.offer, offering.to_, std::nullopt};
   try {
     const auto copy = std::make_shared<Buffer>();
     co_await to_host(offering.buffer_, 0, copy, offering.watch_);
-    payload.assign(copy->address, copy->address + copy->bytes);
-    copied = true;
+    copied.payload.emplace(copy->address, copy->address + copy->bytes);
   } catch (...) {
     offering.uncopied_ = std::current_exception();
   }
-  // The send is over then, for its sender, whoever's payload comes before by that ferry; until then, that has the offering, too, so that
-  // nothing ends on this thread.
+  // Once that has said so the send is over for its sender; until then, that has the offering, too, so that nothing ends on this thread.
   owner.reset();
-  peers_->offers().end(peers_->offers().owner(), offer, copied ? State::done : State::failed);
-  const auto turn = ferry.turn(number);
+  auto carrying = carry(std::move(copied));
+  co_await std::move(carrying);
+}
+
+void Transfers::serve(Copy copy) { helper().spawn(carry(std::move(copy))); }
+
+// On the helper thread.
+engine::Task<> Transfers::carry(Copy copy) {
+  auto& offers = peers_->offers();
+  const share::Offers::Ticket offer = copy.offer;
+  const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
+  if (!answered.done()) co_await either(answered, engine::Completion::of(all_received_, 1));
+  const auto number = offers.declined(offer);
+  if (!number) co_return;
+  // Whoever's payload comes before by that ferry.
+  offers.end(offers.owner(), offer, copy.payload ? State::done : State::failed);
+  const share::Ferry ferry = peers_->ferry_of(copy.to);
+  const auto turn = ferry.turn(*number);
   co_await turn;
-  for (std::size_t begin = 0; begin < payload.size();) {
-    const std::size_t bytes = std::min(payload.size() - begin, share::Ferry::most_chunk_bytes);
+  const std::size_t bytes = copy.payload ? copy.payload->size() : 0;
+  for (std::size_t begin = 0; begin < bytes;) {
+    const std::size_t length = std::min(bytes - begin, share::Ferry::most_chunk_bytes);
     const auto room = ferry.room();
     co_await room;
-    ferry.fill(std::span(payload).subspan(begin, bytes));
-    begin += bytes;
+    ferry.fill(std::span(*copy.payload).subspan(begin, length));
+    begin += length;
   }
-  if (copied) co_return;
+  if (copy.payload) co_return;
   const auto room = ferry.room();
   co_await room;
   ferry.break_off();
@@ -158,23 +177,28 @@ engine::Task<> Transfers::look_for_declined() {
   }
 }
 
-// An offer stays declined until a ferry, which runs on this same thread, says otherwise; and its offering stays until then, or takes the
+// An offer stays declined until carry(), which runs on this same thread, says otherwise; and its offering stays until then, or takes the
 // mutex.
 void Transfers::start_ferries() {
   const auto& offers = peers_->offers();
   for (std::uint64_t line = 0; line < open_.size(); ++line) {
     if (open_[line].load(std::memory_order_relaxed) == nullptr) continue;
-    const auto number = offers.declined(line);
-    if (!number) continue;
+    if (!offers.declined(line)) continue;
     Offering* offering = nullptr;
     std::shared_ptr<void> owner;
     {
       const std::lock_guard lock(offerings_mutex_);
       offering = open_[line].load(std::memory_order_acquire);
-      if (offering != nullptr && !std::exchange(offering->ferried_, true)) owner = offering->owner_.lock();
+      if (offering != nullptr && !std::exchange(offering->copied_, true)) owner = offering->owner_.lock();
     }
-    if (owner != nullptr) helper().spawn(ferry(*offering, *number, std::move(owner)));
+    if (owner != nullptr) helper().spawn(copy_declined(*offering, std::move(owner)));
   }
+}
+
+// Whether it is this thread's to make a copy of it for its receiver.
+bool Transfers::may_copy(Offering& offering) noexcept {
+  const std::lock_guard lock(offerings_mutex_);
+  return !std::exchange(offering.copied_, true);
 }
 
 }  // namespace crosslane::message

@@ -62,11 +62,10 @@ struct Header {
   lane::Listed listed;            ///< or, where that has entries, what is listed, from there on:
   share::Exposed list{};          ///< its entries are there.
   Pieces pieces;
-  std::uint64_t skipped = 0;  ///< Bytes at the beginning that do not come in chunks: what is left of pieces. Not sent.
 
-  [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes - skipped + chunk_bytes - 1) / chunk_bytes; }
+  [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   /// Where chunk `index` begins and ends in the packed payload.
-  [[nodiscard]] std::uint64_t begin(std::uint64_t index) const noexcept { return skipped + index * chunk_bytes; }
+  [[nodiscard]] std::uint64_t begin(std::uint64_t index) const noexcept { return index * chunk_bytes; }
   [[nodiscard]] std::uint64_t end(std::uint64_t index) const noexcept {
     return index + 1 < chunks() ? begin(index + 1) : bytes;
   }

@@ -1,6 +1,9 @@
 // See offering.h.
 #include "message/offering.h"
 
+#include "message/chunks.h"
+#include "mpi/status.h"
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -109,11 +112,85 @@ void Transfers::Offering::cancel() {
 
 void Transfers::Offering::go_on() {
   if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
-  task_ = transfers_.engine_.spawn(transfers_.send_offered(buffer_, header_.header(), to_, matched_, status_, returns_,
-                                                           watch_, owner_.lock(), uncopied_));
+  task_ = transfers_.engine_.spawn(transfers_.send_offered(*this, matched_, owner_.lock()));
   stage_.store(Stage::task, std::memory_order_seq_cst);
   // Either this thread sees that it is unwanted, or who has said so sees the task.
   if (!returns_ && unwanted_.load(std::memory_order_seq_cst)) matched_.cancel();
+}
+
+engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> kept) {
+  auto& offers = peers_->offers();
+  const Buffer& buffer = offering.buffer_;
+  const Header header = offering.header_.header();
+  const int to = offering.to_;
+  const MPI_Status* const status = offering.status_;
+  const auto returns = offering.returns_;
+  const engine::Watch watch = offering.watch_;
+  const auto ticket = header.offer;
+  const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::done));
+  if (!returns && !over.done()) co_await either(over, matched);
+  const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
+  // While other messages of this rank come and go, its peers are likely at work on this one's like.
+  const base::Duration patience = std::min(patience_, returns.value_or(patience_));
+  const base::Time end = base::now() + patience_;
+  for (std::uint64_t seen = ~std::uint64_t{0}; !over.done() && !withdrawn && seen != events_ && base::now() < end;) {
+    seen = events_;
+    co_await either(over, engine::Completion::after(patience));
+  }
+  std::exception_ptr failure;
+  if (offers.state(ticket) == State::offered && !withdrawn) {
+    // The offer stands until the copy is there, which it is then replaced by in one step: the application may leave this task alone
+    // at any time, in a call of MPI that waits for the receiver.
+    const auto copy = std::make_shared<Buffer>();
+    try {
+      co_await to_host(buffer, 0, copy, watch);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const bool by_mpi = !failure && (header.bytes <= most_by_mpi || stored_.load() >= most_stored);
+    if (by_mpi && offers.keep(ticket)) {
+      // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
+      if (header.token == 0) close_offer(ticket);
+      auto sending = send_chunks(*copy, header, to, matched, {.patient = false, .matched = !returns}, watch, kept);
+      co_await std::move(sending);
+      co_return;
+    }
+    if (!by_mpi && may_copy(offering)) {
+      Copy stored{ticket, to, std::nullopt};
+      if (!failure) stored.payload.emplace(copy->address, copy->address + copy->bytes);
+      serve(std::move(stored));
+      if (offers.store(ticket)) {
+        tags_.give_back(header.tag);
+        ++stored_;
+        kept_.fetch_add(1, std::memory_order_relaxed);
+        engine_.spawn(keep_stored(ticket, matched, kept));
+        if (!returns) co_await matched;
+        if (failure) std::rethrow_exception(failure);
+        co_return;
+      }
+    }
+  }
+  if (!over.done() && !withdrawn) co_await over;  // the receiver reads
+  const State state = offers.state(ticket);
+  ++events_;
+  close_offer(ticket);
+  co_await matched;
+  tags_.give_back(header.tag);
+  if (state != State::failed) co_return;
+  if (failure) std::rethrow_exception(failure);
+  if (offering.uncopied_) std::rethrow_exception(offering.uncopied_);
+  throw reader_failure(watch, to);
+}
+
+// Until its receiver has asked for the copy, or nobody will any more.
+engine::Task<> Transfers::keep_stored(share::Offers::Ticket offer, engine::Completion matched,
+                                      [[maybe_unused]] std::shared_ptr<void> kept) {
+  co_await matched;
+  const auto over = engine::Completion::of(peers_->offers().word(offer), share::Offers::value(offer, State::done));
+  if (!over.done()) co_await either(over, engine::Completion::of(all_received_, 1));
+  close_offer(offer);
+  --stored_;
+  kept_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Transfers::keep(Offering& offering) {

@@ -77,9 +77,8 @@ class Transfers::Offering {
   std::weak_ptr<void> owner_;
   bool kept_ = false;
   bool watched_ = false;  // stands in Transfers::open_
-  // For the helper thread: its copy is on its way, and why there is none.
-  bool ferried_ = false;
-  std::exception_ptr uncopied_;
+  bool copied_ = false;          // somebody makes a copy for its receiver
+  std::exception_ptr uncopied_;  // why the helper thread has made none
   std::atomic<Stage> stage_{Stage::open};
   std::atomic<bool> unwanted_{false};  // cancel() was called, perhaps while another thread held it
   engine::Completion matched_, task_;  // written while it is held

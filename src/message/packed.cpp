@@ -32,6 +32,7 @@ struct Transfers::Packing {
   std::optional<lane::Batch> batch;
   std::uint64_t enqueued = 0;  // pieces whose packing is, and their offers behind it
   bool stopped = false;        // no more will be
+  bool withdrawn = false;      // what nobody has taken
   bool reader_failed = false;
 
   /// Each piece has a block of its own.
@@ -127,75 +128,110 @@ engine::Task<> Transfers::settle(PackingPointer packing) {
 }
 
 // On the helper thread: a piece goes into a block once the one before it was read.
-engine::Task<> Transfers::fill(PackingPointer packing) {
+engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch watch) {
   const auto& offers = peers_->offers();
-  for (std::uint64_t piece = packing->so_far(); piece < packing->count; ++piece) {
-    const auto before = packing->ticket(piece - packing->header.pieces.blocks);
-    const auto answered = engine::Completion::of(offers.word(before), share::Offers::value(before, State::kept));
-    co_await answered;
-    {
+  std::exception_ptr failure;
+  try {
+    for (std::uint64_t piece = packing->so_far(); piece < packing->count; ++piece) {
+      const auto before = packing->ticket(piece - packing->header.pieces.blocks);
+      const auto answered = engine::Completion::of(offers.word(before), share::Offers::value(before, State::kept));
+      co_await answered;
+      {
+        const std::lock_guard lock(packing->mutex);
+        if (packing->stopped) co_return;
+      }
+      const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
+      co_await over;
+      if (offers.declined(before)) {
+        auto storing = store(packing, to, 0, watch);
+        co_await std::move(storing);
+        co_return;
+      }
       const std::lock_guard lock(packing->mutex);
       if (packing->stopped) co_return;
+      packing->reader_failed |= offers.state(before) == State::failed;
+      pack_next(*packing);
     }
-    const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::done));
-    co_await over;
-    const std::lock_guard lock(packing->mutex);
-    if (packing->stopped) co_return;
-    packing->reader_failed |= offers.state(before) == State::failed;
-    pack_next(*packing);
+    auto packed = all_packed(packing);
+    co_await std::move(packed);
+  } catch (...) {
+    failure = std::current_exception();
   }
-  auto packed = all_packed(packing);
-  co_await std::move(packed);
+  if (!failure) co_return;
+  auto breaking = break_off(packing, to);
+  co_await std::move(breaking);
+  std::rethrow_exception(failure);
 }
 
-// Something has failed. Returns the first piece that will not be read: its reader finds that it is kept, and that the chunks which stand
-// for it and all others are empty.
-engine::Task<std::uint64_t> Transfers::take_back(PackingPointer packing) {
-  const auto& offers = peers_->offers();
+// What comes from that piece on goes through the host. False where its receiver reads on, which it may do until the copy is there.
+engine::Task<bool> Transfers::store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch) {
+  auto& offers = peers_->offers();
+  const auto copy = std::make_shared<Buffer>();
+  const std::uint64_t begin = packing->header.pieces.begin(piece);
+  co_await to_host(packing->buffer, begin, copy, watch);
+  std::vector<std::byte> payload(copy->address + begin, copy->address + copy->bytes);
+  const std::lock_guard lock(packing->mutex);
+  if (packing->stopped) co_return false;
+  const auto ticket = packing->ticket(piece);
+  // A receiver that has taken the first piece may be about to decline it.
+  const bool declines = piece != 0 && packing->enqueued <= packing->header.pieces.blocks &&
+                        offers.state(packing->ticket(0)) < State::done;
+  if (declines || (!offers.declined(ticket) && !offers.store(ticket))) co_return false;
+  packing->stopped = packing->withdrawn = true;
+  serve({ticket, to, std::move(payload)});
+  co_return true;
+}
+
+// Something has failed: the receiver finds so where it would have read on.
+engine::Task<> Transfers::break_off(PackingPointer packing, int to) {
+  auto& offers = peers_->offers();
   {
     const std::lock_guard lock(packing->mutex);
-    packing->stopped = true;
+    if (std::exchange(packing->stopped, true)) co_return;
+    packing->withdrawn = true;
   }
   auto settling = settle(packing);
   co_await std::move(settling);
-  const std::uint64_t enqueued = packing->enqueued;  // nobody else changes it any more
-  std::uint64_t piece = packing->first_untaken(offers);
-  for (; piece < enqueued; ++piece) {
+  // Nobody else changes this any more.
+  const std::uint64_t enqueued = packing->enqueued, blocks = packing->header.pieces.blocks;
+  for (std::uint64_t piece = enqueued > blocks ? enqueued - blocks : 0; piece < packing->count; ++piece) {
     const auto ticket = packing->ticket(piece);
-    if (peers_->offers().keep(ticket)) co_return piece;
-    if (offers.state(ticket) != State::free) continue;
-    offers.withhold(ticket);
-    co_return piece;
+    if (piece == enqueued) {
+      const std::lock_guard lock(packing->mutex);
+      ++packing->enqueued;
+    }
+    bool ends = offers.store(ticket);
+    if (!ends && offers.state(ticket) == State::free) {
+      offers.withhold(ticket);
+      ends = true;
+    }
+    if (!ends) {
+      const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
+      co_await over;
+      ends = offers.declined(ticket).has_value();
+    }
+    if (!ends) continue;
+    serve({ticket, to, std::nullopt});
+    co_return;
   }
-  if (piece == packing->count) co_return piece;
-  // All were taken: the next block is free once its reader is past it.
-  const auto before = packing->ticket(piece - packing->header.pieces.blocks);
-  const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::done));
-  co_await over;
-  offers.withhold(packing->ticket(piece));
-  const std::lock_guard lock(packing->mutex);
-  ++packing->enqueued;
-  co_return piece;
 }
 
 engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Completion matched,
-                                      const MPI_Status* status, engine::Watch watch, std::shared_ptr<void> kept) {
+                                      const MPI_Status* status, engine::Watch watch,
+                                      [[maybe_unused]] std::shared_ptr<void> kept) {
   auto& offers = peers_->offers();
   const Header header = packing->header;
   const auto cancelled = [&] { return status != nullptr && matched.done() && mpi::cancelled(mpi_, *status); };
-  const auto copy = std::make_shared<Buffer>();
-  std::uint64_t left = packing->count;  // the first piece that goes in chunks
-  Manner at_once{.patient = false, .matched = true};
   std::exception_ptr failure;
+  engine::Completion packed;
   try {
-    engine::Completion packed;
     if (packing->alone()) {
       auto packing_all = all_packed(packing);
       co_await std::move(packing_all);
     } else {
-      packed = helper().spawn(fill(packing));
+      packed = helper().spawn(fill(packing, to, watch));
     }
-    while (!packed.done() && !cancelled()) {
+    for (bool stored = false; !stored && !packed.done() && !cancelled();) {
       if (!matched.done()) {
         co_await either(packed, matched);
         continue;
@@ -212,43 +248,25 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
         copier_.throw_if_failed(packing->buffer.place);
         continue;
       }
-      // The offers stand until all is ready to be handed to MPI, which is then one step (rendezvous.cpp).
-      co_await to_host(packing->buffer, header.pieces.begin(first), copy, watch);
-      const std::lock_guard lock(packing->mutex);
-      first = packing->first_untaken(offers);
-      if (first == packing->enqueued || !offers.keep(packing->ticket(first))) continue;
-      packing->stopped = true;
-      left = first;
-      break;
+      auto storing = store(packing, to, first, watch);
+      stored = co_await std::move(storing);
     }
     if (packed.done()) packed.rethrow();
   } catch (...) {
-    at_once.failure = std::current_exception();
+    failure = std::current_exception();
   }
-  if (at_once.failure) {
-    failure = at_once.failure;
-    auto taking_back = take_back(packing);
-    left = co_await std::move(taking_back);
-  }
-  const bool rest = left < packing->count;
-  if (rest) {
-    Header chunked = header;
-    chunked.skipped = header.pieces.begin(left);
-    try {
-      auto sending = send_chunks(*copy, chunked, to, matched, at_once, watch, kept);
-      co_await std::move(sending);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  } else {
-    if (!matched.done()) co_await matched;
-    tags_.give_back(header.tag);
+  if (failure) {
+    auto breaking = break_off(packing, to);
+    co_await std::move(breaking);
+    if (!packed.done()) co_await packed;  // the helper thread may have been the first to find it
   }
   {
     const std::lock_guard lock(packing->mutex);
     packing->stopped = true;
   }
-  const bool withdrawn = rest || cancelled();
+  if (!matched.done()) co_await matched;
+  tags_.give_back(header.tag);
+  const bool withdrawn = packing->withdrawn || cancelled();
   if (withdrawn) {
     auto settling = settle(packing);
     co_await std::move(settling);
@@ -258,15 +276,15 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   if (packing->reader_failed) throw reader_failure(watch, to);
 }
 
-// Returns how many bytes came so; the others come in chunks. A reader that fails goes on to take what is offered, for the sender waits for
-// it.
+// Returns how many pieces came so; the others are asked for by their first one's offer, and come by the ferry. A reader that fails goes on to
+// take what is offered, for the sender waits for it.
 engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                                    engine::Watch watch) {
   auto& offers = peers_->offers();
   const Pieces& pieces = header.pieces;
-  // Where nothing is taken, a sender that watches takes it back. Of what fits its window the sender has ended; it is lost here.
+  // Of what fits its window the sender has ended; it is lost here.
   const bool watched = pieces.count(header.bytes) > pieces.blocks;
-  if (!peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr) && watched) co_return 0;
+  const bool reads = !watched || peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
   const int owner = peers_->owner(header);
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
@@ -275,11 +293,11 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
   std::array batches{lane::Batch(copier_, watch), lane::Batch(copier_, watch), lane::Batch(copier_, watch),
                      lane::Batch(copier_, watch)};
   static_assert(batches.size() == Pieces::most_blocks);
-  std::array<engine::Completion, Pieces::most_blocks> reads;
+  std::array<engine::Completion, Pieces::most_blocks> ends;
   std::exception_ptr failure;
   const std::byte* base = nullptr;
   try {
-    base = peers_->reach_window(header);
+    if (reads) base = peers_->reach_window(header);
   } catch (...) {
     failure = std::current_exception();
     peers_->refuse(header.sender);
@@ -305,7 +323,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
         end_taken(piece);
       }
     }
-    if (!offers.take(owner, ticket)) break;
+    if (!offers.take(owner, ticket) || !reads) break;
     const std::uint64_t begin = pieces.begin(piece);
     const std::uint64_t end = std::min<std::uint64_t>(std::min(begin + pieces.piece_bytes, header.bytes), room);
     if (begin >= end || failure) {
@@ -317,7 +335,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     try {
       if (buffer.on_gpu) {
         const auto where = read_to_gpu(batches[stream], buffer, lane::Side::packed(from), from, begin, end);
-        reads[stream] = end_behind(batches[stream], where, owner, ticket);
+        ends[stream] = end_behind(batches[stream], where, owner, ticket);
       } else {
         co_await read_to_host(header, buffer, begin, end, lane::byte_at(from, -static_cast<std::ptrdiff_t>(begin)),
                               ticket, watch);
@@ -329,15 +347,15 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     }
   }
   try {
-    for (std::size_t i = 0; !failure && i < reads.size(); ++i) co_await written(reads[i], batches[i]);
+    for (std::size_t i = 0; !failure && i < ends.size(); ++i) co_await written(ends[i], batches[i]);
   } catch (...) {
     failure = std::current_exception();
     end_taken(piece);
   }
+  if (failure && piece < pieces.count(header.bytes)) offers.end(owner, pieces.ticket(piece), State::failed);
   if (failure) std::rethrow_exception(failure);
-  const std::uint64_t bytes = std::min(pieces.begin(piece), header.bytes);
-  received->bytes = std::min<std::size_t>(bytes, room);
-  co_return bytes;
+  received->bytes = std::min<std::size_t>(std::min(pieces.begin(piece), header.bytes), room);
+  co_return piece;
 }
 
 }  // namespace crosslane::message

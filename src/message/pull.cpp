@@ -31,14 +31,18 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
   if (reading != nullptr) {
     const auto number = ferried(reading);
     auto getting =
-        number ? read_ferried(header, buffer, received, *number, watch) : read(header, buffer, reading, watch);
+        number ? read_ferried(header, 0, buffer, received, *number, watch) : read(header, buffer, reading, watch);
     co_await std::move(getting);
     if (!number) *received = finish_reading(*reading);
     co_return;
   }
   if (header.pieces.blocks != 0) {
-    header.skipped = co_await read_packed(header, buffer, received, watch);
-    if (header.skipped == header.bytes) co_return;
+    const std::uint64_t piece = co_await read_packed(header, buffer, received, watch);
+    if (piece == header.pieces.count(header.bytes)) co_return;
+    const std::uint64_t number = ask_for(header, header.pieces.ticket(piece));
+    auto getting = read_ferried(header, header.pieces.begin(piece), buffer, received, number, watch);
+    co_await std::move(getting);
+    co_return;
   }
   const std::size_t chunks = header.chunks();
   const std::size_t room = buffer.bytes;

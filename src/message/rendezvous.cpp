@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "message/chunks.h"
 #include "message/transfers.h"
-#include "mpi/status.h"
 #include "trace/tracer.h"
 
 #include <algorithm>
@@ -52,6 +51,7 @@ lane::Side side_of(const Header& header, const std::byte* source) noexcept {
 struct Transfers::Reading {
   PeerMemory::Reached source, list;      // held until the batch has ended
   std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
+  bool stored = false;                   // by its sender, which has waited for long
   bool to_gpu = false;
   Received received;  // once it is done
   int owner = 0;
@@ -118,54 +118,6 @@ std::optional<Header> Transfers::open_shown(const Buffer& buffer) {
   return header;
 }
 
-engine::Task<> Transfers::send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
-                                       const MPI_Status* status, std::optional<base::Duration> returns,
-                                       engine::Watch watch, std::shared_ptr<void> kept,
-                                       const std::exception_ptr& uncopied) {
-  auto& offers = peers_->offers();
-  const auto ticket = header.offer;
-  const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::done));
-  if (!returns && !over.done()) co_await either(over, matched);
-  const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
-  // While other messages of this rank come and go, its peers are likely at work on this one's like.
-  const base::Duration patience = std::min(patience_, returns.value_or(patience_));
-  const base::Time end = base::now() + patience_;
-  for (std::uint64_t seen = ~std::uint64_t{0}; !over.done() && !withdrawn && seen != events_ && base::now() < end;) {
-    seen = events_;
-    co_await either(over, engine::Completion::after(patience));
-  }
-  const Manner at_once{.patient = false, .matched = !returns};
-  // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
-  const auto close = [&] {
-    if (header.token == 0) close_offer(ticket);
-  };
-  if (offers.state(ticket) == State::offered && !withdrawn) {
-    // The offer stands until all is ready to be handed to MPI, which is then one step: the application may leave this task alone
-    // at any time, in a call of MPI that waits for the receiver.
-    const auto copy = std::make_shared<Buffer>();
-    try {
-      co_await to_host(buffer, 0, copy, watch);
-    } catch (const base::Error&) {
-      *copy = buffer;  // sent in chunks it meets that again, and the receiver is told
-    }
-    if (offers.keep(ticket)) {
-      close();
-      auto sending = send_chunks(*copy, header, to, matched, at_once, watch, kept);
-      co_await std::move(sending);
-      co_return;
-    }
-  }
-  if (!over.done() && !withdrawn) co_await over;  // the receiver reads
-  const State state = offers.state(ticket);
-  ++events_;
-  close_offer(ticket);
-  co_await matched;
-  tags_.give_back(header.tag);
-  if (state != State::failed) co_return;
-  if (uncopied) std::rethrow_exception(uncopied);
-  throw reader_failure(watch, to);
-}
-
 base::Error Transfers::reader_failure(const engine::Watch& watch, int reader) {
   return {base::ErrorClass::other,
           "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why",
@@ -201,12 +153,18 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   auto reading = std::make_shared<Reading>();
   auto& offers = peers_->offers();
   const int owner = reading->owner = peers_->owner(header);
-  if (!offers.take(owner, header.offer)) return nullptr;
+  const bool taken = offers.take(owner, header.offer);
+  if (!taken && !offers.stored(owner, header.offer)) return nullptr;
   ++events_;
   reading->offer = header.offer;
   reading->to_gpu = buffer.on_gpu;
   reading->received.bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
   reading->received.truncated = header.bytes > buffer.bytes;
+  if (!taken) {
+    reading->stored = true;
+    reading->ferried = ask_for(header, header.offer);
+    return reading;
+  }
   const bool listed = header.listed.entries != 0;
   const bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
   if (reads) reading->source = peers_->reach(header);
@@ -221,9 +179,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   };
   const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
   if (reading->source.data == nullptr || !follows) {
-    // At once, whoever's payload comes before: the send may be over then.
-    reading->ferried = peers_->own_ferry().next_number();
-    offers.decline(owner, header.offer, *reading->ferried);
+    reading->ferried = ask_for(header, header.offer);
     return reading;
   }
   try {
@@ -249,6 +205,11 @@ bool Transfers::reads_by_itself(const ReadingPointer& reading) noexcept {
 
 std::optional<std::uint64_t> Transfers::ferried(const ReadingPointer& reading) noexcept {
   return reading == nullptr ? std::nullopt : reading->ferried;
+}
+
+std::string_view Transfers::route_of(const Header& header, const ReadingPointer& reading) noexcept {
+  if (!ferried(reading)) return name_of(protocol_of(header));
+  return reading->stored ? "stored" : "ferried";
 }
 
 engine::Completion Transfers::end_of(const Reading& reading) noexcept { return reading.done; }

@@ -140,7 +140,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   const std::size_t chunks = header.chunks();
   std::size_t copied = 0;  // chunks whose copies are enqueued
   bool patient = manner.patient;
-  std::exception_ptr failure = manner.failure;
+  std::exception_ptr failure;
   engine::Completion last_copy;
   lane::Batch batch(copier_, watch);
   const auto length = [&](std::size_t chunk) { return header.end(chunk) - header.begin(chunk); };
@@ -231,6 +231,7 @@ engine::Task<> Transfers::drain() {
   team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
   const engine::Completion all_here = engine::Completion::of(&barrier);
   co_await all_here;
+  all_received_.store(1, std::memory_order_release);
   std::vector<std::byte> scratch;
   bool told = false;
   engine::Completion all_gone;

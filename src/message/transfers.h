@@ -6,9 +6,10 @@
 //   sender                                            receiver
 //   an offer (share/offers.h) in a header  ------->   matched by MPI
 //                                                     takes the offer, and reads; its GPU says when it has
-//   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched: the payload is copied to the host and sent in chunks
 //   its helper thread copies it to the host   <----   cannot open the memory: declines
 //   and fills that in, piece by piece         ---->   takes it from its ferry (ferried.cpp, share/ferry.h)
+//   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched, or for a moment what is short: this rank copies it to the host,
+//   and its send is over; what is very short goes in a chunk, else its receiver declines, and gets it from the helper thread
 //
 //   sender                                            receiver
 //   packs pieces into blocks, which its GPU offers
@@ -16,7 +17,8 @@
 //   the helper thread packs further pieces into       takes the offer of each piece, and reads; its GPU says when it has
 //   blocks that were read
 //   all is packed: the send is over
-//   nothing was taken for CROSSLANE_PATIENCE_MS after the header was matched: what is left is copied to the host and sent in chunks
+//   nothing was taken for CROSSLANE_PATIENCE_MS after the header was matched: what is left is copied to the host, and the send is over; the
+//   receiver declines the next piece, and gets it from the helper thread
 //
 // A chunk is a synchronous message on the world's private communicator: complete when the receiver has taken it.
 //
@@ -24,7 +26,8 @@
 //   header on the application's communicator  ---->   matched by MPI
 //   chunks, a few under way at a time         ---->   fetched by pull(), from inside calls that complete the receive
 //   nothing fetched for CROSSLANE_PATIENCE_MS after the header was matched: the rest is copied to the host and handed to
-//   MPI, which needs nobody's help to move it (the receiver may sit in a call that waits for this rank's next one)
+//   MPI, which needs no help of ours to move it (the receiver may sit in a call that waits for this rank's next one), but perhaps this rank's
+//   calls
 //   a copy failed: the rest are empty chunks  ---->   the receive fails too
 #pragma once
 
@@ -50,6 +53,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace crosslane::message {
@@ -99,13 +103,7 @@ class Transfers {
   engine::Task<> send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
                       std::shared_ptr<void> kept);
 
-  /// The same for a header that offers its payload. MPI may cancel its message, as `status` (may be null) then tells: nothing is sent.
-  /// `returns`: after how long at most, unless much else is going on here, the buffer is free even if the message is not matched
-  /// (returns_unmatched()); else it waits for that. `uncopied` lives as long as `kept`: why the helper thread has made no copy of it.
-  engine::Task<> send_offered(Buffer buffer, Header header, int to, engine::Completion matched,
-                              const MPI_Status* status, std::optional<base::Duration> returns, engine::Watch watch,
-                              std::shared_ptr<void> kept, const std::exception_ptr& uncopied);
-  /// The same without a task, as long as all goes well (offering.h).
+  /// The sending of an offered payload: without a task, as long as all goes well (offering.h).
   class Offering;
   /// What to pass for a send that waits: a few times what copying the payload to the host takes, which comes instead; and for one that
   /// was started, which a program mostly completes together with its receives.
@@ -121,7 +119,8 @@ class Transfers {
   void finish_packing(const PackingPointer& packing, const engine::Watch& watch);
   /// No header was sent after all.
   void abandon(const PackingPointer& packing);
-  /// Sends what pack() began; finished when the buffer is free, and as send_offered() for the rest.
+  /// Sends what pack() began; finished when the buffer is free.
+  /// MPI may cancel the header's message, as `status` (may be null) then tells: nothing is sent. `kept`: as for send().
   engine::Task<> send_packed(PackingPointer packing, int to, engine::Completion matched, const MPI_Status* status,
                              engine::Watch watch, std::shared_ptr<void> kept);
 
@@ -136,8 +135,8 @@ class Transfers {
                                              Gathering* gathering = nullptr);
   /// True if the GPU does the rest, or has failed: it ends with end_of(), and finish_reading() tells how. Else pull() has to go on with it.
   [[nodiscard]] static bool reads_by_itself(const ReadingPointer& reading) noexcept;
-  /// This rank cannot read it, and has asked for it: as which payload of its ferry.
-  [[nodiscard]] static std::optional<std::uint64_t> ferried(const ReadingPointer& reading) noexcept;
+  /// Of a header, and what begin_reading() made of it: which way its payload comes.
+  [[nodiscard]] static std::string_view route_of(const Header& header, const ReadingPointer& reading) noexcept;
   [[nodiscard]] static engine::Completion end_of(const Reading& reading) noexcept;
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
@@ -171,14 +170,29 @@ class Transfers {
   // MPI promises nothing, but the MPIs' own limits within a node are 4 to 64 KiB.
   static constexpr std::size_t short_bytes = std::size_t{64} << 10;
 
+  /// This rank does not read it, and has asked for it: as which payload of its ferry.
+  [[nodiscard]] static std::optional<std::uint64_t> ferried(const ReadingPointer& reading) noexcept;
+
   struct Outgoing;
   /// How a payload goes in chunks.
   struct Manner {
-    bool patient = true;                   ///< Wait for the receiver a while; else all is handed to MPI at once.
-    bool matched = true;                   ///< Return when the header is matched; else before.
-    std::exception_ptr failure = nullptr;  ///< Why the chunks are empty.
+    bool patient = true;  ///< Wait for the receiver a while; else all is handed to MPI at once.
+    bool matched = true;  ///< Return when the header is matched; else before.
   };
+  /// What is in the host memory of its sender, for a receiver that declines the offer; nothing: it could not be had.
+  struct Copy {
+    share::Offers::Ticket offer;
+    int to = 0;
+    // Memory of no context: that may end before the receiver takes the last of it.
+    std::optional<std::vector<std::byte>> payload;
+  };
+  // What MPIs move without their sender's further help.
+  static constexpr std::size_t most_by_mpi = std::size_t{2} << 10;
+  // Each keeps the word of its offer until it is asked for: others are needed for what is read.
+  static constexpr std::size_t most_stored = share::Offers::most / 2;
   [[nodiscard]] std::optional<Header> open_shown(const Buffer& buffer);
+  engine::Task<> send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> kept);
+  engine::Task<> keep_stored(share::Offers::Ticket offer, engine::Completion matched, std::shared_ptr<void> kept);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
@@ -193,8 +207,9 @@ class Transfers {
   void pack_next(Packing& packing);
   engine::Task<> all_packed(PackingPointer packing);
   engine::Task<> settle(PackingPointer packing);
-  engine::Task<> fill(PackingPointer packing);
-  engine::Task<std::uint64_t> take_back(PackingPointer packing);
+  engine::Task<> fill(PackingPointer packing, int to, engine::Watch watch);
+  engine::Task<bool> store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch);
+  engine::Task<> break_off(PackingPointer packing, int to);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);
   lane::Place read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from, const std::byte* contiguous,
@@ -222,9 +237,13 @@ class Transfers {
   void keep(Offering& offering);
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_kept();
-  engine::Task<> read_ferried(Header header, Buffer buffer, std::shared_ptr<Received> received, std::uint64_t number,
-                              engine::Watch watch);
-  engine::Task<> ferry(Offering& offering, std::uint64_t number, std::shared_ptr<void> owner);
+  [[nodiscard]] std::uint64_t ask_for(const Header& header, const share::Offers::Ticket& offer);
+  engine::Task<> read_ferried(Header header, std::size_t begin, Buffer buffer, std::shared_ptr<Received> received,
+                              std::uint64_t number, engine::Watch watch);
+  engine::Task<> copy_declined(Offering& offering, std::shared_ptr<void> owner);
+  [[nodiscard]] bool may_copy(Offering& offering) noexcept;
+  void serve(Copy copy);
+  engine::Task<> carry(Copy copy);
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
   void close_offer(const share::Offers::Ticket& offer);
   engine::Task<> look_for_declined();
@@ -253,7 +272,10 @@ class Transfers {
   bool looks_after_kept_ = false;         // which runs
   bool finishing_ = false;                // and is to end
   std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
+  std::atomic<std::size_t> stored_{0};    // of these, offers
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
+  // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
+  std::atomic<std::uint64_t> all_received_{0};
   /// What is gathered goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share the links
   /// than keep them busy.
   struct Turns {

@@ -29,10 +29,10 @@ Offers::Note Offers::told(int owner, std::size_t line) const noexcept {
   return note;
 }
 
-bool Offers::keep(const Ticket& ticket) noexcept {
+bool Offers::leave(const Ticket& ticket, State state) noexcept {
   std::uint64_t expected = value(ticket, State::offered);
-  return own()[ticket.line].word.compare_exchange_strong(expected, value(ticket, State::kept),
-                                                         std::memory_order_acq_rel, std::memory_order_acquire);
+  return own()[ticket.line].word.compare_exchange_strong(expected, value(ticket, state), std::memory_order_acq_rel,
+                                                         std::memory_order_acquire);
 }
 
 void Offers::close(const Ticket& ticket) {

@@ -5,17 +5,20 @@
 //
 //   free     -> offered    by its owner, before the message that names it is sent; or by its owner's GPU, behind the copy of a payload to
 //                          where it is read: then the reader waits for that
-//   free     -> kept       by the owner, where its GPU will not offer it any more
+//   free     -> stored     by the owner, where its GPU will not offer it any more
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
-//   offered  -> kept       by the owner, compare-and-swap: nobody read for so long that the payload goes another way, or it goes to
-//                          nobody any more
+//   offered  -> kept       by the owner, compare-and-swap: the payload goes by MPI, or to nobody any more
+//   offered  -> stored     by the owner, compare-and-swap: nobody read for so long that it has a copy, or has found that it cannot have one
+//   stored   -> declined   by the reader, as below
+//   stored   -> failed     by the reader: it does not need the copy, as something has failed here, too
 //   taken    -> declined   by the reader: it cannot reach the memory, and asks for the payload by its ferry (ferry.h), as which number
 //                          it has written beside the word
 //   declined -> done       by the owner: it has a copy to fill in there
 //   declined -> failed     by the owner: it could not make one
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
 //   taken    -> failed     by the reader's host: its GPU has failed
-//   kept, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value
+//   kept, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value; so a reader
+//                          looks for no other state of its own use than those that last until it has seen them
 //
 // The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `done` or more with acquire may reuse
 // the memory: nobody reads it any more.
@@ -37,7 +40,7 @@ namespace crosslane::share {
 
 class Offers {
  public:
-  enum class State : std::uint64_t { free, offered, kept, taken, declined, done, failed };
+  enum class State : std::uint64_t { free, offered, kept, stored, taken, declined, done, failed };
 
   /// How many each rank may have at a time: the lines that a directory needs a rank.
   static constexpr std::size_t most = 256;
@@ -72,9 +75,9 @@ class Offers {
   /// What the owner tells beside a word, before it sends the message that leads a reader there. The rest of the line is the reader's.
   using Note = std::array<std::uint64_t, std::tuple_size_v<decltype(Line::beside)> - 1>;
   void tell(const Ticket& ticket, const Note& note) const noexcept;
-  /// Of a reserved word that no GPU will offer: its reader finds that it is kept.
+  /// Of a reserved word that no GPU will offer: its reader finds that it is stored.
   void withhold(const Ticket& ticket) const noexcept {
-    own()[ticket.line].word.store(value(ticket, State::kept), std::memory_order_release);
+    own()[ticket.line].word.store(value(ticket, State::stored), std::memory_order_release);
   }
   [[nodiscard]] std::atomic<std::uint64_t>& word(const Ticket& ticket) const noexcept {
     return own()[ticket.line].word;
@@ -86,8 +89,15 @@ class Offers {
     if (static_cast<State>(declined.word.load(std::memory_order_acquire) & 7U) != State::declined) return std::nullopt;
     return declined.beside.back().load(std::memory_order_relaxed);
   }
+  /// The same of this use.
+  [[nodiscard]] std::optional<std::uint64_t> declined(const Ticket& ticket) const noexcept {
+    const Line& declined = own()[ticket.line];
+    if (declined.word.load(std::memory_order_acquire) != value(ticket, State::declined)) return std::nullopt;
+    return declined.beside.back().load(std::memory_order_relaxed);
+  }
   /// False where a reader was faster.
-  [[nodiscard]] bool keep(const Ticket& ticket) noexcept;
+  [[nodiscard]] bool keep(const Ticket& ticket) noexcept { return leave(ticket, State::kept); }
+  [[nodiscard]] bool store(const Ticket& ticket) noexcept { return leave(ticket, State::stored); }
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
   void close(const Ticket& ticket);
 
@@ -98,9 +108,13 @@ class Offers {
   }
   /// False where the owner keeps it.
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
+  /// Where it was not taken: its owner has it, and it may be declined.
+  [[nodiscard]] bool stored(int owner, const Ticket& ticket) const noexcept {
+    return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::stored);
+  }
   /// What stands beside a word; its owner may be changing it, unless it is known to be of an offer that stands.
   [[nodiscard]] Note told(int owner, std::size_t line) const noexcept;
-  /// Of one that was taken.
+  /// Of one that was taken, or is stored.
   void decline(int owner, const Ticket& ticket, std::uint64_t number) const noexcept;
   /// Or for the owner, of one that was declined.
   void end(int owner, const Ticket& ticket, State state) const noexcept {
@@ -114,6 +128,7 @@ class Offers {
   [[nodiscard]] std::span<std::byte> memory() const noexcept;
 
  private:
+  bool leave(const Ticket& ticket, State state) noexcept;
   static State state_in(const std::atomic<std::uint64_t>& word, const Ticket& ticket) noexcept {
     const std::uint64_t seen = word.load(std::memory_order_acquire);
     return seen < value(ticket, State::offered) ? State::free : static_cast<State>(seen & 7U);

@@ -139,7 +139,8 @@ int main(int argc, char** argv) {
   std::optional<Captured> captured;
   const int status = program.finish([&] { captured.emplace(); });
   const auto told = captured->end();
-  const auto direct = calls_by_route(told, program.rank, "direct");
+  // Of a receiver that came late its sender may have stored the message by then.
+  const auto direct = calls_by_route(told, program.rank, "direct") + calls_by_route(told, program.rank, "stored");
   CROSSLANE_CHECK(none ? direct == 0 : direct >= wanted.least && direct <= wanted.most,
                   "{} calls with such messages went directly:\n{}", direct, told);
   return failures() > 0 ? 1 : status;

@@ -4,21 +4,54 @@
 // one for each scenario but the first); --first is the scenario to begin with. It must not know Crosslane.
 #include "support/program.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace crosslane::tests {
 namespace {
 
+/// One word for each pair of ranks, by which they tell each other something without MPI.
+class Words {
+ public:
+  explicit Words(const Program& program) {
+    const std::string name = "/crosslane-progress-" + std::to_string(program.seed) + "-" + std::to_string(getuid());
+    const int file = shm_open(name.c_str(), O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
+    CROSSLANE_CHECK(file >= 0 && ftruncate(file, bytes) == 0, "shared memory for the pairs' words");
+    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CROSSLANE_CHECK(memory != MAP_FAILED, "shared memory for the pairs' words");
+    close(file);
+    words_ = static_cast<std::atomic<int>*>(memory);
+    polite_barrier();
+    shm_unlink(name.c_str());
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+  ~Words() { munmap(words_, bytes); }
+
+  [[nodiscard]] std::atomic<int>& of(int rank) const { return words_[rank / 2]; }
+
+ private:
+  static constexpr std::size_t bytes = 4096;
+  std::atomic<int>* words_ = nullptr;
+};
+
 /// What one scenario runs with. Even ranks are the first side of a pair, odd ones the second; a last rank without a
 /// peer takes part in barriers and collectives only.
 struct Setting {
   Program& program;
+  const Words& words;
   std::size_t bytes;
   MemoryKind first_kind, second_kind;
   std::uint64_t seed;
@@ -233,6 +266,21 @@ void send_to_first(const Setting& given) {
     with.check(memory[static_cast<std::size_t>(from) - 1], from, 0, "a received buffer");
 }
 
+// A send that has returned needs nothing of its rank any more.
+void send_and_leave(const Setting& with, const Memory& memory) {
+  const auto& word = with.words.of(with.program.rank);
+  const int before = word.load();
+  CROSSLANE_MPI(MPI_Send(memory.data(), with.count(), MPI_BYTE, with.peer(), 0, MPI_COMM_WORLD));
+  while (word.load() == before) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
+// Its receiver comes when that has taken long.
+void receive_late(const Setting& with, const Memory& memory) {
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  recv(with, memory);
+  ++with.words.of(with.program.rank);
+}
+
 struct Scenario {
   const char* text;
   Sides sides;
@@ -370,6 +418,7 @@ std::vector<Scenario> scenarios() {
       {"six Isends; Waitall; Barrier against six Irecvs; Wait; Barrier; Waitall",
        {[](const Setting& with) { send_many_receive_some(with, true); },
         [](const Setting& with) { send_many_receive_some(with, false); }}},
+      {"Send; no MPI until that is received against a late Recv", one_way(send_and_leave, receive_late), false, 0},
       {"Ssend; Barrier against Irecvs from all; Waitany; Barrier; Waitall", both(send_to_first), true},
   };
 }
@@ -406,6 +455,7 @@ std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program, std::size
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "progress");
+  const Words words(program);
   auto all = scenarios();
   std::ranges::rotate(all, all.begin() + program.option("first", 0) % static_cast<std::ptrdiff_t>(all.size()));
   const auto large = static_cast<std::size_t>(program.option("large", std::int64_t{65} << 20));
@@ -420,12 +470,12 @@ int main(int argc, char** argv) {
       for (const auto& scenario : all) {
         const bool begins = &scenario == &all.front();
         const auto& [first, second] = pairs[begins ? 0 : program.shared().below(pairs.size())];
-        run({program, bytes, first, second, program.shared().next()}, scenario);
+        run({program, words, bytes, first, second, program.shared().next()}, scenario);
       }
       continue;
     }
     for (const auto& [first, second] : pairs)
-      for (const auto& scenario : all) run({program, bytes, first, second, program.shared().next()}, scenario);
+      for (const auto& scenario : all) run({program, words, bytes, first, second, program.shared().next()}, scenario);
   }
   return program.finish();
 }

@@ -42,6 +42,43 @@ TEST_F(OffersTest, OneOfTwoHasIt) {
   }
 }
 
+TEST_F(OffersTest, AStoredOneIsAskedFor) {
+  const auto ticket = owner.open();
+  EXPECT_FALSE(reader.stored(0, *ticket));
+  ASSERT_TRUE(owner.store(*ticket));
+  EXPECT_FALSE(owner.keep(*ticket));
+  EXPECT_FALSE(reader.take(0, *ticket));
+  EXPECT_TRUE(reader.stored(0, *ticket));
+  EXPECT_FALSE(owner.declined(*ticket));
+  EXPECT_FALSE(owner.declined(ticket->line));
+  reader.decline(0, *ticket, 17);
+  EXPECT_FALSE(reader.stored(0, *ticket));
+  EXPECT_EQ(owner.declined(*ticket), 17U);
+  EXPECT_EQ(owner.declined(ticket->line), 17U);
+  owner.end(0, *ticket, State::done);
+  EXPECT_FALSE(owner.declined(*ticket));
+  owner.close(*ticket);
+  // The next use of the word is not this one.
+  std::vector<Offers::Ticket> all;
+  while (const auto next = owner.open()) all.push_back(*next);
+  for (const auto& next : all) {
+    ASSERT_TRUE(owner.store(next));
+    reader.decline(0, next, 18);
+  }
+  EXPECT_FALSE(reader.stored(0, *ticket));
+  EXPECT_FALSE(owner.declined(*ticket));
+}
+
+TEST_F(OffersTest, ATakenOneIsNotStored) {
+  const auto ticket = owner.open();
+  ASSERT_TRUE(reader.take(0, *ticket));
+  EXPECT_FALSE(owner.store(*ticket));
+  EXPECT_FALSE(reader.stored(0, *ticket));
+  reader.decline(0, *ticket, 3);
+  EXPECT_FALSE(owner.store(*ticket));
+  EXPECT_EQ(owner.declined(*ticket), 3U);
+}
+
 TEST_F(OffersTest, AnOldTicketTakesNothing) {
   const auto old = owner.open();
   ASSERT_TRUE(owner.keep(*old));
@@ -76,7 +113,8 @@ TEST_F(OffersTest, AReservedWordIsOfferedBySomebodyElseAndUsedAgain) {
   }
   owner.withhold(*ticket);
   EXPECT_FALSE(reader.take(0, *ticket));
-  EXPECT_EQ(reader.state(0, *ticket), State::kept);
+  EXPECT_TRUE(reader.stored(0, *ticket));
+  reader.end(0, *ticket, State::failed);
   owner.close(*ticket);
   // Whoever has the word next does not take an earlier use for its own.
   std::vector<Offers::Ticket> all;
@@ -98,12 +136,13 @@ TEST_F(OffersTest, WordsLieInTheMemoryForGpus) {
   }
 }
 
-// What the payload's owner and its reader do to the payload, unsynchronised but for the offer.
+// What the payload's owner and its reader do to the payload, unsynchronised but for the offer. One that is stored is asked for, and told by the
+// word alone.
 TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(seed);
   constexpr std::uint64_t rounds = 20000;
-  std::uint64_t payload = 0, taken = 0, kept = 0;
+  std::uint64_t payload = 0, taken = 0, kept = 0, asked = 0;
   Offers::Ticket shown;
   std::atomic<std::uint64_t> posted{0}, over{0};  // stands for MPI's message, and for its completion
   std::thread reading([&] {
@@ -116,6 +155,11 @@ TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
         ++taken;
         EXPECT_EQ(payload, round);
         reader.end(0, ticket, State::done);
+      } else if (reader.stored(0, ticket)) {
+        ++asked;
+        reader.decline(0, ticket, round);
+        while (reader.state(0, ticket) != State::done) std::this_thread::yield();
+        EXPECT_EQ(payload, round + rounds);
       }
       over.store(round, std::memory_order_release);
     }
@@ -128,7 +172,14 @@ TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
     shown = *ticket;
     posted.store(round, std::memory_order_release);
     if (random() % 2 == 0) std::this_thread::yield();
-    if (owner.keep(*ticket)) {
+    const bool stores = random() % 2 == 0;
+    if (stores && owner.store(*ticket)) {
+      payload = round + rounds;
+      while (!owner.declined(*ticket)) std::this_thread::yield();
+      EXPECT_EQ(owner.declined(*ticket), round);
+      owner.end(0, *ticket, State::done);
+      while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
+    } else if (!stores && owner.keep(*ticket)) {
       ++kept;
     } else {
       while (owner.state(*ticket) < State::done) std::this_thread::yield();
@@ -139,7 +190,7 @@ TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
     while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
   }
   reading.join();
-  EXPECT_EQ(taken + kept, rounds);
+  EXPECT_EQ(taken + kept + asked, rounds);
 }
 
 }  // namespace
