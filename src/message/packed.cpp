@@ -51,6 +51,7 @@ struct Transfers::Packing {
 };
 
 std::optional<Header> Transfers::reserve(std::size_t bytes) {
+  if (!has_helper()) return std::nullopt;
   const auto pieces = peers_->parcels().take(bytes);
   if (!pieces) return std::nullopt;
   auto header = open(bytes);

@@ -433,10 +433,15 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
   co_await written(done, batch);
 }
 
-// On the helper thread. `reading` holds what is read.
+// On the helper thread. `reading` holds what is read. A failure is the sender's to know at once, too.
 engine::Task<> Transfers::read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch) {
   const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
-  co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
+  try {
+    co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
+  } catch (...) {
+    fail(*reading, std::current_exception());
+    throw;
+  }
 }
 
 }  // namespace crosslane::message

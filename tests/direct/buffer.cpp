@@ -39,15 +39,18 @@ std::string Buffer::text() const {
 
 void Buffer::load(std::span<const std::byte> packed, std::size_t at, std::uint64_t noise) {
   image_ = pattern(noise, ignored_.size());
-  std::ranges::fill(ignored_, std::uint8_t{0});
+  std::fill(ignored_.begin(), ignored_.end(), std::uint8_t{0});
   place(packed, at);
   memory_.write(image_);
 }
 
 void Buffer::expect(std::span<const std::byte> packed, std::size_t at) {
   place(packed, at);
+  const bool gaps = std::ranges::find(base_.padding, std::uint8_t{1}) != base_.padding.end();
   for_each_run(at, packed.size() / base_.extent, [&](std::ptrdiff_t to, std::size_t, std::size_t units) {
-    for (auto out = ignored_.begin() + to; units > 0; --units) out = std::ranges::copy(base_.padding, out).out;
+    auto out = ignored_.begin() + to;
+    if (!gaps) std::fill_n(out, units * base_.extent, std::uint8_t{0});
+    for (; gaps && units > 0; --units) out = std::copy(base_.padding.begin(), base_.padding.end(), out);
   });
 }
 

@@ -22,11 +22,11 @@ T read(const std::byte* from) {
 // saturates those with vector instructions instead of wrapping around. MPICH 4.0.2 compares unsigned ones as if they were signed.
 template <class T>
 void fill_integers(Random& random, std::span<std::byte> out, bool whole) {
+  Noise noise(random.next());
   for (std::size_t at = 0; at < out.size(); at += sizeof(T)) {
-    constexpr std::uint64_t small = std::uint64_t{1} << (8 * sizeof(T) - 4);
-    const T value = random.chance(20) ? T{0}
-                    : sizeof(T) <= 2  ? static_cast<T>(random.below(small))
-                                      : static_cast<T>(random.next());
+    constexpr std::uint64_t small = (std::uint64_t{1} << (8 * sizeof(T) - 4)) - 1;
+    const std::uint64_t bits = noise.next();
+    const T value = noise.between(1, 100) <= 20 ? T{0} : static_cast<T>(sizeof(T) <= 2 ? bits & small : bits);
     const T kept = whole ? static_cast<T>(value & std::numeric_limits<std::make_signed_t<T>>::max()) : value;
     std::memcpy(&out[at], &kept, sizeof kept);
   }
@@ -53,8 +53,9 @@ void combine_integers(MPI_Op op, std::byte* a, const std::byte* b) {
 // Products of eight of these neither overflow nor become subnormal, in single precision either.
 template <class T>
 void fill_floats(Random& random, std::span<std::byte> out, bool whole) {
+  Noise noise(random.next());
   for (std::size_t at = 0; at < out.size(); at += sizeof(T)) {
-    const auto number = random.between(-1000000, 1000000);
+    const auto number = noise.between(-1000000, 1000000);
     const T value = whole ? static_cast<T>(number / 1000) : static_cast<T>(static_cast<double>(number) / 7001.0);
     std::memcpy(&out[at], &value, sizeof value);
   }
@@ -75,8 +76,9 @@ void combine_floats(MPI_Op op, std::byte* a, const std::byte* b) {
 // would tell the two apart.
 template <class T>
 void fill_complex(Random& random, std::span<std::byte> out, bool /*whole*/) {
+  Noise noise(random.next());
   for (std::size_t at = 0; at < out.size(); at += sizeof(std::complex<T>)) {
-    const auto part = [&] { return static_cast<T>(random.between(1, 3) * (random.chance(50) ? 1 : -1)); };
+    const auto part = [&] { return static_cast<T>(noise.between(1, 3) * (2 * noise.between(0, 1) - 1)); };
     const T real = part();
     const std::complex<T> value(real, part());
     std::memcpy(&out[at], &value, sizeof value);
@@ -101,11 +103,12 @@ struct Pair {
 // Few values, so that places decide as well.
 template <class T>
 void fill_pairs(Random& random, std::span<std::byte> out, bool /*whole*/) {
+  Noise noise(random.next());
   for (std::size_t at = 0; at < out.size(); at += sizeof(Pair<T>)) {
     Pair<T> pair;
     std::memset(&pair, 0, sizeof pair);
-    pair.value = static_cast<T>(random.between(-3, 3));
-    pair.place = random.between(-5, 100);
+    pair.value = static_cast<T>(noise.between(-3, 3));
+    pair.place = noise.between(-5, 100);
     std::memcpy(&out[at], &pair, sizeof pair);
   }
 }

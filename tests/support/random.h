@@ -56,6 +56,27 @@ class Random {
   std::mt19937_64 engine_;
 };
 
+/// The same for contents, of which there are many: a few times as fast.
+class Noise {
+ public:
+  explicit Noise(std::uint64_t seed) : state_(seed) {}
+
+  [[nodiscard]] std::uint64_t next() {
+    std::uint64_t value = state_ += 0x9e3779b97f4a7c15ULL;  // splitmix64
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+    return value ^ (value >> 31);
+  }
+  /// A number of [low, high], both included, not 2^32 apart.
+  [[nodiscard]] int between(int low, int high) {
+    const auto span = static_cast<std::uint64_t>(std::int64_t{high} - low) + 1;
+    return static_cast<int>(low + static_cast<std::int64_t>(((next() >> 32) * span) >> 32));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
 /// `bytes` bytes that depend on `seed` only.
 [[nodiscard]] std::vector<std::byte> pattern(std::uint64_t seed, std::size_t bytes);
 
