@@ -1,7 +1,7 @@
 // Exchanges that MPI promises to finish although one side sits in a blocking call of something else (MPI 5.0, sections
 // 3.5, 3.7.4 and 6.12): a library that moves GPU memory must not need that side's help. At 8 B, 64 KiB and 65 MiB
 // (--large for another size than the last, --least and --most to bound), with GPU memory on both sides or on one (--pair of four; 4: another
-// one for each scenario but the first); --first is the scenario to begin with. It must not know Crosslane.
+// one for each scenario but the first), of long ones mostly on both; --first is the scenario to begin with. It must not know Crosslane.
 #include "support/program.h"
 
 #include <fcntl.h>
@@ -434,7 +434,7 @@ void run(const Setting& with, const Scenario& scenario) {
   polite_barrier();
 }
 
-std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program, std::size_t bytes) {
+std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program) {
   if (program.memory() == "host") return {{MemoryKind::host, MemoryKind::host}};
   auto& random = program.shared();
   std::vector<std::pair<MemoryKind, MemoryKind>> result{{program.kind(random), program.kind(random)}};
@@ -443,9 +443,6 @@ std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program, std::size
               {MemoryKind::device, MemoryKind::host},
               {MemoryKind::host, MemoryKind::device},
               {program.kind(random), program.kind(random)}};
-  // Tens of megabytes take long: GPU memory on both sides, and one of the others.
-  if (bytes > std::size_t{1} << 20 && result.size() > 2)
-    result = {result[0], result[1 + random.below(result.size() - 1)]};
   return result;
 }
 
@@ -464,12 +461,13 @@ int main(int argc, char** argv) {
   const auto pair = program.option("pair", -1);
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{64} << 10, large}) {
     if (bytes < least || bytes > most) continue;
-    auto pairs = kinds(program, bytes);
+    auto pairs = kinds(program);
     if (pair >= 0 && pair < 4) pairs = {pairs[static_cast<std::size_t>(pair) % pairs.size()]};
-    if (pair == 4) {
+    // Tens of megabytes take long.
+    if (pair == 4 || bytes > std::size_t{1} << 20) {
       for (const auto& scenario : all) {
-        const bool begins = &scenario == &all.front();
-        const auto& [first, second] = pairs[begins ? 0 : program.shared().below(pairs.size())];
+        const bool both_gpus = &scenario == &all.front() || (pair != 4 && program.shared().chance(50));
+        const auto& [first, second] = pairs[both_gpus ? 0 : program.shared().below(pairs.size())];
         run({program, words, bytes, first, second, program.shared().next()}, scenario);
       }
       continue;
