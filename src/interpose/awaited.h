@@ -2,12 +2,14 @@
 // have come already are read. It must not know which call looks.
 #pragma once
 
+#include "engine/completion.h"
 #include "mpi/abi.h"
 
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace crosslane::interpose {
 
@@ -20,13 +22,18 @@ class Awaited {
   void add(Process& process, MPI_Request request, const std::shared_ptr<Operation>& operation);
   enum class Begun { send, receive };
   /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short seldom, for short ones cost less
-  /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for.
+  /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for. Those wait for each look,
+  /// too, so that no more is begun than keeps the links busy meanwhile.
   void look(Process& process, Begun begun, std::size_t bytes);
   /// A call that completes requests has its own look: an exchange of few short messages needs no other.
   void completes(const Process& process) noexcept;
 
  private:
+  /// What looks have begun, and is not over.
+  [[nodiscard]] std::size_t bytes_under_way();
+
   std::deque<std::pair<MPI_Request, std::weak_ptr<Operation>>> receives_;
+  std::vector<std::pair<engine::Completion, std::size_t>> under_way_;
   unsigned short_ones_ = 0;  // sent since the last look, or call that completes
 };
 

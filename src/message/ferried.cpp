@@ -26,6 +26,10 @@ using State = share::Offers::State;
 constexpr base::Duration between_looks = std::chrono::milliseconds{10};
 constexpr unsigned most_unwatched_rounds = 32;
 
+// How often it looks whether a stored one is asked for: all the time at first, then as often as is fair to who does not come.
+constexpr base::Duration soon = std::chrono::milliseconds{1}, shortest_nap = std::chrono::microseconds{50},
+                         longest_nap = std::chrono::milliseconds{5};
+
 // How often a receiver asks whether the sender of a payload that does not come is still there.
 constexpr base::Duration between_questions = std::chrono::seconds{1};
 
@@ -94,44 +98,59 @@ engine::Task<> Transfers::read_ferried(Header header, std::size_t begin, Buffer 
 
 // On the helper thread: a copy of an offered payload that was declined. `owner` holds the offering, and the memory of a listed payload.
 engine::Task<> Transfers::copy_declined(Offering& offering, std::shared_ptr<void> owner) {
-  Copy copied{offering.header_.offer, offering.to_, std::nullopt};
+  const auto copied = std::make_shared<Copy>(offering.header_.offer, offering.to_);
   try {
     const auto copy = std::make_shared<Buffer>();
     co_await to_host(offering.buffer_, 0, copy, offering.watch_);
-    copied.payload.emplace(copy->address, copy->address + copy->bytes);
+    copied->payload.emplace(copy->address, copy->address + copy->bytes);
   } catch (...) {
     offering.uncopied_ = std::current_exception();
   }
   // Once that has said so the send is over for its sender; until then, that has the offering, too, so that nothing ends on this thread.
   owner.reset();
-  auto carrying = carry(std::move(copied));
+  auto carrying = carry(copied);
   co_await std::move(carrying);
 }
 
-void Transfers::serve(Copy copy) { helper().spawn(carry(std::move(copy))); }
+void Transfers::serve(const std::shared_ptr<Copy>& copy) { helper().spawn(carry_when_asked(copy)); }
 
 // On the helper thread.
-engine::Task<> Transfers::carry(Copy copy) {
+engine::Task<> Transfers::carry_when_asked(std::shared_ptr<Copy> copy) {
   auto& offers = peers_->offers();
-  const share::Offers::Ticket offer = copy.offer;
+  const share::Offers::Ticket offer = copy->offer;
   const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
-  if (!answered.done()) co_await either(answered, engine::Completion::of(all_received_, 1));
-  const auto number = offers.declined(offer);
-  if (!number) co_return;
+  const auto over = engine::Completion::of(all_received_, 1);
+  const base::Time stored = base::now();
+  if (!answered.done()) co_await either(answered, engine::Completion::after(soon));
+  // A receiver may be away for minutes: it waits for an eighth of that more at most.
+  while (!answered.done() && !over.done()) {
+    const auto later =
+        engine::Completion::after(std::clamp((base::now() - stored) / 8, shortest_nap, longest_nap));
+    co_await later;
+  }
+  auto carrying = carry(copy);
+  co_await std::move(carrying);
+}
+
+// On the helper thread, if it was asked for.
+engine::Task<> Transfers::carry(std::shared_ptr<Copy> copy) {
+  auto& offers = peers_->offers();
+  const auto number = offers.declined(copy->offer);
+  if (!number || std::exchange(copy->carried, true)) co_return;
   // Whoever's payload comes before by that ferry.
-  offers.end(offers.owner(), offer, copy.payload ? State::done : State::failed);
-  const share::Ferry ferry = peers_->ferry_of(copy.to);
+  offers.end(offers.owner(), copy->offer, copy->payload ? State::done : State::failed);
+  const share::Ferry ferry = peers_->ferry_of(copy->to);
   const auto turn = ferry.turn(*number);
   co_await turn;
-  const std::size_t bytes = copy.payload ? copy.payload->size() : 0;
+  const std::size_t bytes = copy->payload ? copy->payload->size() : 0;
   for (std::size_t begin = 0; begin < bytes;) {
     const std::size_t length = std::min(bytes - begin, share::Ferry::most_chunk_bytes);
     const auto room = ferry.room();
     co_await room;
-    ferry.fill(std::span(*copy.payload).subspan(begin, length));
+    ferry.fill(std::span(*copy->payload).subspan(begin, length));
     begin += length;
   }
-  if (copy.payload) co_return;
+  if (copy->payload) co_return;
   const auto room = ferry.room();
   co_await room;
   ferry.break_off();

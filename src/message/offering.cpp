@@ -142,12 +142,15 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     // The offer stands until the copy is there, which it is then replaced by in one step: the application may leave this task alone
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();
+    const auto stored = std::make_shared<Copy>(ticket, to);
+    const bool many = stored_.load() >= most_stored;
     try {
       co_await to_host(buffer, 0, copy, watch);
+      if (!many) stored->payload.emplace(copy->address, copy->address + copy->bytes);
     } catch (...) {
       failure = std::current_exception();
     }
-    const bool by_mpi = !failure && (header.bytes <= most_by_mpi || stored_.load() >= most_stored);
+    const bool by_mpi = many && !failure;
     if (by_mpi && offers.keep(ticket)) {
       // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
       if (header.token == 0) close_offer(ticket);
@@ -156,14 +159,13 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       co_return;
     }
     if (!by_mpi && may_copy(offering)) {
-      Copy stored{ticket, to, std::nullopt};
-      if (!failure) stored.payload.emplace(copy->address, copy->address + copy->bytes);
-      serve(std::move(stored));
+      serve(stored);
       if (offers.store(ticket)) {
+        forget(offering);
         tags_.give_back(header.tag);
         ++stored_;
         kept_.fetch_add(1, std::memory_order_relaxed);
-        engine_.spawn(keep_stored(ticket, matched, kept));
+        engine_.spawn(keep_stored(stored, matched, kept));
         if (!returns) co_await matched;
         if (failure) std::rethrow_exception(failure);
         co_return;
@@ -183,11 +185,18 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
 }
 
 // Until its receiver has asked for the copy, or nobody will any more.
-engine::Task<> Transfers::keep_stored(share::Offers::Ticket offer, engine::Completion matched,
+engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched,
                                       [[maybe_unused]] std::shared_ptr<void> kept) {
+  auto& offers = peers_->offers();
+  const share::Offers::Ticket offer = stored->offer;
   co_await matched;
-  const auto over = engine::Completion::of(peers_->offers().word(offer), share::Offers::value(offer, State::done));
-  if (!over.done()) co_await either(over, engine::Completion::of(all_received_, 1));
+  const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
+  const auto nobody = engine::Completion::of(all_received_, 1);
+  if (!answered.done()) co_await either(answered, nobody);
+  // The helper thread may be asleep.
+  if (offers.declined(offer)) helper().spawn(carry(stored));
+  const auto over = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::done));
+  if (answered.done() && !over.done()) co_await over;
   close_offer(offer);
   --stored_;
   kept_.fetch_sub(1, std::memory_order_relaxed);
@@ -216,7 +225,8 @@ void Transfers::stop_looking() {
 
 void Transfers::forget(Offering& offering) noexcept {
   const std::lock_guard lock(offerings_mutex_);
-  if (offering.watched_) open_[offering.header_.offer.line].store(nullptr, std::memory_order_relaxed);
+  if (std::exchange(offering.watched_, false))
+    open_[offering.header_.offer.line].store(nullptr, std::memory_order_relaxed);
   const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);
   if (found == offerings_.end()) return;
   *found = offerings_.back();

@@ -33,6 +33,7 @@ struct Transfers::Packing {
   std::uint64_t enqueued = 0;  // pieces whose packing is, and their offers behind it
   bool stopped = false;        // no more will be
   bool withdrawn = false;      // what nobody has taken
+  bool copying = false;        // what is left, to the host: store()
   bool reader_failed = false;
 
   /// Each piece has a block of its own.
@@ -164,14 +165,21 @@ engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch wat
   std::rethrow_exception(failure);
 }
 
-// What comes from that piece on goes through the host. False where its receiver reads on, which it may do until the copy is there.
+// What comes from that piece on goes through the host. False where its receiver reads on, which it may do until the copy is there, or
+// where another thread makes one.
 engine::Task<bool> Transfers::store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch) {
   auto& offers = peers_->offers();
+  {
+    const std::lock_guard lock(packing->mutex);
+    if (packing->stopped || std::exchange(packing->copying, true)) co_return false;
+  }
   const auto copy = std::make_shared<Buffer>();
   const std::uint64_t begin = packing->header.pieces.begin(piece);
   co_await to_host(packing->buffer, begin, copy, watch);
-  std::vector<std::byte> payload(copy->address + begin, copy->address + copy->bytes);
+  const auto stored = std::make_shared<Copy>(packing->ticket(piece), to);
+  stored->payload.emplace(copy->address + begin, copy->address + copy->bytes);
   const std::lock_guard lock(packing->mutex);
+  packing->copying = false;
   if (packing->stopped) co_return false;
   const auto ticket = packing->ticket(piece);
   // A receiver that has taken the first piece may be about to decline it.
@@ -179,7 +187,7 @@ engine::Task<bool> Transfers::store(PackingPointer packing, int to, std::uint64_
                         offers.state(packing->ticket(0)) < State::done;
   if (declines || (!offers.declined(ticket) && !offers.store(ticket))) co_return false;
   packing->stopped = packing->withdrawn = true;
-  serve({ticket, to, std::move(payload)});
+  serve(stored);
   co_return true;
 }
 
@@ -212,7 +220,7 @@ engine::Task<> Transfers::break_off(PackingPointer packing, int to) {
       ends = offers.declined(ticket).has_value();
     }
     if (!ends) continue;
-    serve({ticket, to, std::nullopt});
+    serve(std::make_shared<Copy>(ticket, to));
     co_return;
   }
 }
@@ -259,7 +267,11 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   if (failure) {
     auto breaking = break_off(packing, to);
     co_await std::move(breaking);
-    if (!packed.done()) co_await packed;  // the helper thread may have been the first to find it
+    try {
+      co_await packed;  // the helper thread may have been the first to find it
+    } catch (const std::exception& second) {
+      base::log(base::Topic::debug, "{}: packing failed, too: {}", watch.call, second.what());
+    }
   }
   {
     const std::lock_guard lock(packing->mutex);
@@ -318,7 +330,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     while (!offered.done()) {
       co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
       try {
-        if (!offered.done() && !failure) copier_.throw_if_failed(place);
+        if (reads && !offered.done() && !failure) copier_.throw_if_failed(place);
       } catch (...) {
         failure = std::current_exception();
         end_taken(piece);

@@ -9,7 +9,7 @@
 //   its helper thread copies it to the host   <----   cannot open the memory: declines
 //   and fills that in, piece by piece         ---->   takes it from its ferry (ferried.cpp, share/ferry.h)
 //   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched, or for a moment what is short: this rank copies it to the host,
-//   and its send is over; what is very short goes in a chunk, else its receiver declines, and gets it from the helper thread
+//   and its send is over; its receiver declines, and gets it from the helper thread (of many, in chunks)
 //
 //   sender                                            receiver
 //   packs pieces into blocks, which its GPU offers
@@ -181,18 +181,18 @@ class Transfers {
   };
   /// What is in the host memory of its sender, for a receiver that declines the offer; nothing: it could not be had.
   struct Copy {
-    share::Offers::Ticket offer;
-    int to = 0;
+    Copy(const share::Offers::Ticket& ticket, int receiver) : offer(ticket), to(receiver) {}
+    const share::Offers::Ticket offer;
+    const int to;
+    bool carried = false;  // for the helper thread: it has begun
     // Memory of no context: that may end before the receiver takes the last of it.
     std::optional<std::vector<std::byte>> payload;
   };
-  // What MPIs move without their sender's further help.
-  static constexpr std::size_t most_by_mpi = std::size_t{2} << 10;
   // Each keeps the word of its offer until it is asked for: others are needed for what is read.
   static constexpr std::size_t most_stored = share::Offers::most / 2;
   [[nodiscard]] std::optional<Header> open_shown(const Buffer& buffer);
   engine::Task<> send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> kept);
-  engine::Task<> keep_stored(share::Offers::Ticket offer, engine::Completion matched, std::shared_ptr<void> kept);
+  engine::Task<> keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched, std::shared_ptr<void> kept);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
@@ -242,8 +242,9 @@ class Transfers {
                               std::uint64_t number, engine::Watch watch);
   engine::Task<> copy_declined(Offering& offering, std::shared_ptr<void> owner);
   [[nodiscard]] bool may_copy(Offering& offering) noexcept;
-  void serve(Copy copy);
-  engine::Task<> carry(Copy copy);
+  void serve(const std::shared_ptr<Copy>& copy);
+  engine::Task<> carry_when_asked(std::shared_ptr<Copy> copy);
+  engine::Task<> carry(std::shared_ptr<Copy> copy);
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
   void close_offer(const share::Offers::Ticket& offer);
   engine::Task<> look_for_declined();
