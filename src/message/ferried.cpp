@@ -124,8 +124,7 @@ engine::Task<> Transfers::carry_when_asked(std::shared_ptr<Copy> copy) {
   if (!answered.done()) co_await either(answered, engine::Completion::after(soon));
   // A receiver may be away for minutes: it waits for an eighth of that more at most.
   while (!answered.done() && !over.done()) {
-    const auto later =
-        engine::Completion::after(std::clamp((base::now() - stored) / 8, shortest_nap, longest_nap));
+    const auto later = engine::Completion::after(std::clamp((base::now() - stored) / 8, shortest_nap, longest_nap));
     co_await later;
   }
   auto carrying = carry(copy);

@@ -76,7 +76,7 @@ class Transfers::Offering {
   const base::Time late_;  // from when on a task has it
   std::weak_ptr<void> owner_;
   bool kept_ = false;
-  bool watched_ = false;  // stands in Transfers::open_
+  bool watched_ = false;         // stands in Transfers::open_
   bool copied_ = false;          // somebody makes a copy for its receiver
   std::exception_ptr uncopied_;  // why the helper thread has made none
   std::atomic<Stage> stage_{Stage::open};
