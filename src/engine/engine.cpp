@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <thread>
 
 namespace crosslane::engine {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 constexpr int spins = 300, shared_spins = 10;
 // A look at requests and tasks takes as long as a yield: most of a wait is to be spent looking.
 constexpr unsigned looks_a_yield = 64, shared_looks_a_yield = 16;
+// Among many that wait a yield leads from one to the next, and the one that they wait for has its turn late.
+constexpr unsigned yields_before_naps = 200;
+constexpr std::chrono::microseconds nap{20};
 // Longer than any copy between a GPU and the host takes by itself.
 constexpr base::Duration apart = std::chrono::seconds(1);
 
@@ -26,6 +30,23 @@ void pause() noexcept {
   asm volatile("yield" ::: "memory");
 #endif
 }
+
+/// What a wait does between looks: yields; and after many in vain, where ranks share processors, naps.
+class Rests {
+ public:
+  explicit Rests(bool naps) noexcept : naps_(naps) {}
+  void rest() noexcept {
+    if (!naps_ || ++in_vain_ < yields_before_naps)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(nap);
+  }
+  void moved() noexcept { in_vain_ = 0; }
+
+ private:
+  const bool naps_;
+  unsigned in_vain_ = 0;
+};
 
 }  // namespace
 
@@ -62,6 +83,7 @@ Engine::~Engine() { abandon(); }  // tasks may refer to what this class has beyo
 void Engine::keep_mpi_progressing(std::optional<MPI_Comm> communicator) noexcept { poked_ = communicator; }
 
 void Engine::share_processors() noexcept {
+  shares_processors_ = true;
   spins_ = shared_spins;
   looks_a_yield_ = shared_looks_a_yield;
 }
@@ -129,12 +151,13 @@ void Engine::wait(const Completion& completion, const Watch& watch) {
 void Engine::wait_apart(const Completion& completion, const Watch& watch) {
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   const base::Time begun = base::now();
+  Rests rests(shares_processors_);
   do {
     for (int spin = 0; spin < spins_; ++spin) {
       if (completion.done()) return;
       pause();
     }
-    sched_yield();
+    rests.rest();
   } while (base::now() - begun < apart);
   wait_slowly(completion, watch);
   completion.rethrow();
@@ -145,14 +168,16 @@ void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
     throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   Watchdog watchdog{watch, watchdog_seconds_};
+  Rests rests(shares_processors_);
   for (unsigned looks = 1; !done(); ++looks) {
     bool moved = false;
     if (!idle()) enter([&] { moved = turn_inside(); });
     if (moved) {
+      rests.moved();
       watchdog.look(true);
     } else if (looks % looks_a_yield_ == 0) {
       watchdog.look(false);
-      sched_yield();
+      rests.rest();
     }
   }
 }
@@ -174,6 +199,7 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
     throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));
   adopt(completion);
   Watchdog watchdog{watch, watchdog_seconds_};
+  Rests rests(shares_processors_);
   while (!completion.done()) {
     bool moved = false;
     enter([&] {
@@ -186,13 +212,14 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
       }
     });
     if (moved) {
+      rests.moved();
       watchdog.look(true);
       continue;
     }
     for (int spin = 0; spin < spins_ && completion.is_word() && !completion.done(); ++spin) pause();
     if (completion.done()) break;
     watchdog.look(false);
-    sched_yield();
+    rests.rest();
   }
 }
 

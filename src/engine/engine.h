@@ -82,6 +82,7 @@ class Engine final : private Runner {
   const mpi::Functions& below_;
   const double watchdog_seconds_;
   const MpiIdle mpi_idle_;
+  bool shares_processors_ = false;
   int spins_;               // looks at a word before a wait does anything else
   unsigned looks_a_yield_;  // of a wait for anything
   trace::Tracer* tracer_ = nullptr;

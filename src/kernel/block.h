@@ -332,13 +332,23 @@ class EmulatedPatience {
     // The abort word is read-only here; what atomic_ref takes is not.
     if (abort_ != nullptr && std::atomic_ref(*const_cast<std::uint32_t*>(abort_)).load(std::memory_order_relaxed) != 0)
       return true;
-    std::this_thread::yield();  // who ends the wait may need this core
+    rest();
     return false;
   }
   [[nodiscard]] bool looked() const noexcept { return true; }
 
  private:
+  // Who ends the wait may need this core; and among many that wait a yield leads from one to the next.
+  void rest() const {
+    constexpr unsigned yields = 64;
+    if (++rests_ < yields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+
   static constexpr std::uint64_t forever = std::uint64_t{1} << 61;
+  mutable unsigned rests_ = 0;
   const gpu::EmulatedLaunch& launch_;
   const std::uint32_t* abort_;
   std::chrono::steady_clock::time_point end_;
