@@ -18,7 +18,7 @@ constexpr int spins = 300, shared_spins = 10;
 // A look at requests and tasks takes as long as a yield: most of a wait is to be spent looking.
 constexpr unsigned looks_a_yield = 64, shared_looks_a_yield = 16;
 // Among many that wait a yield leads from one to the next, and the one that they wait for has its turn late.
-constexpr unsigned yields_before_naps = 200;
+constexpr unsigned yields_before_naps = 200, looks_a_nap = 8;  // some MPIs move a fragment a look
 constexpr std::chrono::microseconds nap{20};
 // Longer than any copy between a GPU and the host takes by itself.
 constexpr base::Duration apart = std::chrono::seconds(1);
@@ -36,7 +36,7 @@ class Rests {
  public:
   explicit Rests(bool naps) noexcept : naps_(naps) {}
   void rest() noexcept {
-    if (!naps_ || ++in_vain_ < yields_before_naps)
+    if (!naps_ || ++in_vain_ < yields_before_naps || in_vain_ % looks_a_nap != 0)
       sched_yield();
     else
       std::this_thread::sleep_for(nap);

@@ -42,7 +42,8 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
   if (bytes < is_long && (begun == Begun::receive || ++short_ones_ < short_ones_a_look)) return;
   short_ones_ = 0;
   std::size_t under_way = bytes_under_way();
-  if (under_way >= enough_under_way) return;
+  // Sends are on their way by now: one more for each, as the program may compute after the last one.
+  if (begun == Begun::receive && under_way >= enough_under_way) return;
   message::Transfers::Gathering gathering(process.looks() ? &process.transfers() : nullptr);
   for (; !receives_.empty(); receives_.pop_front()) {
     const auto& [request, kept] = receives_.front();
@@ -56,8 +57,11 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
     if (operation->look->awaits_mpi()) return;
     const auto& look = *operation->look;
     if (look.state != Look::State::pulling) continue;
-    under_way_.emplace_back(look.pull, look.payload);
-    under_way += look.payload;
+    // What goes on in turns of the engine only is over when its call comes.
+    if (look.reading != nullptr) {
+      under_way_.emplace_back(look.pull, look.payload);
+      under_way += look.payload;
+    }
     if (under_way < enough_under_way) continue;
     receives_.pop_front();
     return;

@@ -23,7 +23,7 @@ class Awaited {
   enum class Begun { send, receive };
   /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short seldom, for short ones cost less
   /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for. Those wait for each look,
-  /// too, so that no more is begun than keeps the links busy meanwhile.
+  /// too, so that receives begin no more than keeps the links busy meanwhile, and each send one more.
   void look(Process& process, Begun begun, std::size_t bytes);
   /// A call that completes requests has its own look: an exchange of few short messages needs no other.
   void completes(const Process& process) noexcept;

@@ -143,7 +143,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();
     const auto stored = std::make_shared<Copy>(ticket, to);
-    const bool many = stored_.load() >= most_stored;
+    const bool many = ++stored_ > most_stored;
     try {
       co_await to_host(buffer, 0, copy, watch);
       if (!many) stored->payload.emplace(copy->address, copy->address + copy->bytes);
@@ -152,6 +152,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     }
     const bool by_mpi = many && !failure;
     if (by_mpi && offers.keep(ticket)) {
+      --stored_;
       // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
       if (header.token == 0) close_offer(ticket);
       auto sending = send_chunks(*copy, header, to, matched, {.patient = false, .matched = !returns}, watch, kept);
@@ -163,7 +164,6 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       if (offers.store(ticket)) {
         forget(offering);
         tags_.give_back(header.tag);
-        ++stored_;
         kept_.fetch_add(1, std::memory_order_relaxed);
         engine_.spawn(keep_stored(stored, matched, kept));
         if (!returns) co_await matched;
@@ -171,6 +171,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
         co_return;
       }
     }
+    --stored_;
   }
   if (!over.done() && !withdrawn) co_await over;  // the receiver reads
   const State state = offers.state(ticket);
@@ -187,18 +188,31 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
 // Until its receiver has asked for the copy, or nobody will any more.
 engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched,
                                       [[maybe_unused]] std::shared_ptr<void> kept) {
-  auto& offers = peers_->offers();
+  const auto& offers = peers_->offers();
   const share::Offers::Ticket offer = stored->offer;
   co_await matched;
+  auto hastening = hasten(stored);
+  co_await std::move(hastening);
   const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
-  const auto nobody = engine::Completion::of(all_received_, 1);
-  if (!answered.done()) co_await either(answered, nobody);
-  // The helper thread may be asleep.
-  if (offers.declined(offer)) helper().spawn(carry(stored));
   const auto over = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::done));
   if (answered.done() && !over.done()) co_await over;
   close_offer(offer);
   --stored_;
+  kept_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// The helper thread may be asleep when a copy is asked for. Ends then, or when nobody will ask any more.
+engine::Task<> Transfers::hasten(std::shared_ptr<Copy> stored) {
+  const auto& offers = peers_->offers();
+  const share::Offers::Ticket offer = stored->offer;
+  const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
+  if (!answered.done()) co_await either(answered, engine::Completion::of(all_received_, 1));
+  if (offers.declined(offer)) helper().spawn(carry(stored));
+}
+
+engine::Task<> Transfers::hasten_kept(std::shared_ptr<Copy> stored) {
+  auto hastening = hasten(std::move(stored));
+  co_await std::move(hastening);
   kept_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -225,6 +239,7 @@ void Transfers::stop_looking() {
 
 void Transfers::forget(Offering& offering) noexcept {
   const std::lock_guard lock(offerings_mutex_);
+  offering.kept_ = false;
   if (std::exchange(offering.watched_, false))
     open_[offering.header_.offer.line].store(nullptr, std::memory_order_relaxed);
   const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);

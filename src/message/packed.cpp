@@ -43,6 +43,10 @@ struct Transfers::Packing {
     const std::lock_guard lock(mutex);
     return enqueued;
   }
+  [[nodiscard]] bool is_stopped() {
+    const std::lock_guard lock(mutex);
+    return stopped;
+  }
   /// With the mutex held: the first piece that nobody has taken, or as many as are enqueued.
   [[nodiscard]] std::uint64_t first_untaken(const share::Offers& offers) const noexcept {
     std::uint64_t piece = enqueued > header.pieces.blocks ? enqueued - header.pieces.blocks : 0;
@@ -144,10 +148,13 @@ engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch wat
       }
       const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
       co_await over;
-      if (offers.declined(before)) {
+      // Unless the sender is at it already.
+      while (offers.declined(before)) {
         auto storing = store(packing, to, 0, watch);
-        co_await std::move(storing);
-        co_return;
+        const auto stored = co_await std::move(storing);
+        if (stored != nullptr || packing->is_stopped()) co_return;
+        const auto later = engine::Completion::after(std::chrono::microseconds{50});
+        co_await later;
       }
       const std::lock_guard lock(packing->mutex);
       if (packing->stopped) co_return;
@@ -165,13 +172,14 @@ engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch wat
   std::rethrow_exception(failure);
 }
 
-// What comes from that piece on goes through the host. False where its receiver reads on, which it may do until the copy is there, or
+// What comes from that piece on goes through the host. Null where its receiver reads on, which it may do until the copy is there, or
 // where another thread makes one.
-engine::Task<bool> Transfers::store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch) {
+engine::Task<std::shared_ptr<Transfers::Copy>> Transfers::store(PackingPointer packing, int to, std::uint64_t piece,
+                                                                engine::Watch watch) {
   auto& offers = peers_->offers();
   {
     const std::lock_guard lock(packing->mutex);
-    if (packing->stopped || std::exchange(packing->copying, true)) co_return false;
+    if (packing->stopped || std::exchange(packing->copying, true)) co_return nullptr;
   }
   const auto copy = std::make_shared<Buffer>();
   const std::uint64_t begin = packing->header.pieces.begin(piece);
@@ -180,15 +188,12 @@ engine::Task<bool> Transfers::store(PackingPointer packing, int to, std::uint64_
   stored->payload.emplace(copy->address + begin, copy->address + copy->bytes);
   const std::lock_guard lock(packing->mutex);
   packing->copying = false;
-  if (packing->stopped) co_return false;
+  if (packing->stopped) co_return nullptr;
   const auto ticket = packing->ticket(piece);
-  // A receiver that has taken the first piece may be about to decline it.
-  const bool declines = piece != 0 && packing->enqueued <= packing->header.pieces.blocks &&
-                        offers.state(packing->ticket(0)) < State::done;
-  if (declines || (!offers.declined(ticket) && !offers.store(ticket))) co_return false;
+  if (!offers.declined(ticket) && !offers.store(ticket)) co_return nullptr;
   packing->stopped = packing->withdrawn = true;
   serve(stored);
-  co_return true;
+  co_return stored;
 }
 
 // Something has failed: the receiver finds so where it would have read on.
@@ -240,7 +245,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
     } else {
       packed = helper().spawn(fill(packing, to, watch));
     }
-    for (bool stored = false; !stored && !packed.done() && !cancelled();) {
+    for (std::shared_ptr<Copy> stored; stored == nullptr && !packed.done() && !cancelled();) {
       if (!matched.done()) {
         co_await either(packed, matched);
         continue;
@@ -253,12 +258,17 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
         first = packing->enqueued == before ? packing->first_untaken(offers) : before;
       }
       if (packed.done() || first == before) continue;  // it goes on, or its receiver is at it
+      // A receiver that has taken the first piece may be about to decline it.
+      if (first != 0 && before <= header.pieces.blocks && offers.state(packing->ticket(0)) < State::done) continue;
       if (offers.state(packing->ticket(first)) != State::offered) {
         copier_.throw_if_failed(packing->buffer.place);
         continue;
       }
       auto storing = store(packing, to, first, watch);
       stored = co_await std::move(storing);
+      if (stored == nullptr) continue;
+      kept_.fetch_add(1, std::memory_order_relaxed);
+      engine_.spawn(hasten_kept(stored));
     }
     if (packed.done()) packed.rethrow();
   } catch (...) {

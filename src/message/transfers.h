@@ -192,6 +192,8 @@ class Transfers {
   static constexpr std::size_t most_stored = share::Offers::most / 2;
   [[nodiscard]] std::optional<Header> open_shown(const Buffer& buffer);
   engine::Task<> send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> kept);
+  engine::Task<> hasten(std::shared_ptr<Copy> stored);
+  engine::Task<> hasten_kept(std::shared_ptr<Copy> stored);
   engine::Task<> keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched, std::shared_ptr<void> kept);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> kept);
@@ -208,7 +210,7 @@ class Transfers {
   engine::Task<> all_packed(PackingPointer packing);
   engine::Task<> settle(PackingPointer packing);
   engine::Task<> fill(PackingPointer packing, int to, engine::Watch watch);
-  engine::Task<bool> store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch);
+  engine::Task<std::shared_ptr<Copy>> store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch);
   engine::Task<> break_off(PackingPointer packing, int to);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);
