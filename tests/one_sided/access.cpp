@@ -272,6 +272,10 @@ void Access::accumulate(Random& random, int to, bool get) {
     target = place(random, to, where, number.base(), plain, true);
     if (plain && !shared) start_chain(to, number, op, target);
   }
+  constexpr std::size_t much = 4096;
+  if (get && left_out().get_accumulate_of_much &&
+      static_cast<std::size_t>(target.elements) * number.base().extent > much)
+    op = no_operation();
   const bool request = passive_ && random.chance(30), large = random.chance(15), freed = random.chance(50);
   // What is ignored may be missing.
   const bool missing = op.op == MPI_NO_OP && random.chance(50);

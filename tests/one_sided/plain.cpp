@@ -21,7 +21,7 @@ LeftOut known() {
   result.get_accumulate_of_derived = result.accumulates_below_address = true;
   result.nocheck_locks = result.flush_local = result.several_locks = result.proc_null_under_lock =
       result.accumulates_in_order = messages;
-  result.communicators_of_one = result.atomics_on_oneself = !messages;
+  result.get_accumulate_of_much = result.communicators_of_one = result.atomics_on_oneself = !messages;
 #endif
   return result;
 }
@@ -46,6 +46,7 @@ void leave_out(const Program& program) {
       {"several_locks", &LeftOut::several_locks},
       {"proc_null_under_lock", &LeftOut::proc_null_under_lock},
       {"accumulates_in_order", &LeftOut::accumulates_in_order},
+      {"get_accumulate_of_much", &LeftOut::get_accumulate_of_much},
       {"communicators_of_one", &LeftOut::communicators_of_one},
       {"atomics_on_oneself", &LeftOut::atomics_on_oneself}};
   const std::string names = program.text_option("left-out", "");

@@ -27,6 +27,8 @@ struct LeftOut {
   bool accumulates_below_address = false;
 
   // Open MPI 4.1.4, osc/rdma:
+  /// MPI_Get_accumulate of more than 4 KiB by any operation but MPI_NO_OP tells wrong bytes behind them.
+  bool get_accumulate_of_much = false;
   /// MPI_Win_create finds nothing that serves a communicator of one rank.
   bool communicators_of_one = false;
   /// MPI_Compare_and_swap and MPI_Fetch_and_op crash where the target is the rank itself.
