@@ -36,7 +36,8 @@ class Rests {
  public:
   explicit Rests(bool naps) noexcept : naps_(naps) {}
   void rest() noexcept {
-    if (!naps_ || ++in_vain_ < yields_before_naps || in_vain_ % looks_a_nap != 0)
+    ++in_vain_;
+    if (!naps_ || in_vain_ < yields_before_naps || in_vain_ % looks_a_nap != 0)
       sched_yield();
     else
       std::this_thread::sleep_for(nap);
