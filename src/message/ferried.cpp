@@ -118,7 +118,7 @@ void Transfers::serve(const std::shared_ptr<Copy>& copy) { helper().spawn(carry_
 engine::Task<> Transfers::carry_when_asked(std::shared_ptr<Copy> copy) {
   auto& offers = peers_->offers();
   const share::Offers::Ticket offer = copy->offer;
-  const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
+  const auto answered = offers.reached(offer, State::declined);
   const auto over = engine::Completion::of(all_received_, 1);
   const base::Time stored = base::now();
   if (!answered.done()) co_await either(answered, engine::Completion::after(soon));

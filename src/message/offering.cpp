@@ -127,7 +127,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   const auto returns = offering.returns_;
   const engine::Watch watch = offering.watch_;
   const auto ticket = header.offer;
-  const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::done));
+  const auto over = offers.reached(ticket, State::done);
   if (!returns && !over.done()) co_await either(over, matched);
   const bool withdrawn = status != nullptr && matched.done() && mpi::cancelled(mpi_, *status);
   // While other messages of this rank come and go, its peers are likely at work on this one's like.
@@ -193,8 +193,8 @@ engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Comp
   co_await matched;
   auto hastening = hasten(stored);
   co_await std::move(hastening);
-  const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
-  const auto over = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::done));
+  const auto answered = offers.reached(offer, State::declined);
+  const auto over = offers.reached(offer, State::done);
   if (answered.done() && !over.done()) co_await over;
   close_offer(offer);
   --stored_;
@@ -205,7 +205,7 @@ engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Comp
 engine::Task<> Transfers::hasten(std::shared_ptr<Copy> stored) {
   const auto& offers = peers_->offers();
   const share::Offers::Ticket offer = stored->offer;
-  const auto answered = engine::Completion::of(offers.word(offer), share::Offers::value(offer, State::declined));
+  const auto answered = offers.reached(offer, State::declined);
   if (!answered.done()) co_await either(answered, engine::Completion::of(all_received_, 1));
   if (offers.declined(offer)) helper().spawn(carry(stored));
 }

@@ -21,7 +21,8 @@ namespace crosslane::message {
 class Transfers::Offering {
  public:
   /// Of a header that was sent. `request`: its message's, which is tested here; null where nothing is to be waited for. `status`: where it tells
-  /// that it was cancelled; may be null. `returns`, `watch`: as for send_offered().
+  /// that it was cancelled; may be null. `returns`: after how long at most, unless much else is going on here, the buffer is free even if the
+  /// message is not matched (returns_unmatched()); else it waits for that.
   Offering(Transfers& transfers, Buffer buffer, const Header& header, int to, MPI_Request* request, MPI_Status* status,
            std::optional<base::Duration> returns, const engine::Watch& watch);
   ~Offering();

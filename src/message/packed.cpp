@@ -109,8 +109,7 @@ void Transfers::finish_packing(const PackingPointer& packing, const engine::Watc
 // Of one whose pieces are all enqueued.
 engine::Task<> Transfers::all_packed(PackingPointer packing) {
   const auto ticket = packing->ticket(packing->count - 1);
-  const auto offered =
-      engine::Completion::of(peers_->offers().word(ticket), share::Offers::value(ticket, State::offered));
+  const auto offered = peers_->offers().reached(ticket, State::offered);
   co_await written(offered, packing->buffer.place);
 }
 
@@ -140,13 +139,10 @@ engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch wat
   try {
     for (std::uint64_t piece = packing->so_far(); piece < packing->count; ++piece) {
       const auto before = packing->ticket(piece - packing->header.pieces.blocks);
-      const auto answered = engine::Completion::of(offers.word(before), share::Offers::value(before, State::kept));
+      const auto answered = offers.reached(before, State::kept);
       co_await answered;
-      {
-        const std::lock_guard lock(packing->mutex);
-        if (packing->stopped) co_return;
-      }
-      const auto over = engine::Completion::of(offers.word(before), share::Offers::value(before, State::declined));
+      if (packing->is_stopped()) co_return;
+      const auto over = offers.reached(before, State::declined);
       co_await over;
       // Unless the sender is at it already.
       while (offers.declined(before)) {
@@ -220,7 +216,7 @@ engine::Task<> Transfers::break_off(PackingPointer packing, int to) {
       ends = true;
     }
     if (!ends) {
-      const auto over = engine::Completion::of(offers.word(ticket), share::Offers::value(ticket, State::declined));
+      const auto over = offers.reached(ticket, State::declined);
       co_await over;
       ends = offers.declined(ticket).has_value();
     }

@@ -24,6 +24,7 @@
 // the memory: nobody reads it any more.
 #pragma once
 
+#include "engine/completion.h"
 #include "share/directory.h"
 
 #include <array>
@@ -83,6 +84,10 @@ class Offers {
     return own()[ticket.line].word;
   }
   [[nodiscard]] State state(const Ticket& ticket) const noexcept { return state_in(word(ticket), ticket); }
+  /// Done once its word is in that state or a later one.
+  [[nodiscard]] engine::Completion reached(const Ticket& ticket, State state) const noexcept {
+    return engine::Completion::of(word(ticket), value(ticket, state));
+  }
   /// That is what its reader has made of the line's last use: as which payload of its ferry.
   [[nodiscard]] std::optional<std::uint64_t> declined(std::uint64_t line) const noexcept {
     const Line& declined = own()[line];

@@ -11,17 +11,19 @@
 
 namespace crosslane::tests {
 
+/// The step and the output of splitmix64.
+inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
+[[nodiscard]] constexpr std::uint64_t spread(std::uint64_t state) noexcept {
+  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  state = (state ^ (state >> 27)) * 0x94d049bb133111ebULL;
+  return state ^ (state >> 31);
+}
+
 /// Mixes `values` into one well-spread 64-bit number: seeds for a case, a message, a rank.
 template <class... Values>
 [[nodiscard]] constexpr std::uint64_t mix(Values... values) noexcept {
-  std::uint64_t state = 0x9e3779b97f4a7c15ULL;
-  const auto absorb = [&state](std::uint64_t value) {
-    state += value + 0x9e3779b97f4a7c15ULL;  // splitmix64
-    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    state = (state ^ (state >> 27)) * 0x94d049bb133111ebULL;
-    state ^= state >> 31;
-  };
-  (absorb(static_cast<std::uint64_t>(values)), ...);
+  std::uint64_t state = golden;
+  ((state = spread(state + static_cast<std::uint64_t>(values) + golden)), ...);
   return state;
 }
 
@@ -61,12 +63,7 @@ class Noise {
  public:
   explicit Noise(std::uint64_t seed) : state_(seed) {}
 
-  [[nodiscard]] std::uint64_t next() {
-    std::uint64_t value = state_ += 0x9e3779b97f4a7c15ULL;  // splitmix64
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-    return value ^ (value >> 31);
-  }
+  [[nodiscard]] std::uint64_t next() { return spread(state_ += golden); }
   /// A number of [low, high], both included, not 2^32 apart.
   [[nodiscard]] int between(int low, int high) {
     const auto span = static_cast<std::uint64_t>(std::int64_t{high} - low) + 1;
