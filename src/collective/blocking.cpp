@@ -352,7 +352,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
-    if (!may_start()) engine_.until(may_start, watch);
+    if (!engine_.soon(may_start)) engine_.until(may_start, watch);
     engine_.wait(passage.start(), watching_stream(watch, team.connection()));
     passage.check();
   }

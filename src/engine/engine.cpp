@@ -164,6 +164,14 @@ void Engine::wait_apart(const Completion& completion, const Watch& watch) {
   completion.rethrow();
 }
 
+bool Engine::soon(base::FunctionRef<bool()> done) const {
+  for (int spin = 0; spin < spins_; ++spin) {
+    if (done()) return true;
+    pause();
+  }
+  return false;
+}
+
 void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
   if (inside_.load(std::memory_order_relaxed) == std::this_thread::get_id())
     throw base::Error(base::ErrorClass::intern, "a task must co_await, not block: {}", describe(watch));

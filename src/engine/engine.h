@@ -45,6 +45,10 @@ class Engine final : private Runner {
   /// had better not progress in. What takes longer waits for more than a copy, and perhaps for MPI.
   void wait_apart(const Completion& completion, const Watch& watch);
 
+  /// True as soon as `done` says so; false if it has not for as long as wait() looks at a word at first, some ten microseconds: then it
+  /// is time for turns. `done` makes no calls that block.
+  [[nodiscard]] bool soon(base::FunctionRef<bool()> done) const;
+
   /// Returns when `done` says so; it is asked between turns, and may call MPI. For calls that look at several requests of
   /// the application, which are not the engine's to complete. Throws what `done` throws.
   void until(base::FunctionRef<bool()> done, const Watch& watch);

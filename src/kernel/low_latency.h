@@ -107,6 +107,7 @@ class Slots {
     if (flag_ == 0) flag_ = 1;  // as the next epoch's, which is of the other parity
   }
 
+  CROSSLANE_DEVICE std::uint64_t epoch() const { return epoch_; }
   CROSSLANE_DEVICE std::uint32_t flag() const { return flag_; }
   CROSSLANE_DEVICE void send(std::uint32_t to, std::uint64_t packet, std::uint64_t data) const {
     block_.store_packet(slot(to, frame_.me) + packet, to_packet(data, flag_));
@@ -211,7 +212,7 @@ struct LowLatencyMove {
                                }
                              });
     launch.await_tokens(~receives);
-    launch.finish_low_latency();
+    launch.finish_low_latency(slots.epoch());
   }
 
  private:
@@ -271,7 +272,7 @@ struct LowLatencyCombine {
                              [&](std::uint64_t i) { receive(block, p, launch, slots, receive_from, bytes, i); });
     }
     launch.await_tokens(~receive_from);
-    launch.finish_low_latency();
+    launch.finish_low_latency(slots.epoch());
   }
 
  private:

@@ -67,7 +67,7 @@ struct LowLatencyShares {
     block.for_each_in_grid((own + 7) / 8, [&](std::uint64_t i) { reduce(block, p, launch, slots, i); });
     if (takes) block.for_each_in_grid(p.packets, [&](std::uint64_t i) { collect(block, p, launch, slots, i); });
     launch.await_tokens(~heard);
-    launch.finish_low_latency();
+    launch.finish_low_latency(slots.epoch());
   }
 
  private:

@@ -115,8 +115,11 @@ class Launch {
   }
 
   /// Ends the block's part, by all its threads. The last block of all makes the launch a past one.
-  CROSSLANE_DEVICE void finish() const { finish(false); }
-  CROSSLANE_DEVICE void finish_low_latency() const { finish(true); }
+  CROSSLANE_DEVICE void finish() const { finish(nullptr, 0); }
+  /// The same of a launch that used the LL areas, as the `epoch`-th one from 0.
+  CROSSLANE_DEVICE void finish_low_latency(std::uint64_t epoch) const {
+    finish(&own_->low_latency_launches, epoch + 1);
+  }
 
  private:
   // Room for 2^24 steps a launch, and 2^40 launches: weeks of nothing else.
@@ -130,7 +133,7 @@ class Launch {
     });
   }
 
-  CROSSLANE_DEVICE void finish(bool low_latency) const {
+  CROSSLANE_DEVICE void finish(std::uint64_t* counter, std::uint64_t count) const {
     block_.barrier();
     block_.for_each(1, [&](std::uint64_t) {
       if (block_.count() != 1) {
@@ -138,7 +141,7 @@ class Launch {
         if (block_.add(&own_->finished, 1) + 1 != block_.count()) return;
         block_.store_now(&own_->finished, 0);
       }
-      if (low_latency) block_.store_now(&own_->low_latency_launches, block_.load_now(&own_->low_latency_launches) + 1);
+      if (counter != nullptr) block_.store_now(counter, count);
       block_.store_now(&own_->launches, number_ + 1);
       if (frame_.done != nullptr) block_.post(frame_.done, frame_.done_value);
     });

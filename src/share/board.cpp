@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <bitset>
 #include <new>
 
 namespace crosslane::share {
@@ -18,6 +19,9 @@ struct TeamPlace::Slot {
   // The last direct call that has its turn: stored with release after it.
   alignas(line_bytes) std::atomic<std::uint64_t> turned;
   std::array<std::atomic<std::uint64_t>, 2> turn;  // by parity
+  // Under the table's lock: what that call keeps of each member's GPU, and where the seats of these are counted; 0 before the first one.
+  std::uint32_t blocks;
+  std::array<std::int32_t, Board::most_members> seats;
   // verdict + 4 * sequence of the call that it is for
   alignas(line_bytes) std::array<std::atomic<std::uint64_t>, ring> verdict;
 };
@@ -28,7 +32,10 @@ struct TeamPlace::Member {
     std::atomic<std::uint64_t> unasked_from;
     std::atomic<std::uint64_t> unasked_until;
   } entered;
-  Line arrived;
+  struct alignas(line_bytes) {
+    std::atomic<std::uint64_t> word;
+    std::array<Excuse, 2> excuse;  // by parity
+  } arrived;
   Line finished;
   struct alignas(line_bytes) {
     std::atomic<Ready> ready;
@@ -44,10 +51,12 @@ struct TeamPlace::Member {
 
 struct alignas(line_bytes) Board::Table {
   std::atomic<std::uint32_t> lock;
-  std::uint64_t last_turn;
+  // Apart from the lock, which others look at meanwhile.
+  alignas(line_bytes) std::uint64_t last_turn;
   // The call that is first in line for seats: of which team, and its number; null if none is.
   std::atomic<std::uint64_t> waiting_direct;
-  std::atomic<std::ptrdiff_t> waiting_team;  // of its slot, in bytes from the first one
+  std::atomic<std::int64_t> waiting_team;
+  std::bitset<most_teams> busy;
 };
 
 /// Taken, unless its holder died: it is held for microseconds, so the many tries last long enough for a holder that the system
@@ -169,8 +178,21 @@ const Arrival& TeamPlace::arrival(int which, std::uint64_t direct) const noexcep
   return member(which).arrival[direct % 2];
 }
 
-void TeamPlace::arrive(std::uint64_t direct) const noexcept {
-  member(me_).arrived.word.store(direct, std::memory_order_release);
+void TeamPlace::arrive(std::uint64_t direct, Excuse excuse) const noexcept {
+  auto& mine = member(me_).arrived;
+  mine.excuse[direct % 2] = excuse;
+  mine.word.store(direct, std::memory_order_release);
+}
+
+// One look at each, so that the looks, which other processors have to answer, run side by side.
+bool TeamPlace::all_arrived(std::uint64_t direct) const noexcept {
+  bool all = true;
+  for (int other = 0; other < members_; ++other) all &= arrived(other).load(std::memory_order_acquire) >= direct;
+  return all;
+}
+
+Excuse TeamPlace::excuse(int which, std::uint64_t direct) const noexcept {
+  return member(which).arrived.excuse[direct % 2];
 }
 
 const std::atomic<std::uint64_t>& TeamPlace::arrived(int which) const noexcept { return member(which).arrived.word; }
@@ -307,6 +329,8 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
   for (auto& verdict : made.verdict) verdict.store(0, std::memory_order_relaxed);
   made.lapses.store(0, std::memory_order_relaxed);
   made.turned.store(0, std::memory_order_relaxed);
+  made.blocks = 0;
+  table_->busy.reset(static_cast<std::size_t>(free));
   for (int which = 0; which < team_members_; ++which) {
     TeamPlace::Member& member = members_of(free)[which];
     member.entered.word.store(0, std::memory_order_relaxed);
@@ -350,13 +374,33 @@ int Board::take_seats(const Uuid& gpu, std::uint32_t all) noexcept {
   return local_rank_;
 }
 
-bool Board::seats_free(std::span<const int> seats, std::uint32_t blocks) const noexcept {
-  for (const int rank : seats) {
-    const Seats& counted = windows_[rank].counted;
-    const auto sharers = static_cast<std::uint32_t>(std::ranges::count(seats, rank));
-    const std::uint32_t used = counted.used.load(std::memory_order_acquire);
+int Board::index_of(const TeamPlace& place) const noexcept {
+  return static_cast<int>(static_cast<std::size_t>(reinterpret_cast<std::byte*>(place.slot_) - slots_) / slot_bytes_);
+}
+
+bool Board::seats_free(int team, std::span<const int> seats, std::uint32_t blocks) noexcept {
+  // Of the team itself nothing runs any more: all have arrived at its next call.
+  std::bitset<most_teams> others = table_->busy;
+  others.reset(static_cast<std::size_t>(team));
+  if (others.none()) return true;
+  std::array<std::uint32_t, most_members> used{};  // by member of this team
+  for (int index = 0; index < most_teams; ++index) {
+    if (!others[static_cast<std::size_t>(index)]) continue;
+    const TeamPlace::Slot& other = slot(index);
+    const std::uint64_t turned = other.turned.load(std::memory_order_relaxed);
+    bool over = true;
+    for (int which = 0; which < other.members; ++which) {
+      if (members_of(index)[which].finished.word.load(std::memory_order_acquire) >= turned) continue;
+      over = false;
+      for (std::size_t mine = 0; mine < seats.size(); ++mine)
+        if (seats[mine] == other.seats[static_cast<std::size_t>(which)]) used[mine] += other.blocks;
+    }
+    if (over) table_->busy.reset(static_cast<std::size_t>(index));
+  }
+  for (std::size_t mine = 0; mine < seats.size(); ++mine) {
+    const auto sharers = static_cast<std::uint32_t>(std::ranges::count(seats, seats[mine]));
     // Alone on the GPU, a call is never too large.
-    if (used != 0 && used + sharers * blocks > counted.all) return false;
+    if (used[mine] != 0 && used[mine] + sharers * blocks > windows_[seats[mine]].counted.all) return false;
   }
   return true;
 }
@@ -367,32 +411,30 @@ bool Board::give_turn(const TeamPlace& place, std::uint64_t direct, std::span<co
   // Whoever holds the lock may be giving this very turn: better look again than wait.
   const Lock lock(*table_, local_rank_, 1);
   if (!lock || place.turn(direct)) return place.turn(direct).has_value();
-  const std::ptrdiff_t team = reinterpret_cast<std::byte*>(place.slot_) - slots_;
+  const int team = index_of(place);
   const std::uint64_t waiting = table_->waiting_direct.load(std::memory_order_relaxed);
   const bool first =
       waiting == 0 || (waiting == direct && table_->waiting_team.load(std::memory_order_relaxed) == team);
   if (!first) return false;
-  if (!seats_free(seats, blocks)) {
+  if (!seats_free(team, seats, blocks)) {
     table_->waiting_team.store(team, std::memory_order_relaxed);
     table_->waiting_direct.store(direct, std::memory_order_relaxed);
     return false;
   }
   table_->waiting_direct.store(0, std::memory_order_relaxed);
-  for (const int rank : seats) windows_[rank].counted.used.fetch_add(blocks, std::memory_order_relaxed);
-  place.slot_->turn[direct % 2].store(++table_->last_turn, std::memory_order_relaxed);
-  place.slot_->turned.store(direct, std::memory_order_release);
+  table_->busy.set(static_cast<std::size_t>(team));
+  TeamPlace::Slot& mine = *place.slot_;
+  if (mine.blocks == 0) std::ranges::copy(seats, mine.seats.begin());
+  mine.blocks = blocks;
+  mine.turn[direct % 2].store(++table_->last_turn, std::memory_order_relaxed);
+  mine.turned.store(direct, std::memory_order_release);
   return true;
 }
 
-void Board::give_back_seats(int seats, std::uint32_t blocks) noexcept {
-  windows_[seats].counted.used.fetch_sub(blocks, std::memory_order_release);
-}
-
 void Board::forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept {
-  const std::ptrdiff_t team = reinterpret_cast<std::byte*>(place.slot_) - slots_;
   const auto waits = [&] {
     return table_->waiting_direct.load(std::memory_order_relaxed) == direct &&
-           table_->waiting_team.load(std::memory_order_relaxed) == team;
+           table_->waiting_team.load(std::memory_order_relaxed) == index_of(place);
   };
   if (!waits()) return;
   const Lock lock(*table_, local_rank_);

@@ -28,7 +28,7 @@
 //   matched of a member     + bits           by that member alone, with release, once it knows what calls of that kind have to know; never
 //                                            fall. Who sees all members' may wish for a direct one: each of them knows.
 //   arrived of a member     d                by that member alone, with release, once its arrival record for the d-th direct call
-//                                            is written. Records lie by d's parity: who writes record d + 2 has seen all arrive
+//                                            is written, and its excuse. Records lie by d's parity: who writes record d + 2 has seen all arrive
 //                                            at d + 1, hence all are done with d.
 //                                            Passages lie beside the records and are written and read like them.
 //   finished of a member    d                by that member alone, with release, when its d-th direct call is over: it reads no
@@ -45,8 +45,11 @@
 //   turn of call d          none -> t        by the first member that finds that all have arrived at d and that its blocks fit (seats);
 //                                            under the lock. Turns of the node's teams grow: who sees a turn sees all lower ones.
 //                                            Every process starts its calls in the order of their turns. Lies by d's parity.
-//   used of a GPU's seats   n -> n + m b     under the lock, with the turn of a call that keeps b blocks resident for m members of the GPU
-//                           n -> n - b       by each of them when the call is over there; never below what is resident
+//   blocks of a team        b' -> b          under the lock, with the turn of a call that keeps b blocks of each member's GPU resident. They
+//                                            count there until the member has finished that call: never less than what is resident
+//   busy of a team          no -> yes        under the lock, with a turn
+//                           yes -> no        under the lock, by who finds that all members have finished the last call with a turn, or makes
+//                                            the team anew. So a call of the only team that is busy need not look at any GPU's seats
 //   first in line           none -> call     under the lock, when a call's blocks do not fit: no other gets a turn before it
 //                           call -> none     ... with its turn, or when it ends without one
 //   lock of the table       0 -> 1 + rank    by whoever joins or leaves; held for a few microseconds, at most 256 comparisons
@@ -73,12 +76,11 @@ enum class Ready : std::uint64_t { no, region, mapped, never };
 /// By which another process opens memory of this one: what a driver gives for it, opaque here.
 using MemoryHandle = std::array<std::byte, 64>;
 
-/// Thread blocks that the GPU runs at once, and those of them that calls under way keep until their peers' have come. In the record of
-/// the first rank that came with that GPU; all under the board's lock but `used`, which falls without it.
-struct alignas(line_bytes) Seats {
+/// Thread blocks that the GPU runs at once: calls under way keep some of them until their peers' have come. In the record of the first
+/// rank that came with that GPU, under the board's lock.
+struct Seats {
   Uuid gpu;
   std::uint32_t all;  ///< 0: not of this record.
-  std::atomic<std::uint32_t> used;
 };
 
 /// Where a part of a rank's window lies, such as a member's region of a team.
@@ -129,7 +131,6 @@ struct alignas(line_bytes) Arrival {
   std::array<std::uint64_t, 8> facts;  ///< The collective's own: equal meaning on all members.
   std::uint64_t large_windows;         ///< 1: this member has mapped all others' windows for large reductions.
   std::array<std::uint64_t, 4> claim;  ///< The same, of what the member was called with; only where members compare it.
-  Excuse excuse;
 };
 
 /// What goes between a member and one other in a direct call whose blocks differ, as the member shows it along with its Arrival.
@@ -206,8 +207,11 @@ class TeamPlace {
   [[nodiscard]] std::span<const Passage> passages(int member, std::uint64_t direct) const noexcept {
     return passages_of(member, direct);
   }
-  void arrive(std::uint64_t direct) const noexcept;
+  void arrive(std::uint64_t direct, Excuse excuse = Excuse::none) const noexcept;
   [[nodiscard]] const std::atomic<std::uint64_t>& arrived(int member) const noexcept;
+  [[nodiscard]] bool all_arrived(std::uint64_t direct) const noexcept;
+  /// Why a member takes no part in the direct call that it has arrived at.
+  [[nodiscard]] Excuse excuse(int member, std::uint64_t direct) const noexcept;
   /// This member's direct call number `direct` is over; also where it failed.
   void finish(std::uint64_t direct) const noexcept;
   /// The turn of the direct call; nothing before it has one (Board::give_turn). To be asked before this member's next arrive().
@@ -276,11 +280,10 @@ class Board {
   /// Where the seats of a GPU are counted, which has `all` of them: the rank in whose record. Before this rank shows its window.
   [[nodiscard]] int take_seats(const Uuid& gpu, std::uint32_t all) noexcept;
   /// After all members arrived at the direct call, whose kernels keep `blocks` of each member's GPU until peers' kernels have come; the
-  /// same on all members. True once the call has its turn; ask again later otherwise. `seats`: by member, from the windows.
+  /// same on all members. True once the call has its turn; ask again later otherwise. A member keeps them until finish(). `seats`: by
+  /// member, from the windows; the same for all calls of a team.
   [[nodiscard]] bool give_turn(const TeamPlace& place, std::uint64_t direct, std::span<const int> seats,
                                std::uint32_t blocks) noexcept;
-  /// This member's kernels of a call that had its turn are over.
-  void give_back_seats(int seats, std::uint32_t blocks) noexcept;
   /// The call ends without a turn: it stands in nobody's way.
   void forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept;
 
@@ -293,7 +296,8 @@ class Board {
   class Lock;
   [[nodiscard]] static std::size_t slot_bytes(int ranks) noexcept;
   [[nodiscard]] TeamPlace::Slot& slot(int index) const noexcept;
-  [[nodiscard]] bool seats_free(std::span<const int> seats, std::uint32_t blocks) const noexcept;
+  [[nodiscard]] int index_of(const TeamPlace& place) const noexcept;
+  [[nodiscard]] bool seats_free(int team, std::span<const int> seats, std::uint32_t blocks) noexcept;
   [[nodiscard]] TeamPlace::Member* members_of(int index) const noexcept;
   [[nodiscard]] Passage* passages_of(int index) const noexcept;
 

@@ -119,6 +119,7 @@ void Team::wait_for_laggards(engine::Watch watch) {
 
 void Team::arrive(const engine::Watch& watch, share::Excuse excuse) {
   announce(excuse);
+  if (engine_.soon([this] { return place_->all_arrived(direct_); })) return;
   engine::Watch waiting = watch;
   waiting.sequence = sequence_;
   for (int member = 0; member < size(); ++member) {
@@ -129,16 +130,15 @@ void Team::arrive(const engine::Watch& watch, share::Excuse excuse) {
 }
 
 void Team::announce(share::Excuse excuse) {
-  own_arrival().excuse = excuse;
   ++direct_;
   expected_.emplace(connection_->home->turns(), *place_, direct_);
-  place_->arrive(direct_);
+  place_->arrive(direct_, excuse);
 }
 
 bool Team::excused() const {
   bool to_mpi = false;
   for (int member = 0; member < size(); ++member) {
-    const share::Excuse excuse = arrival(member).excuse;
+    const share::Excuse excuse = place_->excuse(member, direct_);
     if (excuse == share::Excuse::failed && member != me_)
       throw base::Error(base::ErrorClass::other,
                         "rank {} of the communicator could not begin it; its own error says why", rank(member));
@@ -153,16 +153,12 @@ engine::Completion Team::arrival_of(int member) const noexcept {
 
 bool Team::may_start(unsigned blocks) {
   if (!board_.give_turn(*place_, direct_, connection_->seats, blocks)) return false;
-  seated_ = blocks;
+  has_turn_ = true;
   return expected_->is_next();
 }
 
 void Team::finish() noexcept {
-  if (seated_ != 0)
-    board_.give_back_seats(connection_->seats[static_cast<std::size_t>(me_)], seated_);
-  else
-    board_.forgo_turn(*place_, direct_);
-  seated_ = 0;
+  if (!std::exchange(has_turn_, false)) board_.forgo_turn(*place_, direct_);
   expected_.reset();
   place_->finish(direct_);
 }

@@ -195,7 +195,7 @@ class Team {
   std::uint64_t sequence_ = 0;
   std::uint64_t direct_ = 0;
   std::optional<Turns::Expected> expected_;  // the direct call under way
-  unsigned seated_ = 0;                      // blocks of it that are counted
+  bool has_turn_ = false;                    // it
   engine::Completion queued_;
   std::unique_ptr<Connection> connection_;
 };

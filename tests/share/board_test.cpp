@@ -130,13 +130,16 @@ TEST(Board, ArrivalsAreReadWhole) {
           passage = {direct, 2 * direct, static_cast<std::uint64_t>(rank)};
         own.send.id = direct * 10 + static_cast<std::uint64_t>(rank);
         own.facts.fill(direct);
-        place->arrive(direct);
+        const auto excuse_of = [direct](int member) {
+          return static_cast<Excuse>((direct + static_cast<std::uint64_t>(member)) % 4);
+        };
+        place->arrive(direct, excuse_of(rank));
         for (int member = 0; member < ranks; ++member) {
           while (place->arrived(member).load(std::memory_order_acquire) < direct) std::this_thread::yield();
           const Arrival& theirs = place->arrival(member, direct);
           const Passage& passage = place->passages(member, direct).back();
           if (passage.sends != direct || passage.receives != 2 * direct ||
-              passage.place != static_cast<std::uint64_t>(member))
+              passage.place != static_cast<std::uint64_t>(member) || place->excuse(member, direct) != excuse_of(member))
             ++wrong;
           if (theirs.send.id != direct * 10 + static_cast<std::uint64_t>(member) || theirs.facts[7] != direct) ++wrong;
         }
@@ -198,7 +201,6 @@ TEST(Board, TurnsAreOneOrderAndSeatsAreKept) {
           if (used > all && used > mine_here) ++wrong;
           if (own() % 8 == 0) std::this_thread::yield();
           on_gpu[gpu].fetch_sub(blocks);
-          board.give_back_seats(at[me], blocks);
           place->finish(direct);
         }
         board.leave(*place);
@@ -218,9 +220,9 @@ TEST(Board, WhoIsFirstInLineIsNotPassed) {
   constexpr std::uint32_t all = 4;
   Node node(2);
   const std::array<int, 2> at{node.boards[0]->take_seats({1}, all), node.boards[1]->take_seats({2}, all)};
-  std::vector<TeamPlace> places;
+  std::vector<TeamPlace> places, others;
   for (std::uint64_t key = 1; key <= 3; ++key) {
-    static_cast<void>(node.boards[1]->join({key, 1}, 2, 1));
+    others.push_back(*node.boards[1]->join({key, 1}, 2, 1));
     places.push_back(*node.boards[0]->join({key, 1}, 2, 0));
   }
   Board& board = *node.boards[0];
@@ -228,9 +230,9 @@ TEST(Board, WhoIsFirstInLineIsNotPassed) {
   ASSERT_TRUE(board.give_turn(places[0], 1, at, 3));
   EXPECT_FALSE(board.give_turn(places[1], 1, at, 9)) << "more than there is waits until it is alone";
   EXPECT_FALSE(board.give_turn(places[2], 1, at, 1)) << "it would fit, but would pass the first in line";
-  board.give_back_seats(at[0], 3);
+  places[0].finish(1);
   EXPECT_FALSE(board.give_turn(places[1], 1, at, 9)) << "the other member's kernels still run";
-  board.give_back_seats(at[1], 3);
+  others[0].finish(1);
   ASSERT_TRUE(board.give_turn(places[1], 1, at, 9));
   EXPECT_EQ(places[1].turn(1), 2U);
   EXPECT_FALSE(board.give_turn(places[2], 1, at, 1));
@@ -238,7 +240,7 @@ TEST(Board, WhoIsFirstInLineIsNotPassed) {
   EXPECT_FALSE(board.give_turn(places[0], 2, at, 4)) << "the third team is first now";
   board.forgo_turn(places[2], 1);
   EXPECT_FALSE(board.give_turn(places[0], 2, at, 4)) << "no seats";
-  for (const int seats : at) board.give_back_seats(seats, 9);
+  for (const auto& each : {places[1], others[1]}) each.finish(1);
   EXPECT_TRUE(board.give_turn(places[0], 2, at, 4));
 }
 
