@@ -188,8 +188,7 @@ struct Finish {
 
 }  // namespace
 
-bool worth_exposing(const Shape& shape, int members) noexcept {
-  constexpr std::size_t least = std::size_t{256} << 10;
+bool worth_exposing(const Shape& shape, int members, std::size_t least) noexcept {
   const bool blocks = sends_blocks(shape.collective) || receives_blocks(shape.collective);
   return shape.bytes * static_cast<std::size_t>(blocks ? members : 1) >= least;
 }

@@ -53,8 +53,9 @@ struct Started {
   std::atomic<int> waits_for{-1};        ///< The member; -1: none.
 };
 
-/// True where mapping the application's buffers pays.
-[[nodiscard]] bool worth_exposing(const Shape& shape, int members) noexcept;
+/// True where mapping the application's buffers pays: those of a call that moves `least` bytes through each member, or more.
+inline constexpr std::size_t least_worth_exposing = std::size_t{256} << 10;
+[[nodiscard]] bool worth_exposing(const Shape& shape, int members, std::size_t least = least_worth_exposing) noexcept;
 /// True where a side has to show its buffers: where that may pay, as far as it knows. `bytes`: what it receives itself.
 [[nodiscard]] bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept;
 

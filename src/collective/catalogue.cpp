@@ -1,6 +1,7 @@
 // The one list. Order does not matter: choose.cpp has the preferences.
 #include "collective/catalogue.h"
 
+#include "collective/copy_engine.h"
 #include "collective/hierarchy.h"
 #include "collective/low_latency.h"
 #include "collective/pairwise.h"
@@ -22,6 +23,8 @@ constexpr std::string_view window_summary = "through the members' windows, each 
 constexpr std::string_view window_source = "COLL 4.1.1 (GPU shared buffer), one buffer a rank, over peer memory";
 constexpr std::string_view push_summary = "each block written once from its owner's buffer into its taker's";
 constexpr std::string_view own = "this library's";
+constexpr std::string_view copied_summary =
+    "each block copied once from its owner's buffer into its taker's, by copy engines";
 constexpr std::string_view pipelined_summary =
     "parts pushed to their owners and results to who wants them, chunk by chunk in one kernel; sum, prod, min, max";
 constexpr std::string_view pushed_summary =
@@ -46,6 +49,8 @@ constexpr std::string_view btb_summary = "along a binomial tree of windows and b
   {name, window_summary, window_source, Collective::kind, window::supports, window::prepare_one_shot}
 #define CROSSLANE_PUSH(kind) \
   {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
+#define CROSSLANE_COPIED(kind) \
+  {"copy_engine", copied_summary, own, Collective::kind, copy_engine::supports, copy_engine::prepare_push}
 #define CROSSLANE_PIPELINED(kind) \
   {"pipelined", pipelined_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
 #define CROSSLANE_PUSHED(kind) \
@@ -124,6 +129,16 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_PUSH(gatherv),
     CROSSLANE_PUSH(scatterv),
     CROSSLANE_PUSH(alltoallv),
+    {"copy_engine", "shares read from all send buffers and combined, results copied to all by copy engines", own,
+     Collective::allreduce, copy_engine::supports, copy_engine::prepare_two_shot},
+    CROSSLANE_COPIED(allgather),
+    CROSSLANE_COPIED(alltoall),
+    CROSSLANE_COPIED(gather),
+    CROSSLANE_COPIED(scatter),
+    CROSSLANE_COPIED(allgatherv),
+    CROSSLANE_COPIED(gatherv),
+    CROSSLANE_COPIED(scatterv),
+    CROSSLANE_COPIED(alltoallv),
     CROSSLANE_SHARED_BUFFER(allreduce),
     CROSSLANE_SHARED_BUFFER(reduce),
     CROSSLANE_SHARED_BUFFER(broadcast),
@@ -133,6 +148,7 @@ constexpr std::array rows = std::to_array<Algorithm>({
 #undef CROSSLANE_TWO_SHOT_LL
 #undef CROSSLANE_WINDOW
 #undef CROSSLANE_PUSH
+#undef CROSSLANE_COPIED
 #undef CROSSLANE_PIPELINED
 #undef CROSSLANE_PUSHED
 #undef CROSSLANE_PAIRWISE

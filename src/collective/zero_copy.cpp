@@ -2,6 +2,7 @@
 #include "collective/zero_copy.h"
 
 #include "collective/frame.h"
+#include "collective/pushes.h"
 #include "kernel/exchange.h"
 
 #include <tuple>
@@ -19,29 +20,8 @@ class Push final : public Plan {
  public:
   explicit Push(const Call& call) : team_(call.team) {
     const Shape& shape = call.shape;
-    const int me = team_.me();
-    const auto own = static_cast<std::size_t>(me);
     parameters_.end_barrier = true;
-    // Each member begins with the one after it, so that no receiver has all at once.
-    for (int step = 0; step < team_.size(); ++step) {
-      const int to = (me + step) % team_.size();
-      const auto other = static_cast<std::size_t>(to);
-      if (call.pieces != nullptr) {
-        const kernel::Move from = move_from(call.mine, call.pieces->send[other]);
-        // The own piece is known here; those of others are where they wait for this member's.
-        const std::uint64_t place =
-            to == me ? move_to(call.mine, call.pieces->receive[other]).to : address_of(call.all[other].receive);
-        if (from.bytes != 0 && from.from != place)
-          parameters_.move[parameters_.moves++] = {from.from, place, from.bytes};
-        continue;
-      }
-      if (!shape.goes(me, to)) continue;
-      const bool picked = sends_blocks(shape.collective);
-      const bool placed = receives_blocks(shape.collective);
-      const kernel::Move move{address_of(call.mine.send) + (picked ? other * shape.bytes : 0),
-                              address_of(call.all[other].receive) + (placed ? own * shape.bytes : 0), shape.bytes};
-      if (move.from != move.to) parameters_.move[parameters_.moves++] = move;
-    }
+    for (const kernel::Move& move : pushes_of(call)) parameters_.move[parameters_.moves++] = move;
     blocks_ =
         blocks_for(facts_of(team_), shape.bytes * static_cast<std::size_t>(team_.size()), bytes_a_block, most_pushing);
   }

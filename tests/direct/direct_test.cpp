@@ -222,6 +222,9 @@ class Test {
       return kind == Kind::allreduce || kind == Kind::reduce;
     if (algorithm_ == "pipelined")
       return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::reduce_scatter_block;
+    if (algorithm_ == "copy_engine")
+      return kind == Kind::allreduce || kind == Kind::allgather || kind == Kind::alltoall || kind == Kind::gather ||
+             kind == Kind::scatter;
     return algorithm_ != "zero_copy" || (kind != Kind::scan && kind != Kind::exscan);
   }
   [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
@@ -238,9 +241,11 @@ class Test {
   // copies that stand for them before, and always for what has gaps, may have been mapped for other calls. A reduce needs nobody's
   // buffer, but windows that an earlier call on the communicator may have wanted.
   [[nodiscard]] bool either(const Case& what, const Job& job, int repeat) const {
-    const bool maps = algorithm_ == "zero_copy" || algorithm_ == "pipelined";
+    const bool maps = straight() || algorithm_ == "pipelined";
     return maps && repeat < 2 && takes(what, job);
   }
+  // Whether the algorithm goes straight between the ranks' buffers.
+  [[nodiscard]] bool straight() const { return algorithm_ == "zero_copy" || algorithm_ == "copy_engine"; }
   // Whether the algorithm takes this call, by docs/collectives.md, once what it needs is there.
   [[nodiscard]] bool takes(const Case& what, const Job& job) const {
     if (!exists(what.kind) || (job.in_turns() && !driven())) return false;
@@ -258,7 +263,7 @@ class Test {
       return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= 128 * kib;
     }
     if (algorithm_ == "pipelined" && !pipelined(what)) return false;
-    if (algorithm_ != "zero_copy" && algorithm_ != "pipelined") return true;
+    if (!straight() && algorithm_ != "pipelined") return true;
     // Saved first, or not shown, in place.
     const bool copied = what.in_place && (what.kind == Kind::reduce_scatter_block || what.kind == Kind::scatter);
     const std::size_t blocks = in_blocks(what.kind) ? static_cast<std::size_t>(job.size()) : 1;

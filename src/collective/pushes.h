@@ -1,0 +1,17 @@
+// Who writes what where, of collectives that only move blocks: straight from a member's buffer into the others'. It must not know
+// what carries the blocks.
+#pragma once
+
+#include "collective/plan.h"
+#include "kernel/move.h"
+
+#include <vector>
+
+namespace crosslane::collective {
+
+/// What this member writes into the buffers of others, and into its own. Each member begins with itself and goes on with the one
+/// after it, so that no receiver has all at once. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of
+/// these.
+[[nodiscard]] std::vector<kernel::Move> pushes_of(const Call& call);
+
+}  // namespace crosslane::collective
