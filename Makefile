@@ -39,15 +39,15 @@ check-parts: lint test tidy-recent test-asan test-tsan
 test: build  ## Every test, release build, both MPIs
 	@tools/run-tests build/release
 
-# First the programs that are ours alone, where a leak is a leak; then programs over both MPIs, of which every kind of
-# call is one. Leaks are not judged there: MPIs keep memory until the process ends, in allocations of ours too. Of programs that differ
+# First the programs that are ours alone, where a leak is a leak; then programs over an MPI, of which every kind of
+# call is one: over both takes test-asan-mpi. Leaks are not judged there: MPIs keep memory until the process ends, in allocations of ours too. Of programs that differ
 # by the type of handles alone there is one; searches through millions of states are left to the release build.
 asan_folders := base engine gpu kernel layout share
 asan_alone := tests/base/all engine_test_openmpi tests/gpu/all tests/kernel/all layout_node_test share_test
 asan_programs := demo point_to_point_special bad_input_errors local_test one_sided
-asan_families := openmpi mpich
+asan_families := openmpi
 asan_targets := $(foreach family,$(asan_families),$(addsuffix _$(family),crosslane $(asan_programs)))
-asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test|one_sided_(epochs_random|completion|sharing))[.]
+asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test|one_sided_(epochs_random|completion|sharing))[.](openmpi)$$
 test-asan: setup  ## What is ours alone, and each kind of MPI call, under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -e build/asan/build.ninja ] || cmake --preset asan --log-level=WARNING
 	@cmake --build build/asan -j $(JOBS) --target $(asan_alone) $(asan_targets)

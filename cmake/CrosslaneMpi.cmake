@@ -98,6 +98,31 @@ function(crosslane_mpi_target target family scope)
   target_link_libraries(${target} ${scope} crosslane_settings mpi_${family})
 endfunction()
 
+# crosslane_mpi_precompiled(<target> <family>)
+#
+# With CROSSLANE_PRECOMPILE, has the target's C++ begin with tests/support/precompiled/headers.h, compiled once for the family and each
+# set of compiler options. A build without it (tools/gpu-check) sees whether files include what they use.
+function(crosslane_mpi_precompiled target family)
+  get_target_property(sources ${target} SOURCES)
+  if(NOT CROSSLANE_PRECOMPILE OR NOT "${sources}" MATCHES "[.]cpp")
+    return()
+  endif()
+  get_directory_property(options COMPILE_OPTIONS)
+  string(MD5 options "${options}")
+  string(SUBSTRING "${options}" 0 8 options)
+  set(owner crosslane_mpi_precompiled_${family}_${options})
+  if(NOT TARGET ${owner})
+    set(folder "${PROJECT_SOURCE_DIR}/tests/support/precompiled")
+    # A program, as its users are: what is compiled for libraries fits libraries alone.
+    add_executable(${owner} EXCLUDE_FROM_ALL "${folder}/main.cpp")
+    crosslane_mpi_target(${owner} ${family} PRIVATE crosslane_cuda_headers)
+    target_precompile_headers(${owner} PRIVATE "${folder}/headers.h")
+    target_compile_options(${owner} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>")
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${owner})
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>")  # as ccache wants it
+endfunction()
+
 # crosslane_mpi_executable(<name> <source>... [CUDA] [FAMILY <family>...] [LIBRARIES <library>...])
 #
 # Builds <name>_<family> for each family found (or those of FAMILY). CUDA gives cuda.h and links libcuda.so.1 without a run
@@ -116,6 +141,7 @@ function(crosslane_mpi_executable name)
     set(target "${name}_${family}")
     add_executable(${target} ${arg_UNPARSED_ARGUMENTS})
     crosslane_mpi_target(${target} ${family} PRIVATE ${arg_LIBRARIES})
+    crosslane_mpi_precompiled(${target} ${family})
     if(arg_CUDA)
       # By name and without a run path: the emulated driver's folder would come ahead of the real driver's.
       target_link_libraries(${target} PRIVATE crosslane_cuda_link)

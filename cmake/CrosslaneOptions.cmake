@@ -2,6 +2,7 @@
 option(CROSSLANE_TESTS "Build the tests" ON)
 option(CROSSLANE_BENCH "Build the benchmarks" ON)
 option(CROSSLANE_EXAMPLES "Build the examples" ON)
+option(CROSSLANE_PRECOMPILE "Compile the headers that most programs of tests and benchmarks include once" OFF)
 set(CROSSLANE_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -36,7 +37,8 @@ endif()
 find_program(CROSSLANE_CCACHE ccache DOC "Compiler cache, used where it is installed")
 if(CROSSLANE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
+  # What it must not be strict about to cache what is compiled with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=pch_defines,time_macros" "${CROSSLANE_CCACHE}")
 endif()
 
 # Header-only libraries, wherever they are installed (CMAKE_PREFIX_PATH); Debian: libfmt-dev, libspdlog-dev, nlohmann-json3-dev.

@@ -27,7 +27,7 @@ extern "C" {
              a communicator's first preparation counts. The same on all ranks.
    count     of `buffers`. The same on all ranks.
    buffers   addresses of device memory that later calls will use, each for what lies from there to the end of its allocation; may
-             be null where count is 0. Large calls with them (from 256 KiB) go straight between the ranks' buffers, without copies
+             be null where count is 0. Large calls with them (from 16 KiB) go straight between the ranks' buffers, without copies
              through library memory. They take the place of those of an earlier preparation of the communicator.
 
    What is promised by naming buffers:

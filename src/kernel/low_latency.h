@@ -76,9 +76,11 @@ CROSSLANE_DEVICE_CALL void store_odd(B block, std::uint64_t address, std::uint64
 template <class B>
 CROSSLANE_DEVICE std::uint64_t load_data(const B& block, std::uint64_t address, std::uint64_t bytes) {
   if (bytes >= 8 && address % 8 == 0) return block.load(reinterpret_cast<const std::uint64_t*>(address));
-  if (bytes >= 8 && address % 4 == 0) {
+  // Four bytes are a single number, as programs often have it.
+  if ((bytes >= 8 || bytes == 4) && address % 4 == 0) {
     const auto* const words = reinterpret_cast<const std::uint32_t*>(address);
     const std::uint64_t low = block.load(words);
+    if (bytes == 4) return low;
     return low | std::uint64_t{block.load(words + 1)} << 32;
   }
   return load_odd(block, address, bytes);
@@ -87,10 +89,10 @@ template <class B>
 CROSSLANE_DEVICE void store_data(const B& block, std::uint64_t address, std::uint64_t bytes, std::uint64_t data) {
   if (bytes >= 8 && address % 8 == 0) {
     block.store(reinterpret_cast<std::uint64_t*>(address), data);
-  } else if (bytes >= 8 && address % 4 == 0) {
+  } else if ((bytes >= 8 || bytes == 4) && address % 4 == 0) {
     auto* const words = reinterpret_cast<std::uint32_t*>(address);
     block.store(words, static_cast<std::uint32_t>(data));
-    block.store(words + 1, static_cast<std::uint32_t>(data >> 32));
+    if (bytes >= 8) block.store(words + 1, static_cast<std::uint32_t>(data >> 32));
   } else {
     store_odd(block, address, bytes, data);
   }

@@ -65,7 +65,7 @@ def test_choice_by_shipped_preferences(built: CommandLine) -> None:
         (True, "two_shot"),
     ]
     fates = {one["text"]: one["fate"] for one in large["calls"][0]["preferences"]}
-    assert fates["0-32k:ll"] == "for other sizes"
+    assert fates["0-64k:ll"] == "for other sizes"
     assert fates["256k-16m:two_shot"] == "does not support this call"
     assert fates["128k-:two_shot_window"] == "taken"
 

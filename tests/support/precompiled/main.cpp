@@ -1,0 +1,2 @@
+// Has its headers compiled, for others: it is never built itself.
+int main() { return 0; }
