@@ -104,7 +104,8 @@ endfunction()
 # set of compiler options. A build without it (tools/gpu-check) sees whether files include what they use.
 function(crosslane_mpi_precompiled target family)
   get_target_property(sources ${target} SOURCES)
-  if(NOT CROSSLANE_PRECOMPILE OR NOT "${sources}" MATCHES "[.]cpp")
+  # What users copy is to include what it uses.
+  if(NOT CROSSLANE_PRECOMPILE OR NOT "${sources}" MATCHES "[.]cpp" OR CMAKE_CURRENT_SOURCE_DIR MATCHES "/examples(/|$)")
     return()
   endif()
   get_directory_property(options COMPILE_OPTIONS)

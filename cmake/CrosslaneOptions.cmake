@@ -37,8 +37,11 @@ endif()
 find_program(CROSSLANE_CCACHE ccache DOC "Compiler cache, used where it is installed")
 if(CROSSLANE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
-  # What it must not be strict about to cache what is compiled with precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=pch_defines,time_macros" "${CROSSLANE_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CROSSLANE_CCACHE}")
+  if(CROSSLANE_PRECOMPILE AND NOT DEFINED ENV{CCACHE_SLOPPINESS})
+    # What it must not be strict about to cache what is compiled with precompiled headers.
+    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=pch_defines,time_macros")
+  endif()
 endif()
 
 # Header-only libraries, wherever they are installed (CMAKE_PREFIX_PATH); Debian: libfmt-dev, libspdlog-dev, nlohmann-json3-dev.

@@ -99,7 +99,7 @@ case "$preload" in
 esac
 # See tests/support/polling/yield.cpp.
 yield="$build/lib/libcrosslane_test_yield.so"
-if [ "$ranks" -ge "$(nproc)" ] && [ -e "$yield" ]; then libraries+=("$yield"); fi
+if [ "$ranks" -gt "$(nproc)" ] && [ -e "$yield" ]; then libraries+=("$yield"); fi
 for library in "${libraries[@]}"; do
   # ld.so only warns about a preload that is missing: the test would then pass or fail for the wrong reason.
   [ -e "$library" ] || { echo "run_mpi.sh: $library is not built" >&2; exit 2; }

@@ -33,7 +33,8 @@ extern "C" {
    What is promised by naming buffers:
    - They live, on every rank, until a later preparation without them, or the end of the communicator; and so do graphs' uses.
    - Buffers of the same index belong together: where a call uses buffers[i] on one rank, every rank passes its buffers[i] in
-     the same argument, at the same offset from its start. (Gather, scatter, reduce, scans and the v forms always go through
+     the same argument, at the same offset from its start. What lies in several of them is meant to be in the one that begins last
+     before it. (Gather, scatter, reduce, scans and the v forms always go through
      library memory.)
    Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
 

@@ -111,7 +111,10 @@ def print_choice(answer: dict[str, Any]) -> None:
     for went in answer["calls"]:
         title = f"{answer['collective']} of {print_bytes(answer['bytes'])} on {answer['ranks']} ranks"
         if several:
-            title += ", buffers mapped" if went["mapped"] else ", first calls with these buffers"
+            if went.get("enqueued_alone"):
+                title += ", enqueued on prepared buffers"
+            else:
+                title += ", buffers mapped" if went["mapped"] else ", first calls with these buffers"
         console.print(f"{title}: [bold]{went['algorithm']}[/]", highlight=False)
         console.print(f"  {went['summary']}; {went['why']}", markup=False, highlight=False, soft_wrap=True)
         if not went["preferences"]:

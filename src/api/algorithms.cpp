@@ -203,11 +203,13 @@ Json choose(const Json& request) {
     return answer;
   }
   for (const bool mapped : {false, true}) {
-    if (mapped && !collective::worth_exposing(shape, ranks)) continue;
+    const bool prepared = mapped && !collective::worth_exposing(shape, ranks);
+    if (prepared && !collective::worth_exposing(shape, ranks, collective::least_worth_using_prepared)) continue;
     facts.exposed = mapped;
     facts.large_windows = mapped && collective::combines(shape.collective);  // others have them on streams alone
     answer["calls"].push_back(went(choice, shape, facts));
-    answer["algorithm"] = answer["calls"].back()["algorithm"];
+    answer["calls"].back()["enqueued_alone"] = prepared;
+    if (!prepared) answer["algorithm"] = answer["calls"].back()["algorithm"];
   }
   return answer;
 }

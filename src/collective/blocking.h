@@ -55,6 +55,8 @@ struct Started {
 
 /// True where mapping the application's buffers pays: those of a call that moves `least` bytes through each member, or more.
 inline constexpr std::size_t least_worth_exposing = std::size_t{256} << 10;
+/// The same of buffers that are mapped already: those that enqueued calls were prepared with.
+inline constexpr std::size_t least_worth_using_prepared = std::size_t{16} << 10;
 [[nodiscard]] bool worth_exposing(const Shape& shape, int members, std::size_t least = least_worth_exposing) noexcept;
 /// True where a side has to show its buffers: where that may pay, as far as it knows. `bytes`: what it receives itself.
 [[nodiscard]] bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept;

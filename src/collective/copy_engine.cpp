@@ -3,6 +3,7 @@
 
 #include "collective/frame.h"
 #include "collective/pushes.h"
+#include "collective/zero_copy.h"
 #include "gpu/copy.h"
 #include "kernel/exchange.h"
 
@@ -52,14 +53,12 @@ class Push final : public Plan {
 class TwoShot final : public Plan {
  public:
   explicit TwoShot(const Call& call) : team_(call.team), shape_(call.shape) {
-    constexpr std::size_t bytes_a_block = std::size_t{16} << 10;
-    constexpr std::size_t most_pulling = 32;  // as of zero_copy.cpp
     const auto [first, bytes] = share_of(shape_, team_.size(), team_.me());
     const std::uint64_t result = address_of(call.mine.receive) + first;
     for (const Buffers& theirs : call.all) parameters_.source[parameters_.sources++] = address_of(theirs.send) + first;
     if (bytes != 0) parameters_.destination[parameters_.destinations++] = result;
     parameters_.count = bytes / kernel::bytes_of(shape_.element);
-    blocks_ = blocks_for(facts_of(team_), shape_.bytes, bytes_a_block, most_pulling);
+    blocks_ = zero_copy::pulling_blocks(facts_of(team_), shape_.bytes);
     for (int step = 1; step < team_.size() && bytes != 0; ++step) {
       const Buffers& theirs = call.all[static_cast<std::size_t>((team_.me() + step) % team_.size())];
       moves_.push_back({result, address_of(theirs.receive) + first, bytes});

@@ -41,10 +41,8 @@ std::optional<ReachedSides> reached_in(const Shape& shape, bool in_place) {
 // All members' buffers as mapped here; empty where they are not prepared.
 std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
                                       const Pieces* pieces, bool in_place) {
-  // They are mapped already.
-  constexpr std::size_t least = std::size_t{16} << 10;
   const auto reached = reached_in(shape, in_place);
-  if (!reached || !worth_exposing(shape, prepared.size(), least)) return {};
+  if (!reached || !worth_exposing(shape, prepared.size(), least_worth_using_prepared)) return {};
   const auto blocks = static_cast<std::size_t>(prepared.size());
   int send = -1;
   int receive = -1;

@@ -32,7 +32,7 @@ std::optional<kernel::Move> push_to(const Call& call, int to) {
 std::vector<kernel::Move> pushes_of(const Call& call) {
   std::vector<kernel::Move> moves;
   const int members = call.team.size();
-  for (int step = 0; step < members; ++step) {
+  for (int step = 1; step <= members; ++step) {
     const auto move = push_to(call, (call.team.me() + step) % members);
     if (move && move->bytes != 0 && move->from != move->to) moves.push_back(*move);
   }

@@ -9,8 +9,8 @@
 
 namespace crosslane::collective {
 
-/// What this member writes into the buffers of others, and into its own. Each member begins with itself and goes on with the one
-/// after it, so that no receiver has all at once. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of
+/// What this member writes into the buffers of others, and at last into its own. Each member begins with the one after it, so that no
+/// receiver has all at once. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of
 /// these.
 [[nodiscard]] std::vector<kernel::Move> pushes_of(const Call& call);
 

@@ -17,7 +17,8 @@ struct Control {
   std::uint64_t launches;  ///< L: launches of this member that are over; equal on all members at each launch
   std::uint64_t finished;  ///< blocks of the launch under way that are done; the last one advances `launches`
   std::uint64_t low_latency_launches;  ///< how many of the launches used the LL areas: the epoch of their flags
-  std::uint64_t given_up;              ///< L + 1 where a block of launch L hit its limit: the others need not wait, too
+  std::uint64_t
+      given_up;  ///< L + 1 where a block of launch L hit its limit: the others need not wait, nor later launches
   alignas(128) std::uint64_t flags[most_team_blocks][most_members];  ///< [block][member]: 4 * L + phase (1 to 3)
   alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
 };
@@ -43,7 +44,9 @@ struct Frame {
 //   LL packet of launch L from p             as 4 L + 1, for block 0 and the counters alone: no other data may be read
 //   own `finished` = k < blocks              k blocks of my launch are done; the last one advances `launches`
 //   own `given_up` = L + 1                   a wait of launch L hit its limit: this launch ends at once, its results are
-//                                            undefined, and the team is of no more use
+//                                            undefined, and the team is of no more use: later launches pass no barrier and tell
+//                                            nobody that they have come, so that whoever comes late does not take what
+//                                            stands there for results, but gives up, too
 //
 // "Is over implies that all have started" holds as each launch ends only when it has heard of every peer: through its
 // first barrier, or (LL) through a packet or a token, flags[0][p] >= 4 L + 1. So memory of parity L is double-buffered
@@ -54,7 +57,10 @@ template <class B>
 class Launch {
  public:
   CROSSLANE_DEVICE Launch(const B& block, const Frame& frame)
-      : block_(block), frame_(frame), own_(frame.control[frame.me]), number_(block.load(&own_->launches)) {}
+      : block_(block), frame_(frame), own_(frame.control[frame.me]), number_(block.load(&own_->launches)) {
+    const std::uint64_t given_up = block.load(&own_->given_up);
+    lost_ = given_up != 0 && given_up <= number_;
+  }
 
   CROSSLANE_DEVICE std::uint64_t number() const { return number_; }
   /// What is added to addresses of double-buffered memory.
@@ -64,6 +70,7 @@ class Launch {
   /// all threads) where a peer did not come.
   CROSSLANE_DEVICE bool barrier(std::uint64_t phase) const {
     block_.barrier();
+    if (lost_) return false;
     const std::uint64_t epoch = 4 * number_ + phase;
     block_.for_each(frame_.members, [&](std::uint64_t p) {
       if (p != frame_.me) block_.post(&frame_.control[p]->flags[block_.index()][frame_.me], epoch);
@@ -151,6 +158,7 @@ class Launch {
   const Frame& frame_;
   Control* own_;
   std::uint64_t number_;
+  bool lost_;  // an earlier launch gave up
 };
 
 }  // namespace crosslane::kernel

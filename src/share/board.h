@@ -52,7 +52,8 @@
 //                                            the team anew. So a call of the only team that is busy need not look at any GPU's seats
 //   first in line           none -> call     under the lock, when a call's blocks do not fit: no other gets a turn before it
 //                           call -> none     ... with its turn, or when it ends without one
-//   lock of the table       0 -> 1 + rank    by whoever joins or leaves; held for a few microseconds, at most 256 comparisons
+//   lock of the table       0 -> 1 + rank    by whoever joins, leaves, or gives a turn; held for a few microseconds: at most 256 comparisons, and
+//                                            looks at the members of teams that are busy
 #pragma once
 
 #include "share/directory.h"

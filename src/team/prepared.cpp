@@ -305,13 +305,18 @@ Prepared::Shared Prepared::map(Home& home, const Buffer& mine, const std::vector
 
 int Prepared::find(const std::byte* address, std::size_t bytes) const noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
+  int found = -1;
+  std::uintptr_t nearest = 0;
   for (std::size_t index = 0; index < buffers_.size(); ++index) {
     const Shared& buffer = buffers_[index];
     const auto begin = reinterpret_cast<std::uintptr_t>(buffer.address[static_cast<std::size_t>(me_)]);
     if (!buffer.mapped || at < begin || at - begin > buffer.bytes || bytes > buffer.bytes - (at - begin)) continue;
-    return static_cast<int>(index);
+    // Several may lie in one allocation, to whose end each goes, here and not elsewhere: the last one that begins before it is meant.
+    if (found >= 0 && begin <= nearest) continue;
+    found = static_cast<int>(index);
+    nearest = begin;
   }
-  return -1;
+  return found;
 }
 
 std::byte* Prepared::reach(int index, const std::byte* address, int member) const noexcept {

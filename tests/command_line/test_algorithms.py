@@ -58,6 +58,12 @@ def test_choice_by_shipped_preferences(built: CommandLine) -> None:
     assert small["algorithm"] == "ll"
     assert [call["mapped"] for call in small["calls"]] == [False]
     assert "shipped" in small["calls"][0]["why"]
+    middle = choose(built, "broadcast", "128k", "-n", 8)
+    assert middle["algorithm"] == "window"
+    assert [(call["algorithm"], call["enqueued_alone"]) for call in middle["calls"]] == [
+        ("window", False),
+        ("zero_copy", True),
+    ]
     large = choose(built, "allreduce", "8m", "-n", 8, "--gpus", 4)
     assert large["ranks_a_gpu"] == 2
     assert [(call["mapped"], call["algorithm"]) for call in large["calls"]] == [
@@ -65,7 +71,7 @@ def test_choice_by_shipped_preferences(built: CommandLine) -> None:
         (True, "two_shot"),
     ]
     fates = {one["text"]: one["fate"] for one in large["calls"][0]["preferences"]}
-    assert fates["0-64k:ll"] == "for other sizes"
+    assert fates["0-64k:ll@8"] == "for other sizes"
     assert fates["256k-16m:two_shot"] == "does not support this call"
     assert fates["128k-:two_shot_window"] == "taken"
 

@@ -1,8 +1,7 @@
 // Under CROSSLANE_CHECK=1: ranks that call a collective with different arguments are told which, whatever differs and whoever comes
 // first; no data moves, and the communicator works afterwards. It must not know Crosslane's sources.
+#include "support/linger.h"
 #include "support/program.h"
-
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -157,7 +156,7 @@ class Test {
   void fails(const std::function<int()>& call, const std::vector<std::string>& words) {
     receive_.fill(std::vector<int>(most, -7));
     // In another order each time.
-    for (std::uint64_t turns = program_.local().below(2000); turns > 0; --turns) sched_yield();
+    linger(program_.local().below(2000));
     const int code = call();
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);

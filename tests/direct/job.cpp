@@ -1,10 +1,10 @@
 // See job.h.
 #include "direct/job.h"
 
+#include "support/linger.h"
 #include "support/sharing.h"
 
 #include <dlfcn.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -294,7 +294,7 @@ void Job::run(const Case& what, const Manners& manners, Random& local, const std
   for (int repeat = 0; repeat < what.repeats; ++repeat) {
     load(run, local);
     // Ranks arrive in any order.
-    for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
+    linger(local.chance(30) ? local.below(200) : 0);
     call(run);
     check(run);
     if (after) after(repeat);

@@ -2,14 +2,14 @@
 // kind: which edges meet is what the MPI itself says in host memory, what goes along them is computed from the seed.
 //   --memory device       every rank passes memory of its GPU: each call must go direct where all ranks know which edges meet
 //   --memory mixed|random some ranks pass other memory, or derived types: any way is right
+//   --algorithm <name>    by which some calls must go
 //   --topologies <n>; --node, --direct, --most   as direct_test.cpp has them
 //   --plain 1             with --memory pinned --direct 0 and without Crosslane: what the MPI does by itself
 #include "direct/neighbours.h"
 #include "collectives/completion.h"
 #include "direct/job.h"
+#include "support/linger.h"
 #include "support/plain_mpi.h"
-
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -320,7 +320,7 @@ class Test {
       if (!persistent || round > 0) exchange.load(local);
       const std::int64_t before = direct_calls("alltoallv");
       // Ranks arrive in any order.
-      for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
+      linger(local.chance(30) ? local.below(200) : 0);
       if (persistent)
         CROSSLANE_MPI(MPI_Start(&request));
       else
@@ -382,5 +382,8 @@ class Test {
 int main(int argc, char** argv) {
   crosslane::tests::Program program(argc, argv, "direct_neighbours");
   crosslane::tests::Test(program).run();
+  if (const std::string algorithm = program.text_option("algorithm", ""); !algorithm.empty())
+    CROSSLANE_CHECK(crosslane::tests::direct_calls("alltoallv", algorithm.c_str()) > 0, "no call went by {}",
+                    algorithm);
   return program.finish();
 }

@@ -15,6 +15,7 @@
 #include "direct/job.h"
 #include "direct/listener.h"
 #include "direct/parts.h"
+#include "support/linger.h"
 #include "support/plain_mpi.h"
 #include "support/sharing.h"
 
@@ -41,9 +42,7 @@ std::int64_t all_direct_calls() {
   return sum;
 }
 
-void linger(Random& local) {
-  for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
-}
+void linger(Random& local) { tests::linger(local.chance(30) ? local.below(200) : 0); }
 
 Case random_case(Random& random, const Job& job) {
   Case what;

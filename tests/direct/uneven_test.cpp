@@ -5,8 +5,7 @@
 //   --node, --direct, --most   as direct_test.cpp has them
 #include "direct/uneven.h"
 #include "direct/jobs.h"
-
-#include <sched.h>
+#include "support/linger.h"
 
 #include <algorithm>
 #include <utility>
@@ -90,7 +89,7 @@ class Test {
       run.load(local);
       const std::int64_t before = direct_calls(call.name()), named = by_name(call);
       // Ranks arrive in any order.
-      for (auto turns = local.chance(30) ? local.below(200) : 0; turns > 0; --turns) sched_yield();
+      linger(local.chance(30) ? local.below(200) : 0);
       if (typed)
         issue_typed(job.communicator(), run, *call.element, local);
       else

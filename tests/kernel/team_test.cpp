@@ -282,6 +282,30 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
   }
 }
 
+// A launch after one that gave up tells nobody that it has come: who is late must not take what is there for results.
+TYPED_TEST(TeamTest, NobodyPassesALostTeam) {
+  Members team(this->driver(), 2, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
+  team.limit_nanoseconds = 20'000'000;
+  const auto launch = [&](std::uint32_t m) {
+    const auto scope = team.enter(m);
+    kernel::ExchangeMoveParameters p{};
+    p.frame = team.frame(m);
+    team.kernels(m).exchange_move(team.stream(m), p, 2);
+  };
+  launch(0);
+  team.wait();
+  EXPECT_EQ(team.failed(0), 2U);
+  launch(0);
+  team.wait();
+  launch(1);
+  team.wait();
+  EXPECT_EQ(team.failed(1), 0U) << "member 0 came to the first one";
+  launch(1);
+  team.wait();
+  EXPECT_EQ(team.failed(1), 1U);
+  for (std::uint32_t m = 0; m < 2; ++m) EXPECT_EQ(team.read_control(m).launches, 2U);
+}
+
 // Counters and parities go on through any sequence of kernels, blocks and members. Emulated blocks are threads: each launch takes long.
 TYPED_TEST(TeamTest, LongSequences) {
   constexpr int launches = (std::is_same_v<TypeParam, Emulated> ? 400 : 1000) / CROSSLANE_TESTS_FEWER;

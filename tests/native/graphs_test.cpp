@@ -76,6 +76,10 @@ class Test {
     enqueue_all();
     graph.end();
     CROSSLANE_CHECK_EQUAL(direct_calls(Kind::alltoall) - before, 1);
+    if (const std::string algorithm = program_.text_option("algorithm", ""); !algorithm.empty()) {
+      for (const Kind kind : {Kind::alltoall, Kind::allreduce, Kind::allgather})
+        CROSSLANE_CHECK_EQUAL(direct_calls(kind, algorithm.c_str()), 1);
+    }
     start(0);
     const auto launches = program_.option("launches", 1000);
     for (std::int64_t launch = 1; launch <= launches; ++launch) {

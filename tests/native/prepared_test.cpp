@@ -98,6 +98,35 @@ class Pair {
   int calls_ = 0;
 };
 
+// On one rank both buffers lie in one allocation, to whose end each goes; which is meant is known all the same.
+void neighbouring_buffers(Program& program) {
+  constexpr int root = 1;
+  const std::size_t size = 512 * kib;
+  const bool together = program.rank == 0;
+  Memory first(MemoryKind::device, together ? 2 * size : size), alone(MemoryKind::device, size);
+  Memory& second = together ? first : alone;
+  const std::size_t at = together ? size : 0;
+  const auto nothing = words_of(program.seed, -1, size / word), input = words_of(program.seed, root, size / word);
+  first.write(std::as_bytes(std::span(nothing)), 0);
+  second.write(std::as_bytes(std::span(program.rank == root ? input : nothing)), at);
+  auto* const buffer = second.as<std::byte>() + at;
+  prepare(MPI_COMM_WORLD, 0, {first.data(), buffer});
+  const std::int64_t before = direct_calls(Kind::broadcast, "zero_copy");
+  const Stream stream;
+  CROSSLANE_MPI(crosslane_broadcast_enqueue(buffer, static_cast<MPI_Count>(size / word), MPI_UINT32_T, root,
+                                            MPI_COMM_WORLD, stream.handle()));
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::broadcast, "zero_copy") - before, 1);
+  stream.finish();
+  polite_barrier();
+  const auto holds = [&](const Memory& memory, std::size_t place, const std::vector<std::uint32_t>& words) {
+    const auto bytes = memory.read(place, size);
+    return std::memcmp(bytes.data(), words.data(), size) == 0;
+  };
+  CROSSLANE_CHECK(holds(second, at, input), "what was broadcast did not come where it belongs");
+  CROSSLANE_CHECK(holds(first, 0, nothing), "the other buffer was written");
+  prepare(MPI_COMM_WORLD, 0);
+}
+
 // Large calls with prepared buffers go straight between them, at any offset that all ranks have; others through library memory.
 void buffers(Program& program) {
   const auto n = static_cast<std::size_t>(program.size);
@@ -118,6 +147,8 @@ void buffers(Program& program) {
     pair.run(Kind::broadcast, count, offset, false, "zero_copy");
   }
   pair.run(Kind::allreduce, 1000, 0, false, "ll");
+  pair.run(Kind::broadcast, 16 * kib / word, 4, false, "zero_copy");
+  pair.run(Kind::broadcast, 16 * kib / word - 1, 4, false, "ll");  // too short for it; the shipped preferences follow
   // Not prepared, then prepared in place of the others.
   others.run(Kind::alltoall, count, 0, false, "window");
   prepare(MPI_COMM_WORLD, 0, {other_receive.data(), other_send.data()});
@@ -203,7 +234,10 @@ int main(int argc, char** argv) {
   Program program(argc, argv, "native_prepared");
   const std::string what = program.text_option("what", "");
   if (can_prepare(program)) {
-    if (what == "buffers") buffers(program);
+    if (what == "buffers") {
+      neighbouring_buffers(program);
+      buffers(program);
+    }
     if (what == "communicators") communicators(program);
     if (what == "ahead") ahead(program);
   }

@@ -1,5 +1,5 @@
-// Preloaded by run_mpi.sh where there are more ranks than cores, which most tests have: who waits and finds nothing gives the processor
-// away for a while. It changes nothing that a program could see, but twice the processor time.
+// Preloaded by run_mpi.sh where there are more ranks than cores: who waits and finds nothing gives the processor away for a while. A
+// program sees nothing of it; without it tests take twice the processor time.
 //
 // sched_yield: a yield leads from one rank that waits to the next, and the one that they wait for has its turn late; so after many in a row
 // comes a nap. ucp_worker_progress: MPICH over UCX never yields (its MPIR_CVAR_POLLS_BEFORE_YIELD is without effect on this
