@@ -169,6 +169,8 @@ endfunction()
 # Registers the test <name>.<family> for each family: <executable>_<family> (default: <name>) on n ranks under the
 # family's launcher, through tests/run_mpi.sh. PRELOAD (default on: libcrosslane_<family>.so) loads a library; GPUS above 0 loads
 # the emulated driver with k GPUs, unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
+# Where CROSSLANE_TEST_NAPS is off, waits of the MPI and of Crosslane are as they are, whatever the number of cores
+# (tests/support/polling/yield.cpp).
 # TIMEOUT (default 120) is for a machine with nothing else to do: three times as long ends the whole launch, ranks included, and fails.
 function(crosslane_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT;PRINTS" "FAMILY;ENV;LABELS;ARGS")
@@ -203,10 +205,14 @@ function(crosslane_mpi_test name)
     if(arg_PRINTS)
       set(prints --prints "${arg_PRINTS}")
     endif()
+    set(naps)
+    if(DEFINED CROSSLANE_TEST_NAPS AND NOT CROSSLANE_TEST_NAPS)
+      set(naps --naps off)
+    endif()
     set(test "${name}.${family}")
     add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/run_mpi.sh" --family ${family}
       --mpiexec "${CROSSLANE_MPIEXEC_${family}}" --build "${CMAKE_BINARY_DIR}" --ranks ${arg_RANKS}
-      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --timeout ${seconds} ${sanitize} ${prints} ${environment}
+      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} ${naps} --timeout ${seconds} ${sanitize} ${prints} ${environment}
       -- $<TARGET_FILE:${arg_EXECUTABLE}_${family}> ${arg_ARGS})
     set(labels mpi ${family} ${arg_LABELS})
     # Those that may take long start first, so that a parallel run does not end with one of them alone.

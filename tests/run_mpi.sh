@@ -9,7 +9,7 @@ set -euo pipefail
 usage() {
   cat >&2 <<'TEXT'
 usage: run_mpi.sh --family openmpi|mpich --build <folder> [--mpiexec <launcher>] [--ranks <n>] [--gpus <k>]
-                  [--preload on|off|<library>] [--timeout <seconds>] [--prints <expression>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
+                  [--preload on|off|<library>] [--naps on|off] [--timeout <seconds>] [--prints <expression>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
 environment: CROSSLANE_TEST_GPU=real   use the machine's driver instead of the emulated one
              CROSSLANE_TEST_GPU=one    as on a machine with one GPU, emulated; one_in_turns: the same without MPS
              CROSSLANE_SANITIZE=<list> as --sanitize
@@ -17,7 +17,7 @@ TEXT
   exit 2
 }
 
-family='' build='' mpiexec='' ranks=1 gpus=0 preload=on seconds=120 prints='' sanitize="${CROSSLANE_SANITIZE:-}"
+family='' build='' mpiexec='' ranks=1 gpus=0 preload=on naps=on seconds=120 prints='' sanitize="${CROSSLANE_SANITIZE:-}"
 extra=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -27,6 +27,7 @@ while [ $# -gt 0 ]; do
     --ranks) ranks="$2" ;;
     --gpus) gpus="$2" ;;
     --preload) preload="$2" ;;
+    --naps) naps="$2" ;;
     --timeout) seconds="$2" ;;
     --sanitize) sanitize="$2" ;;
     --prints) prints="$2" ;;
@@ -99,7 +100,7 @@ case "$preload" in
 esac
 # See tests/support/polling/yield.cpp.
 yield="$build/lib/libcrosslane_test_yield.so"
-if [ "$ranks" -gt "$(nproc)" ] && [ -e "$yield" ]; then libraries+=("$yield"); fi
+if [ "$naps" = on ] && [ "$ranks" -ge "$(nproc)" ] && [ -e "$yield" ]; then libraries+=("$yield"); fi
 for library in "${libraries[@]}"; do
   # ld.so only warns about a preload that is missing: the test would then pass or fail for the wrong reason.
   [ -e "$library" ] || { echo "run_mpi.sh: $library is not built" >&2; exit 2; }

@@ -1,4 +1,4 @@
-// Preloaded by run_mpi.sh where there are more ranks than cores: who waits and finds nothing gives the processor away for a while. A
+// Preloaded by run_mpi.sh where there are as many ranks as cores or more, and not --naps off: who waits and finds nothing gives the processor away for a while. A
 // program sees nothing of it; without it tests take twice the processor time.
 //
 // sched_yield: a yield leads from one rank that waits to the next, and the one that they wait for has its turn late; so after many in a row
