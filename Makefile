@@ -40,8 +40,9 @@ test: build  ## Every test, release build, both MPIs
 	@tools/run-tests build/release
 
 # First the programs that are ours alone, where a leak is a leak; then programs over MPI, of which every kind of
-# call is one: in `make check` over one, as what is compiled for an MPI is the same text (make test-asan asan_families="openmpi mpich"). Leaks are not judged there: MPIs keep memory until the process ends, in allocations of ours too. Of programs that differ
-# by the type of handles alone there is one; searches through millions of states are left to the release build.
+# call is one, over one MPI: what is compiled for the other is the same text (make test-asan asan_families="openmpi mpich"). Leaks are
+# not judged there: MPIs keep memory until the process ends, in allocations of ours too. Of programs that differ by the type of handles alone
+# there is one; searches through millions of states are left to the release build.
 asan_folders := base engine gpu kernel layout share
 asan_alone := tests/base/all engine_test_openmpi tests/gpu/all tests/kernel/all layout_node_test share_test
 asan_programs := demo point_to_point_special bad_input_errors local_test one_sided

@@ -53,10 +53,11 @@ struct Started {
   std::atomic<int> waits_for{-1};        ///< The member; -1: none.
 };
 
-/// True where mapping the application's buffers pays: those of a call that moves `least` bytes through each member, or more.
+/// From how many bytes on that a call moves through each member mapping the application's buffers pays; and using those that are mapped
+/// already, since enqueued calls were prepared with them.
 inline constexpr std::size_t least_worth_exposing = std::size_t{256} << 10;
-/// The same of buffers that are mapped already: those that enqueued calls were prepared with.
 inline constexpr std::size_t least_worth_using_prepared = std::size_t{16} << 10;
+/// True where a call moves `least` bytes through each member, or more.
 [[nodiscard]] bool worth_exposing(const Shape& shape, int members, std::size_t least = least_worth_exposing) noexcept;
 /// True where a side has to show its buffers: where that may pay, as far as it knows. `bytes`: what it receives itself.
 [[nodiscard]] bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept;

@@ -50,7 +50,7 @@ constexpr std::string_view btb_summary = "along a binomial tree of windows and b
 #define CROSSLANE_PUSH(kind) \
   {"zero_copy", push_summary, own, Collective::kind, zero_copy::supports, zero_copy::prepare_push}
 #define CROSSLANE_COPIED(kind) \
-  {"copy_engine", copied_summary, own, Collective::kind, copy_engine::supports, copy_engine::prepare_push}
+  {"copy_engine", copied_summary, own, Collective::kind, zero_copy::supports, copy_engine::prepare_push}
 #define CROSSLANE_PIPELINED(kind) \
   {"pipelined", pipelined_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
 #define CROSSLANE_PUSHED(kind) \
@@ -130,7 +130,7 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_PUSH(scatterv),
     CROSSLANE_PUSH(alltoallv),
     {"copy_engine", "shares read from all send buffers and combined, results copied to all by copy engines", own,
-     Collective::allreduce, copy_engine::supports, copy_engine::prepare_two_shot},
+     Collective::allreduce, zero_copy::supports, copy_engine::prepare_two_shot},
     CROSSLANE_COPIED(allgather),
     CROSSLANE_COPIED(alltoall),
     CROSSLANE_COPIED(gather),

@@ -13,7 +13,7 @@
 namespace crosslane::collective::copy_engine {
 namespace {
 
-// What is between two kernels of a call reports nothing.
+// For all kernels of a call but its last one.
 Report without_end(const Report& report) noexcept {
   Report silent = report;
   silent.done = nullptr;
@@ -85,8 +85,6 @@ class TwoShot final : public Plan {
 };
 
 }  // namespace
-
-bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.spinning && facts.exposed; }
 
 std::unique_ptr<Plan> prepare_push(const Call& call) { return std::make_unique<Push>(call); }
 std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<TwoShot>(call); }

@@ -10,8 +10,7 @@
 namespace crosslane::collective {
 
 /// What this member writes into the buffers of others, and at last into its own. Each member begins with the one after it, so that no
-/// receiver has all at once. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of
-/// these.
+/// receiver has all at once. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of these.
 [[nodiscard]] std::vector<kernel::Move> pushes_of(const Call& call);
 
 }  // namespace crosslane::collective

@@ -139,12 +139,7 @@ bool Engine::progress() {
 
 void Engine::wait(const Completion& completion, const Watch& watch) {
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
-  if (completion.is_word()) {
-    for (int spin = 0; spin < spins_; ++spin) {
-      if (completion.done()) return;
-      pause();
-    }
-  }
+  if (completion.is_word() && soon([&] { return completion.done(); })) return;
   wait_slowly(completion, watch);
   completion.rethrow();
 }
@@ -154,10 +149,7 @@ void Engine::wait_apart(const Completion& completion, const Watch& watch) {
   const base::Time begun = base::now();
   Rests rests(shares_processors_);
   do {
-    for (int spin = 0; spin < spins_; ++spin) {
-      if (completion.done()) return;
-      pause();
-    }
+    if (soon([&] { return completion.done(); })) return;
     rests.rest();
   } while (base::now() - begun < apart);
   wait_slowly(completion, watch);

@@ -1,5 +1,5 @@
-// Preloaded by run_mpi.sh where there are as many ranks as cores or more, and not --naps off: who waits and finds nothing gives the processor away for a while. A
-// program sees nothing of it; without it tests take twice the processor time.
+// Preloaded by run_mpi.sh where there are as many ranks as cores or more, and not --naps off: who waits and finds nothing gives the
+// processor away for a while. A program sees nothing of it; without it tests take half as much processor time again.
 //
 // sched_yield: a yield leads from one rank that waits to the next, and the one that they wait for has its turn late; so after many in a row
 // comes a nap. ucp_worker_progress: MPICH over UCX never yields (its MPIR_CVAR_POLLS_BEFORE_YIELD is without effect on this
