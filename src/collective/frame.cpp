@@ -28,9 +28,9 @@ TeamFacts facts_of(const team::TeamView& team) {
 }
 
 unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block, std::size_t most) {
-  // A GPU that we were built for has at least 100 multiprocessors, each of which holds two of our blocks; half of that is left
+  // A GPU that we were built for has at least 100 multiprocessors, each of which holds two of our blocks; a third of that is left
   // to the application and to other communicators. Emulated blocks are threads.
-  constexpr std::size_t resident = 96;
+  constexpr std::size_t resident = 128;
   const auto sharers = static_cast<std::size_t>(facts.most_on_one_gpu);
   const std::size_t fits = facts.emulated ? 2 : std::max<std::size_t>(resident / sharers, 1);
   const std::size_t wanted = (bytes + bytes_a_block - 1) / bytes_a_block;

@@ -9,5 +9,7 @@ namespace crosslane::collective::pipelined {
 [[nodiscard]] bool supports(const Shape& shape, const TeamFacts& facts);
 /// All-reduce, reduce, reduce-scatter.
 [[nodiscard]] std::unique_ptr<Plan> prepare(const Call& call);
+/// The first half of an all-reduce: each member has its share's result where it belongs in its own buffer.
+[[nodiscard]] std::unique_ptr<Plan> prepare_shares(const Call& call);
 
 }  // namespace crosslane::collective::pipelined

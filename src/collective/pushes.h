@@ -9,8 +9,11 @@
 
 namespace crosslane::collective {
 
-/// What this member writes into the buffers of others, and at last into its own. Each member begins with the one after it, so that no
-/// receiver has all at once. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of these.
+/// What this member writes into the buffer of the `step`th member after it, or into its own (0): no bytes, or no other place, where
+/// there is nothing to do. Of an exposed call of an all-gather, all-to-all, gather, scatter, or a v form of these.
+[[nodiscard]] kernel::Move push_of(const Call& call, int step);
+
+/// All that there is to do, the own buffer last. Each member begins with the one after it, so that no receiver has all at once.
 [[nodiscard]] std::vector<kernel::Move> pushes_of(const Call& call);
 
 }  // namespace crosslane::collective

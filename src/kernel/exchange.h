@@ -51,7 +51,12 @@ struct ExchangeMove {
     const std::uint64_t shift = launch.shift(p.parity);
     move_slices(block, p.in, p.ins, 0, shift);
     if (launch.barrier(1)) {
-      move_slices(block, p.move, p.moves, shift, 0);
+      // Out of a window a block reads what the peer's block of its number wrote there.
+      if (p.parity != 0) {
+        move_slices(block, p.move, p.moves, shift, 0);
+      } else {
+        move_tiles(block, p.move, p.moves);
+      }
       if (p.end_barrier) launch.barrier(2);
     }
     launch.finish();

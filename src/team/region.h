@@ -10,10 +10,10 @@
 namespace crosslane::team {
 
 /// Of a member's window for large reductions, which all its teams use in turn; made when the first one is wanted.
-inline constexpr std::size_t large_window_bytes = std::size_t{48} << 20;
+inline constexpr std::size_t large_window_bytes = std::size_t{96} << 20;
 /// What a team of so many uses of it.
 [[nodiscard]] constexpr std::size_t large_window_bytes_for(int members) noexcept {
-  constexpr std::size_t a_member = std::size_t{6} << 20;
+  constexpr std::size_t a_member = std::size_t{12} << 20;
   return std::min(large_window_bytes, static_cast<std::size_t>(members) * a_member);
 }
 
