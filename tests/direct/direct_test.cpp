@@ -160,7 +160,7 @@ class Test {
   void run_once(Kind kind, const Job& world) {
     // Bytes, where the algorithm takes them.
     const Element& element = *std::ranges::find_if(elements(), [&](const Element& each) {
-      return (algorithm_ != "pipelined" && algorithm_ != "two_shot_ll") || each.base.name == "float";
+      return (!of_pipelined_kernels(kind) && algorithm_ != "two_shot_ll") || each.base.name == "float";
     });
     Case what{.kind = kind, .element = &element, .op = element.ops[0].second, .op_name = element.ops[0].first};
     what.units = algorithm_.ends_with("ll") ? 1000 : 300 * kib;
@@ -229,6 +229,9 @@ class Test {
   }
   [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
 
+  [[nodiscard]] bool of_pipelined_kernels(Kind kind) const {
+    return algorithm_ == "pipelined" || (algorithm_ == "copy_engine" && kind == Kind::allreduce);
+  }
   // Whether the pipelined kernels know the operation and the numbers, by `crosslane algorithms`.
   [[nodiscard]] static bool pipelined(const Case& what) {
     const std::string_view name = what.element->base.name;
@@ -262,7 +265,7 @@ class Test {
       const std::size_t owners = !root ? n : n > 2 ? n - 1 : 1;
       return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= 128 * kib;
     }
-    if (algorithm_ == "pipelined" && !pipelined(what)) return false;
+    if (of_pipelined_kernels(what.kind) && !pipelined(what)) return false;
     if (!straight() && algorithm_ != "pipelined") return true;
     // Saved first, or not shown, in place.
     const bool copied = what.in_place && (what.kind == Kind::reduce_scatter_block || what.kind == Kind::scatter);

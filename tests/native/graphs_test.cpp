@@ -1,6 +1,7 @@
 // Enqueued collectives in graphs: captured once, launched a thousand times in a row, with data that each launch makes of the last
 // one's, and new data now and then. The host plays all ranks.
 //   --launches <n>      --words <n>  of 4 bytes in a block      --prepared 1  buffers are mapped by all ranks
+//   --large 1           ranks have large windows
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
@@ -66,7 +67,8 @@ class Test {
     std::vector<void*> buffers;
     if (program.option("prepared", 0) != 0)
       buffers = {data_.data(), exchanged_.data(), sums_.data(), mine_.data(), gathered_.data()};
-    prepare(MPI_COMM_WORLD, bytes(), buffers);
+    // For calls of unknown size: with large windows.
+    prepare(MPI_COMM_WORLD, program.option("large", 0) != 0 ? 0 : bytes(), buffers);
   }
 
   void run() {
