@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <string_view>
 
 namespace crosslane::gpu::emulated {
@@ -89,15 +90,18 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
-// The GPUs that CUDA_VISIBLE_DEVICES names, by index or UUID prefix; the list ends at the first that does not exist.
+// The GPUs that CUDA_VISIBLE_DEVICES names, by index or UUID prefix; the list ends at the first that does not exist. One that begins with
+// the UUID of another GPU, as schedulers set it, is about the machine's GPUs: then all are visible.
 std::vector<std::size_t> visible(const std::vector<std::unique_ptr<Device>>& all) {
-  std::vector<std::size_t> chosen;
+  std::vector<std::size_t> chosen(all.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
   const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (text == nullptr) {
-    for (std::size_t at = 0; at < all.size(); ++at) chosen.push_back(at);
-    return chosen;
-  }
+  if (text == nullptr) return chosen;
   std::string_view rest = text;
+  const std::string_view first = rest.substr(0, rest.find(','));
+  const auto named = [&](const auto& device) { return uuid_text(device->uuid).starts_with(first); };
+  if (first.starts_with("MIG-") || (first.starts_with("GPU-") && std::ranges::none_of(all, named))) return chosen;
+  chosen.clear();
   while (!rest.empty()) {
     const auto comma = rest.find(',');
     const std::string_view item = rest.substr(0, comma);
