@@ -50,17 +50,16 @@ Chain::Places Chain::places(int call) const {
   return {collective, was_root ? 1 : 0, 1};
 }
 
-void Chain::run(const ChainBuffers& buffers, int calls, const Call& call) const {
-  const std::array addresses{buffers.first.address(), buffers.second.address()};
+void Chain::run(const ChainMemory& memory, int calls, const Call& call) const {
   for (int i = 0; i < calls; ++i) {
     const Places at = places(i);
-    call(*at.collective, addresses[static_cast<std::size_t>(at.send)], addresses[static_cast<std::size_t>(at.receive)]);
+    call(*at.collective, memory.gpu[static_cast<std::size_t>(at.send)],
+         memory.gpu[static_cast<std::size_t>(at.receive)]);
   }
 }
 
-void Chain::run_by_hand(const ChainBuffers& buffers, int calls) const {
-  const std::array addresses{buffers.first.address(), buffers.second.address()};
-  const std::array hosts{buffers.host_first.data(), buffers.host_second.data()};
+void Chain::run_by_hand(const ChainMemory& memory, int calls) const {
+  const auto& [addresses, hosts] = memory;
   for (int i = 0; i < calls; ++i) {
     const Places at = places(i);
     const auto send = static_cast<std::size_t>(at.send), receive = static_cast<std::size_t>(at.receive);
@@ -72,7 +71,7 @@ void Chain::run_by_hand(const ChainBuffers& buffers, int calls) const {
   }
 }
 
-bool Chain::right(const ChainBuffers& buffers, const std::function<void(int calls)>& run_calls) {
+bool Chain::right(const ChainMemory& memory, const std::function<void(int calls)>& run_calls) {
   if (before_[0].empty()) {
     for (std::size_t which = 0; which < 2; ++which) {
       before_[which].resize(bytes_ / sizeof(float));
@@ -86,16 +85,15 @@ bool Chain::right(const ChainBuffers& buffers, const std::function<void(int call
                          behind_[static_cast<std::size_t>(at.receive)].data());
     }
   }
-  const std::array addresses{buffers.first.address(), buffers.second.address()};
   for (std::size_t which = 0; which < 2; ++which)
-    check(cuMemcpyHtoD(addresses[which], before_[which].data(), bytes_), "cuMemcpyHtoD");
+    check(cuMemcpyHtoD(memory.gpu[which], before_[which].data(), bytes_), "cuMemcpyHtoD");
   check(cuCtxSynchronize(), "cuCtxSynchronize");
   run_calls(verified_calls);
   check(cuCtxSynchronize(), "cuCtxSynchronize");
   std::vector<float> got(bytes_ / sizeof(float));
   bool same = true;
   for (std::size_t which = 0; which < 2; ++which) {
-    check(cuMemcpyDtoH(got.data(), addresses[which], bytes_), "cuMemcpyDtoH");
+    check(cuMemcpyDtoH(got.data(), memory.gpu[which], bytes_), "cuMemcpyDtoH");
     same = same && got == behind_[which];
   }
   return same;

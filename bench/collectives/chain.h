@@ -13,10 +13,18 @@
 
 namespace crosslane::bench {
 
-/// Two buffers of a rank on the GPU, and pinned ones beside them for calls by hand, where there are any.
+/// What a chain runs on: two buffers of a rank on the GPU, and pinned ones beside them for calls by hand, where there are any.
+struct ChainMemory {
+  std::array<CUdeviceptr, 2> gpu{};
+  std::array<std::byte*, 2> host{};
+};
+
 struct ChainBuffers {
   ChainBuffers(std::size_t bytes, bool by_hand)
       : first(bytes), second(bytes), host_first(by_hand ? bytes : 0), host_second(by_hand ? bytes : 0) {}
+  [[nodiscard]] ChainMemory memory() const noexcept {
+    return {{first.address(), second.address()}, {host_first.data(), host_second.data()}};
+  }
   DeviceBuffer first, second;
   PinnedBuffer host_first, host_second;
 };
@@ -38,12 +46,12 @@ class Chain {
   [[nodiscard]] std::size_t roots() const noexcept { return by_root_.size(); }
 
   /// The first `calls` of the chain on the GPU's buffers.
-  void run(const ChainBuffers& buffers, int calls, const Call& call) const;
+  void run(const ChainMemory& memory, int calls, const Call& call) const;
   /// The same by copies to the host, MPI there and copies back, of what each call reads and writes.
-  void run_by_hand(const ChainBuffers& buffers, int calls) const;
+  void run_by_hand(const ChainMemory& memory, int calls) const;
 
   /// True if a few calls give this rank what they give on host memory; both buffers are compared as wholes.
-  [[nodiscard]] bool right(const ChainBuffers& buffers, const std::function<void(int calls)>& run_calls);
+  [[nodiscard]] bool right(const ChainMemory& memory, const std::function<void(int calls)>& run_calls);
 
  private:
   struct Places {

@@ -19,6 +19,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -44,6 +45,7 @@ struct Column {
   std::size_t more_bytes = 0;  // than the row's size: which algorithm is preferred
   ChainCalls run;
   std::string wants;  // the algorithm that must have been taken; empty: any
+  ChainMemory memory;
 };
 
 class Benchmark {
@@ -72,6 +74,10 @@ class Benchmark {
                     processor(), world.ranks, gpus_, device_.name(), turns_ == "yes" ? ", without MPS" : "",
                     node_size_ == "0" ? "all" : node_size_, mpi_version(), runs_));
     if (nccl_ == nullptr) say(fmt::format("collectives: NCCL left out, {}", reason));
+    if (nccl_ != nullptr && table_ != "algorithms") {
+      for (auto& memory : symmetric_) memory = NcclMemory::open(*nccl_, buffers_.first.size());
+      if (!symmetric()) say("collectives: NCCL's symmetric memory left out, this NCCL has none");
+    }
   }
 
   void table(const std::vector<std::string>& collectives) {
@@ -104,40 +110,52 @@ class Benchmark {
     return error == MPI_SUCCESS;
   }
 
+  [[nodiscard]] bool symmetric() const noexcept { return symmetric_[0] != nullptr && symmetric_[1] != nullptr; }
+
   [[nodiscard]] std::vector<Column> columns(const std::string& name) {
-    const ChainCalls blocking = [this](const Chain& chain, int calls) {
-      chain.run(buffers_, calls, [](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
+    const ChainMemory memory = buffers_.memory();
+    const ChainCalls blocking = [memory](const Chain& chain, int calls) {
+      chain.run(memory, calls, [](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
         collective.mpi(reinterpret_cast<const void*>(send), reinterpret_cast<void*>(receive));
       });
     };
-    const ChainCalls enqueued = [this](const Chain& chain, int calls) {
-      chain.run(buffers_, calls, [&](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
+    const ChainCalls enqueued = [this, memory](const Chain& chain, int calls) {
+      chain.run(memory, calls, [&](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
         if (collective.enqueue(native_, send, receive, device_.stream()) != MPI_SUCCESS)
           throw std::runtime_error("an enqueued call failed");
       });
       device_.wait();
     };
-    const ChainCalls by_nccl = [this](const Chain& chain, int calls) {
-      chain.run(buffers_, calls, [&](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
-        collective.nccl(*nccl_, send, receive, device_.stream());
-        if (table_ != "stream") device_.wait();
-      });
-      device_.wait();
+    const auto by_nccl = [this](const ChainMemory& on) -> ChainCalls {
+      return [this, on](const Chain& chain, int calls) {
+        chain.run(on, calls, [&](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
+          collective.nccl(*nccl_, send, receive, device_.stream());
+          if (table_ != "stream") device_.wait();
+        });
+        device_.wait();
+      };
     };
     std::vector<Column> result;
     std::size_t more = 0;
     if (table_ == "algorithms") {
       for (const auto& algorithm : algorithms_of(name)) {
-        result.push_back({algorithm == "mpi" ? "staged" : algorithm, more, blocking, algorithm});
+        result.push_back({algorithm == "mpi" ? "staged" : algorithm, more, blocking, algorithm, memory});
         more += preference_step;
       }
     }
     // What is chosen, and what there is to compare it with.
-    result.insert(result.begin(), {chosen, more, table_ == "stream" ? enqueued : blocking, ""});
-    if (nccl_ != nullptr) result.push_back({"NCCL", more, by_nccl, ""});
-    if (table_ != "stream")
-      result.push_back(
-          {"by hand", more, [this](const Chain& chain, int calls) { chain.run_by_hand(buffers_, calls); }, ""});
+    result.insert(result.begin(), {chosen, more, table_ == "stream" ? enqueued : blocking, "", memory});
+    if (nccl_ != nullptr) result.push_back({"NCCL", more, by_nccl(memory), "", memory});
+    // Which NCCL has kernels for.
+    const bool of_symmetric = name == "allreduce" || name == "allgather" || name == "reduce_scatter";
+    if (symmetric() && of_symmetric) {
+      const ChainMemory its{{symmetric_[0]->address(), symmetric_[1]->address()}, {}};
+      result.push_back({"NCCL symmetric", more, by_nccl(its), "", its});
+    }
+    if (table_ != "stream") {
+      const auto by_hand = [memory](const Chain& chain, int calls) { chain.run_by_hand(memory, calls); };
+      result.push_back({"by hand", more, by_hand, "", memory});
+    }
     return result;
   }
 
@@ -212,7 +230,7 @@ class Benchmark {
   }
 
   void verify(const Column& column, Chain& chain) const {
-    demand_everywhere(chain.right(buffers_, [&](int calls) { column.run(chain, calls); }),
+    demand_everywhere(chain.right(column.memory, [&](int calls) { column.run(chain, calls); }),
                       fmt::format("{} of {} bytes: a result is wrong ({})", chain.name(), chain.bytes(), column.name));
   }
 
@@ -250,6 +268,7 @@ class Benchmark {
   int gpus_ = 1;
   std::string turns_, node_size_;
   std::unique_ptr<Nccl> nccl_;
+  std::array<std::unique_ptr<NcclMemory>, 2> symmetric_;
 };
 
 constexpr const char* algorithm_sizes = "262144,524288,1048576,2097152,4194304,8388608,16777216";

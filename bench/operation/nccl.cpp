@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 namespace crosslane::bench {
 namespace {
@@ -52,6 +53,11 @@ std::string Nccl::load(const std::string& path) {
   find(library, "ncclGroupStart", functions_.group_start, missing);
   find(library, "ncclGroupEnd", functions_.group_end, missing);
   if (!missing.empty()) return fmt::format("the installed NCCL has no {}", missing);
+  std::string newer;
+  find(library, "ncclMemAlloc", functions_.memory_allocate, newer);
+  find(library, "ncclMemFree", functions_.memory_free, newer);
+  find(library, "ncclCommWindowRegister", functions_.window_register, newer);
+  find(library, "ncclCommWindowDeregister", functions_.window_deregister, newer);
   functions_.get_version(&version_);
   return {};
 }
@@ -127,5 +133,24 @@ void Nccl::receive(CUdeviceptr to, std::size_t count, int peer, CUstream stream)
 
 void Nccl::group_start() const { check(functions_.group_start(), "ncclGroupStart"); }
 void Nccl::group_end() const { check(functions_.group_end(), "ncclGroupEnd"); }
+
+std::unique_ptr<NcclMemory> NcclMemory::open(const Nccl& nccl, std::size_t bytes) {
+  const auto& functions = nccl.functions_;
+  const bool knows = functions.memory_allocate != nullptr && functions.memory_free != nullptr &&
+                     functions.window_register != nullptr && functions.window_deregister != nullptr;
+  if (!everywhere(knows)) return nullptr;
+  std::unique_ptr<NcclMemory> made(new NcclMemory(nccl));
+  constexpr std::size_t page = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT
+  const std::size_t pages = (bytes + page - 1) / page * page;
+  if (!everywhere(functions.memory_allocate(&made->memory_, pages) == 0)) return nullptr;
+  constexpr int symmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
+  const int result = functions.window_register(nccl.comm_, made->memory_, pages, &made->window_, symmetric);
+  return everywhere(result == 0) ? std::move(made) : nullptr;
+}
+
+NcclMemory::~NcclMemory() {
+  if (window_ != nullptr) nccl_.functions_.window_deregister(nccl_.comm_, window_);
+  if (memory_ != nullptr) nccl_.functions_.memory_free(memory_);
+}
 
 }  // namespace crosslane::bench

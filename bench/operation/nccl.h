@@ -36,11 +36,13 @@ class Nccl {
   [[nodiscard]] int version() const noexcept { return version_; }
 
  private:
+  friend class NcclMemory;
   // nccl.h's types, as its ABI has had them since 2.0: results and enumerations are ints, the communicator is opaque.
   struct Id {
     std::array<char, 128> bytes;
   };
   using Handle = struct ncclComm*;
+  using Window = struct ncclWindow*;
   struct Functions {
     int (*get_version)(int*) = nullptr;
     const char* (*get_error_string)(int) = nullptr;
@@ -56,6 +58,11 @@ class Nccl {
     int (*receive)(void*, std::size_t, int, int, Handle, CUstream) = nullptr;
     int (*group_start)() = nullptr;
     int (*group_end)() = nullptr;
+    // Of later releases (2.27): null where the library has none.
+    int (*memory_allocate)(void**, std::size_t) = nullptr;
+    int (*memory_free)(void*) = nullptr;
+    int (*window_register)(Handle, void*, std::size_t, Window*, int) = nullptr;
+    int (*window_deregister)(Handle, Window) = nullptr;
   };
 
   Nccl() = default;
@@ -65,6 +72,26 @@ class Nccl {
   Functions functions_;
   Handle comm_ = nullptr;
   int version_ = 0;
+};
+
+/// GPU memory that NCCL allocated and knows as symmetric: all ranks have as much, mapped by all. Calls between such buffers may take
+/// NCCL's kernels for them.
+class NcclMemory {
+ public:
+  /// Collective over the communicator's ranks. Null on every rank where one cannot: an older NCCL, or no memory.
+  static std::unique_ptr<NcclMemory> open(const Nccl& nccl, std::size_t bytes);
+  ~NcclMemory();
+  NcclMemory(const NcclMemory&) = delete;
+  NcclMemory& operator=(const NcclMemory&) = delete;
+
+  [[nodiscard]] CUdeviceptr address() const noexcept { return reinterpret_cast<CUdeviceptr>(memory_); }
+
+ private:
+  explicit NcclMemory(const Nccl& nccl) noexcept : nccl_(nccl) {}
+
+  const Nccl& nccl_;
+  void* memory_ = nullptr;
+  Nccl::Window window_ = nullptr;
 };
 
 }  // namespace crosslane::bench
