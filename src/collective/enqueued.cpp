@@ -8,6 +8,8 @@
 #include "collective/frame.h"
 #include "gpu/context.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -69,6 +71,21 @@ std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shap
   return all;
 }
 
+// What the root of a reduce or gather tells the others, and how they understand it. Nothing of other collectives.
+std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
+  if (shape.collective != Collective::reduce && shape.collective != Collective::gather) return std::nullopt;
+  kernel::Landing landing{};
+  const int known = std::min(prepared.buffers(), static_cast<int>(kernel::Landing::most_buffers));
+  for (int index = 0; index < known; ++index) landing.base[index] = address_of(prepared.begin(index, shape.root));
+  if (prepared.me() != shape.root) return landing;
+  const auto blocks = static_cast<std::size_t>(prepared.size());
+  const int index = prepared.find(mine.receive, shape.bytes * (receives_blocks(shape.collective) ? blocks : 1));
+  if (index >= 0 && index < known)
+    landing.told =
+        kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(mine.receive) - landing.base[index]);
+  return landing;
+}
+
 }  // namespace
 
 double Enqueued::limit_seconds() const noexcept {
@@ -92,7 +109,8 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   const Report report{.failed = prepared.failed_word(), .limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9)};
   team::Home& home = prepared.home();
   const gpu::ContextScope scope(home.driver(), home.context());
-  algorithm->prepare(Call{shape, mine, team, all, pieces})->start(stream, report);
+  const auto landing = landing_of(prepared, shape, mine);
+  algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr})->start(stream, report);
   return *algorithm;
 }
 

@@ -51,6 +51,7 @@ class Reduction final : public Plan {
     }
     if (collected) parameters_.results = 1;
     parameters_.collector = collected ? static_cast<std::uint32_t>(shape_.root) : kernel::most_members;
+    if (call.landing != nullptr) parameters_.landing = *call.landing;
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
@@ -81,6 +82,9 @@ class Movement final : public Plan {
         team::large_window_bytes_for(team_.size()) / kernel::pushed_window_bytes(blocks_, n, places, 1);
     parameters_.bytes = shape.bytes;
     parameters_.places = places;
+    parameters_.root =
+        shape.collective == Collective::gather ? static_cast<std::uint32_t>(shape.root) : kernel::most_members;
+    if (call.landing != nullptr) parameters_.landing = *call.landing;
     parameters_.chunk_bytes = std::min(most_moved_chunk, fits / granule * granule);
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);

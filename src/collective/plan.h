@@ -4,6 +4,7 @@
 
 #include "collective/shape.h"
 #include "gpu/stream.h"
+#include "kernel/team.h"
 #include "share/board.h"
 #include "team/view.h"
 
@@ -41,6 +42,8 @@ struct Call {
   /// rank sends there.
   std::span<const Buffers> all;
   const Pieces* pieces = nullptr;  ///< Only where blocks may differ.
+  /// Of calls whose root alone has a receive buffer: where that may be, if it is one that all have mapped; else null.
+  const kernel::Landing* landing = nullptr;
 };
 
 /// Where the last kernel of a start reports that all is over, as the GPU knows it; null words: nowhere.

@@ -50,9 +50,10 @@ struct PipelinedReductionParameters {
   /// Where the own shard's results go, as if all of the array were there: everybody's array for an all-reduce, the root's
   /// for a reduce, the own result less shard_begin for a reduce-scatter. Arrays of results may be those that are combined.
   std::uint64_t result[most_members];
-  /// Who collects all results through its window: no shard is its own, and `result` counts there alone, though all have one.
-  /// most_members: nobody.
+  /// Who collects all results, through its window unless `landing` says where they belong: no shard is its own, and `result` counts there
+  /// alone, though all have one. most_members: nobody.
   std::uint32_t collector;
+  Landing landing;
 };
 
 inline constexpr std::uint64_t pipelined_places = 3;
@@ -73,7 +74,10 @@ struct PipelinedReduction {
     CROSSLANE_ROLLED
     for (std::uint32_t m = 0; m < members; ++m) longest = p.shard_bytes[m] > longest ? p.shard_bytes[m] : longest;
     const std::uint64_t chunks = (slice_of(longest, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
-    bool well = launch.barrier(1);
+    std::uint64_t heard;
+    bool well = launch.start_barrier(p.collector, p.landing, heard);
+    const std::uint64_t landing = p.collector == me ? p.landing.told : p.landing.find(heard);
+    const bool rooted = p.collector < members, through_window = rooted && landing == 0;
     for (std::uint64_t k = 0; well && k <= chunks + 1; ++k) {
       if (k < chunks) {
         move_together(block, members - 1, [&](std::uint32_t i) {
@@ -86,16 +90,15 @@ struct PipelinedReduction {
       if (k != 0) {
         well = launch.await_step(k);
         if (!well) break;
-        if (p.collector == me && k >= 2) collect(block, p, k - 2);
+        if (p.collector == me && through_window && k >= 2) collect(block, p, k - 2);
         if (k > chunks) break;
         const Slice part = chunk(block, p, me, k - 1);
-        const bool collected = p.collector < members && p.collector != me;
-        const std::uint64_t shift = collected ? place(block, p, p.collector, me, k - 1) - p.result[0] : part.begin;
+        const std::uint64_t at_root = through_window ? place(block, p, p.collector, me, k - 1) : landing + part.begin;
         // Sources count from the chunk's first byte, as windows do.
         Combine<T, Op>::run(
             block, {0, part.end - part.begin}, members,
             [&](std::uint32_t m) { return m == me ? p.from + part.begin : place(block, p, me, m, k - 1); }, p.results,
-            [&](std::uint32_t r) { return p.result[r] + shift; }, me);
+            [&](std::uint32_t r) { return rooted ? at_root : p.result[r] + part.begin; }, me);
       }
       block.barrier();
       launch.post_step(k + 1);

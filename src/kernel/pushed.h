@@ -24,6 +24,8 @@ namespace crosslane::kernel {
 // not double-buffered. Nobody waits at the end: who has read has all, and who has written is known to have ended by the barrier that
 // starts whatever uses the window next.
 
+// Where the receiver is a root that has told where its blocks belong (Landing), each sender writes its message there, and a barrier ends it.
+
 struct PushedMoveParameters {
   Frame frame;
   std::uint64_t bytes;                 ///< of each message
@@ -33,6 +35,8 @@ struct PushedMoveParameters {
   std::uint64_t window[most_members];  ///< pushed_window_bytes() of each member, as mapped here; 16-byte aligned
   std::uint64_t user[most_members];    ///< own memory: where what goes to that peer is, or belongs that comes from it
   Move own;                            ///< what stays here; 0 bytes: nothing
+  std::uint32_t root;                  ///< who may tell where the blocks that it receives belong; most_members: nobody
+  Landing landing;
 };
 
 constexpr std::uint64_t pushed_window_bytes(std::uint64_t blocks, std::uint64_t members, std::uint64_t places,
@@ -46,24 +50,46 @@ struct PushedMove {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    const Slice slice = slice_of(p.bytes, block.index(), block.count());
-    // Of the first block, which has the longest slice: all blocks of all members go as many steps.
-    const std::uint64_t chunks = (slice_of(p.bytes, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
-    const bool sends = p.send_to != 0;
-    const std::uint32_t peers = sends ? p.send_to : p.receive_from;
-    bool well = launch.barrier(1);
-    for (std::uint64_t k = 0; well && peers != 0 && k < chunks; ++k) {
-      if (!sends || k >= p.places) well = launch.await_step(sends ? k + 1 - p.places : k + 1, peers);
-      if (!well) break;
-      move_together(block, p.frame.members,
-                    [&](std::uint32_t i) { return piece(block, p, slice, sends, peers, i, k); });
-      block.barrier();
-      launch.post_step(k + 1, peers);
+    std::uint64_t heard;
+    if (launch.start_barrier(p.root, p.landing, heard)) {
+      if (heard != Landing::nowhere) {
+        straight(block, p, launch, p.landing.find(heard));
+      } else {
+        through_windows(block, p, launch);
+      }
     }
     launch.finish();
   }
 
  private:
+  template <class B>
+  CROSSLANE_DEVICE static void straight(const B& block, const Parameters& p, const Launch<B>& launch,
+                                        std::uint64_t landing) {
+    const std::uint32_t me = p.frame.me;
+    if (me == p.root) {
+      move_slice(block, p.own, 0, 0);
+    } else if (p.send_to != 0) {
+      move_slice(block, Move{p.user[p.root], landing + me * p.bytes, p.bytes}, 0, 0);
+    }
+    launch.barrier(2);
+  }
+
+  template <class B>
+  CROSSLANE_DEVICE static void through_windows(const B& block, const Parameters& p, const Launch<B>& launch) {
+    const Slice slice = slice_of(p.bytes, block.index(), block.count());
+    // Of the first block, which has the longest slice: all blocks of all members go as many steps.
+    const std::uint64_t chunks = (slice_of(p.bytes, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
+    const bool sends = p.send_to != 0;
+    const std::uint32_t peers = sends ? p.send_to : p.receive_from;
+    for (std::uint64_t k = 0; peers != 0 && k < chunks; ++k) {
+      if ((!sends || k >= p.places) && !launch.await_step(sends ? k + 1 - p.places : k + 1, peers)) break;
+      move_together(block, p.frame.members,
+                    [&](std::uint32_t i) { return piece(block, p, slice, sends, peers, i, k); });
+      block.barrier();
+      launch.post_step(k + 1, peers);
+    }
+  }
+
   // Chunk k of the message from or to the i-th member from this one on; of the own block for the first.
   template <class B>
   CROSSLANE_DEVICE static Move piece(const B& block, const Parameters& p, Slice slice, bool sends, std::uint32_t peers,

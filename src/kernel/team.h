@@ -21,6 +21,24 @@ struct Control {
       given_up;  ///< L + 1 where a block of launch L hit its limit: the others need not wait, nor later launches
   alignas(128) std::uint64_t flags[most_team_blocks][most_members];  ///< [block][member]: 4 * L + phase (1 to 3)
   alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
+  alignas(128) std::uint64_t places[2][most_team_blocks];            ///< [L & 1][block]: what a root told, see Landing
+};
+
+/// Where a root's results belong, which the root alone knows: in one of some buffers that all members have mapped, or in none of them. Its
+/// kernel tells the others', for no host hears of it: a word of a number and an offset.
+struct Landing {
+  static constexpr std::uint32_t most_buffers = 16;
+  static constexpr std::uint64_t nowhere = 0;
+  static constexpr std::uint64_t word(std::uint64_t buffer, std::uint64_t offset) {
+    return (buffer + 1) << 48 | offset;
+  }
+
+  std::uint64_t told;                ///< by the root: word(), or `nowhere`
+  std::uint64_t base[most_buffers];  ///< where the root's buffers begin, as mapped here
+  /// Where it is; 0: nowhere.
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t find(std::uint64_t heard) const {
+    return heard == nowhere ? 0 : base[(heard >> 48) - 1] + (heard & ((std::uint64_t{1} << 48) - 1));
+  }
 };
 
 struct Frame {
@@ -41,6 +59,8 @@ struct Frame {
 //                                            before (its slices of windows, its user's buffers) may be read here
 //   own flags[b][p] >= 4 L + 2, 4 L + 3      the same for what p's block b wrote, and has ended reading, before its
 //                                            second and third barrier
+//   own places[L & 1][b], as flags[b][root]   where the root of launch L wants its results, told along with its first barrier. The root of
+//                 >= 4 L + 1                 L + 2, which writes there next, has ended L + 1: so all have started L + 1, and read this
 //   LL packet of launch L from p             as 4 L + 1, for block 0 and the counters alone: no other data may be read
 //   own `finished` = k < blocks              k blocks of my launch are done; the last one advances `launches`
 //   own `given_up` = L + 1                   a wait of launch L hit its limit: this launch ends at once, its results are
@@ -76,6 +96,20 @@ class Launch {
       if (p != frame_.me) block_.post(&frame_.control[p]->flags[block_.index()][frame_.me], epoch);
     });
     return await_all(block_.index(), epoch, ~std::uint32_t{0});
+  }
+
+  /// The first barrier of a launch with a root, which tells with it where its results belong. Then `heard` is what it told, to all threads.
+  CROSSLANE_DEVICE bool start_barrier(std::uint32_t root, const Landing& landing, std::uint64_t& heard) const {
+    heard = Landing::nowhere;
+    if (root == frame_.me && !lost_) {
+      // By the thread that posts to that member.
+      block_.for_each(frame_.members, [&](std::uint64_t p) {
+        block_.store_now(&frame_.control[p]->places[number_ & 1][block_.index()], landing.told);
+      });
+    }
+    if (!barrier(1)) return false;
+    if (root < frame_.members) heard = block_.load_now(&own_->places[number_ & 1][block_.index()]);
+    return true;
   }
 
   /// The same in two halves, for pipelines, whose launch has many steps: tells those peers' (a bit each) blocks of this

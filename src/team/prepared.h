@@ -71,6 +71,12 @@ class Prepared {
 
   /// Which of the prepared buffers holds all of [address, address + bytes), as far as each member's does; -1: none.
   [[nodiscard]] int find(const std::byte* address, std::size_t bytes) const noexcept;
+  /// How many there are, and where a member's begins, as mapped here; null where not all have mapped all of that index.
+  [[nodiscard]] int buffers() const noexcept { return static_cast<int>(buffers_.size()); }
+  [[nodiscard]] std::byte* begin(int index, int member) const noexcept {
+    const Shared& buffer = buffers_[static_cast<std::size_t>(index)];
+    return buffer.mapped ? buffer.address[static_cast<std::size_t>(member)] : nullptr;
+  }
   /// Where `address`, which lies in the own buffer `index`, is in a member's, as mapped here.
   [[nodiscard]] std::byte* reach(int index, const std::byte* address, int member) const noexcept;
   /// False if the address lies in a prepared buffer, but not in the allocation that it was.

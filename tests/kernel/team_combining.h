@@ -188,8 +188,12 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
   const std::uint64_t chunk = 16 * static_cast<std::uint64_t>(this->between(1, 100));
   ASSERT_LE(kernel::pipelined_window_bytes(blocks, n, chunk), 2 * Members::area_bytes);
   const bool in_place = this->between(0, 1) == 0;
-  enum class What { all_reduce, reduce, collected_reduce, reduce_scatter };
-  const auto what = static_cast<What>(this->between(0, 3));
+  // Whose root tells where its results belong, or not.
+  enum class What { all_reduce, reduce, collected_reduce, landed_reduce, reduce_scatter };
+  auto what = static_cast<What>(this->between(0, 4));
+  const bool landed = what == What::landed_reduce;
+  if (landed) what = What::collected_reduce;
+  const std::uint64_t number = this->between(0, kernel::Landing::most_buffers - 1), offset = this->between(0, 100'000);
   const auto root = static_cast<std::uint32_t>(this->between(0, n - 1));
   auto start = starts_of_shares(n, size, count);
   const bool to_root = what == What::reduce || what == What::collected_reduce;
@@ -210,6 +214,8 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
     kernel::PipelinedReductionParameters p{};
     p.collector = what == What::collected_reduce ? root : kernel::most_members;
     if (what == What::collected_reduce && m != root) p.results = 1;
+    if (landed) p.landing.base[number] = address((in_place ? from : to)[root]) - offset;
+    if (landed && m == root) p.landing.told = kernel::Landing::word(number, offset);
     p.frame = team.frame(m);
     values[m] = p.frame.done_value;
     p.chunk_bytes = chunk;

@@ -148,6 +148,8 @@ template <class Kind>
 void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
   const std::uint32_t n = team.count(), root = static_cast<std::uint32_t>(this->between(0, n - 1));
   const bool gathers = this->between(0, 1) == 0;
+  const bool lands = gathers && this->between(0, 1) == 0;  // the root tells where
+  const std::uint64_t number = this->between(0, kernel::Landing::most_buffers - 1), offset = this->between(0, 100'000);
   const auto places = static_cast<std::size_t>(this->between(1, 5));
   const auto granules =
       static_cast<std::size_t>(2 * Members::area_bytes / kernel::pushed_window_bytes(blocks, n, places, 16));
@@ -175,7 +177,7 @@ void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
       copy(data[root], m * bytes, expected[m], 0);
     }
   }
-  if (!keeps && others != 0) copy(data[root], root * bytes, expected[root], gathers ? root * bytes : 0);
+  if (!keeps && (others != 0 || lands)) copy(data[root], root * bytes, expected[root], gathers ? root * bytes : 0);
   const auto to = buffers(team, empty, shifts(n, 4, false));
   std::vector<std::uint64_t> values(n);
   team.run(order(n), [&](std::uint32_t m) {
@@ -185,6 +187,9 @@ void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
     p.bytes = bytes;
     p.chunk_bytes = chunk;
     p.places = places;
+    p.root = gathers ? root : kernel::most_members;
+    if (lands) p.landing.base[number] = address(to[root]) - offset;
+    if (lands && m == root) p.landing.told = kernel::Landing::word(number, offset);
     const bool sends = (m == root) != gathers;
     const std::uint32_t peers = m == root ? others : (others & 1U << m) != 0 ? 1U << root : 0;
     (sends ? p.send_to : p.receive_from) = peers;
@@ -200,7 +205,10 @@ void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
   for (std::uint32_t m = 0; m < n; ++m) {
     ASSERT_EQ(to[m].bytes(), expected[m])
         << "member " << m << " of " << n << ", root " << root << ", " << bytes << " bytes, chunks of " << chunk << ", "
-        << places << " places, " << blocks << " blocks" << (gathers ? ", gathered" : ", scattered");
+        << places << " places, " << blocks << " blocks"
+        << (lands     ? ", landed"
+            : gathers ? ", gathered"
+                      : ", scattered");
     ASSERT_EQ(from[m].bytes(), data[m]);
   }
 }

@@ -1,0 +1,156 @@
+// Enqueued reduces and gathers whose root alone knows where the result belongs: in one of many buffers that all have mapped, at any
+// offset, or in none of them; root after root, without a wait in between, and in graphs.
+//   --rounds <n>   --most <n>  words of a call
+#include "native/enqueued.h"
+
+#include <crosslane/crosslane.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t word = sizeof(std::uint32_t);
+constexpr std::size_t most_offset = 64;  // bytes
+
+using Words = std::vector<std::uint32_t>;
+
+Words words_of(std::uint64_t seed, int rank, std::size_t count) {
+  Random random(mix(seed, rank));
+  Words words(count);
+  for (auto& each : words) each = static_cast<std::uint32_t>(random.next());
+  return words;
+}
+
+struct Call {
+  bool gathers, in_place;
+  int root;
+  std::size_t count;
+  std::uint64_t seed;
+  // The root's own affair.
+  std::size_t buffer, offset;
+};
+
+class Roots {
+ public:
+  explicit Roots(Program& program)
+      : program_(program),
+        ranks_(static_cast<std::size_t>(program.size)),
+        most_(static_cast<std::size_t>(program.option("most", 60'000))),
+        send_(MemoryKind::device, calls * most_ * word) {
+    // Some more than are told of by number, and some that nobody else knows.
+    constexpr std::size_t prepared = 18, others = 2;
+    for (std::size_t i = 0; i < prepared + others; ++i)
+      results_.push_back(std::make_unique<Memory>(MemoryKind::device, ranks_ * most_ * word + most_offset));
+    std::vector<void*> named;
+    for (std::size_t i = 0; i < prepared; ++i) named.push_back(results_[i]->data());
+    prepare(MPI_COMM_WORLD, 0, named);
+  }
+
+  void round(std::int64_t number) {
+    Random random(mix(program_.seed, number, 17));  // the same on all ranks
+    const bool graph = number % 3 == 2;
+    std::vector<Call> all;
+    std::vector<std::size_t> free(results_.size());
+    std::iota(free.begin(), free.end(), std::size_t{0});
+    program_.local().shuffle(free);
+    for (std::size_t i = 0; i < calls; ++i) {
+      Call call{random.chance(50),
+                !graph && random.chance(30),
+                0,
+                0,
+                random.next(),
+                free[i],
+                program_.local().below(most_offset / word) * word};
+      call.root = static_cast<int>(random.below(ranks_));
+      call.count = 1 + random.below(random.chance(50) ? most_ : 100);
+      all.push_back(call);
+    }
+    CROSSLANE_STEP("round {}{}", number, graph ? ", as a graph" : "");
+    for (std::size_t i = 0; i < calls; ++i) fill(all[i], i);
+    std::optional<Graph> captured;
+    if (graph) captured.emplace(stream_);
+    for (std::size_t i = 0; i < calls; ++i) {
+      const NothingAllocated scope;
+      enqueue(all[i], i);
+    }
+    if (graph) {
+      captured->end();
+      for (int replay = 0; replay < 4; ++replay) captured->launch();
+    }
+    stream_.finish();
+    for (const Call& call : all) check(call);
+    polite_barrier();  // nobody fills what others still read
+  }
+
+ private:
+  static constexpr std::size_t calls = 6;
+
+  // Where this rank's input of the call is: a send buffer, or the result's place.
+  [[nodiscard]] bool own_place(const Call& call) const { return call.in_place && program_.rank == call.root; }
+  void fill(const Call& call, std::size_t i) {
+    const Words input = words_of(call.seed, program_.rank, call.count);
+    const auto bytes = std::as_bytes(std::span(input));
+    if (own_place(call)) {
+      const std::size_t block = call.gathers ? static_cast<std::size_t>(program_.rank) * call.count * word : 0;
+      results_[call.buffer]->write(bytes, call.offset + block);
+    } else {
+      send_.write(bytes, i * most_ * word);
+    }
+  }
+
+  void enqueue(const Call& call, std::size_t i) {
+    const void* const send = own_place(call) ? MPI_IN_PLACE : send_.as<std::byte>() + i * most_ * word;
+    void* const receive = program_.rank == call.root ? results_[call.buffer]->as<std::byte>() + call.offset : nullptr;
+    const auto n = static_cast<MPI_Count>(call.count);
+    const MPI_Datatype type = MPI_UINT32_T;
+    const Kind kind = call.gathers ? Kind::gather : Kind::reduce;
+    const std::int64_t before = direct_calls(kind, "pipelined");
+    if (call.gathers) {
+      CROSSLANE_MPI(
+          crosslane_gather_enqueue(send, n, type, receive, n, type, call.root, MPI_COMM_WORLD, stream_.handle()));
+    } else {
+      CROSSLANE_MPI(
+          crosslane_reduce_enqueue(send, receive, n, type, MPI_SUM, call.root, MPI_COMM_WORLD, stream_.handle()));
+    }
+    CROSSLANE_CHECK_EQUAL(direct_calls(kind, "pipelined") - before, 1);
+  }
+
+  void check(const Call& call) const {
+    if (program_.rank != call.root) return;
+    Words expected(call.gathers ? 0 : call.count);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      const Words theirs = words_of(call.seed, static_cast<int>(rank), call.count);
+      if (call.gathers) expected.insert(expected.end(), theirs.begin(), theirs.end());
+      for (std::size_t at = 0; !call.gathers && at < call.count; ++at) expected[at] += theirs[at];
+    }
+    const auto bytes = results_[call.buffer]->read(call.offset, expected.size() * word);
+    CROSSLANE_CHECK(std::memcmp(bytes.data(), expected.data(), bytes.size()) == 0,
+                    "a {} of {} words into buffer {} at {}{} is wrong", call.gathers ? "gather" : "reduce", call.count,
+                    call.buffer, call.offset, call.in_place ? ", in place" : "");
+  }
+
+  Program& program_;
+  std::size_t ranks_, most_;
+  Memory send_;
+  std::vector<std::unique_ptr<Memory>> results_;
+  Stream stream_;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "native_roots");
+  if (can_prepare(program)) {
+    Roots roots(program);
+    for (std::int64_t round = 0; round < program.option("rounds", 18); ++round) roots.round(round);
+  }
+  return program.finish();
+}
