@@ -249,8 +249,8 @@ TEST(EmulatedChildTest, TopologyIsRead) {
   EXPECT_EQ(fewer.line().substr(0, 2), "2 ");
   EXPECT_EQ(fewer.wait(), 0);
   // What a scheduler has set for the machine's own GPUs.
-  Child scheduled({"emulated", "topology"},
-                  {"CROSSLANE_GPU=emulated:3:" + path, "CUDA_VISIBLE_DEVICES=GPU-01234567-89ab-cdef-0123-456789abcdef"});
+  Child scheduled({"emulated", "topology"}, {"CROSSLANE_GPU=emulated:3:" + path,
+                                             "CUDA_VISIBLE_DEVICES=GPU-01234567-89ab-cdef-0123-456789abcdef"});
   EXPECT_EQ(scheduled.line().substr(0, 2), "3 ");
   EXPECT_EQ(scheduled.wait(), 0);
   unlink(path.c_str());
