@@ -33,7 +33,7 @@ void enqueue_copy(const kernel::Move& move, gpu::StreamView stream) {
 }
 
 // Copies that each member makes at the same time, each to another one: they end together, and no two share a link. Left to
-// themselves they drift apart until some do, and stay so: on eight H200 at 267 GB/s instead of 380.
+// themselves they may drift apart until some do: copies of 32 MiB among four H200 take 290 to 430 us for all three, in step 290.
 void enqueue_in_step(const std::vector<kernel::Move>& moves, const team::TeamView& team, gpu::StreamView stream,
                      const Report& report) {
   for (const kernel::Move& move : moves) {
