@@ -76,7 +76,7 @@ class Benchmark {
     if (nccl_ == nullptr) say(fmt::format("collectives: NCCL left out, {}", reason));
     if (nccl_ != nullptr && table_ != "algorithms") {
       for (auto& memory : symmetric_) memory = NcclMemory::open(*nccl_, buffers_.first.size());
-      if (!symmetric()) say("collectives: NCCL's symmetric memory left out, this NCCL has none");
+      if (!symmetric()) say("collectives: NCCL's symmetric memory left out: this NCCL has none, or no memory for it");
     }
   }
 

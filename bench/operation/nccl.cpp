@@ -145,7 +145,8 @@ std::unique_ptr<NcclMemory> NcclMemory::open(const Nccl& nccl, std::size_t bytes
   if (!everywhere(functions.memory_allocate(&made->memory_, pages) == 0)) return nullptr;
   constexpr int symmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
   const int result = functions.window_register(nccl.comm_, made->memory_, pages, &made->window_, symmetric);
-  return everywhere(result == 0) ? std::move(made) : nullptr;
+  // Without support for it NCCL says that all is well, and gives no window.
+  return everywhere(result == 0 && made->window_ != nullptr) ? std::move(made) : nullptr;
 }
 
 NcclMemory::~NcclMemory() {

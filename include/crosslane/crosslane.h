@@ -31,11 +31,12 @@ extern "C" {
              through library memory. They take the place of those of an earlier preparation of the communicator.
 
    What is promised by naming buffers:
-   - They live, on every rank, until a later preparation without them, or the end of the communicator; and so do graphs' uses.
+   - They live, on every rank, until a later preparation without them, or the end of the communicator. By then no call with them is
+     under way, and no graph of such calls is launched any more.
    - Buffers of the same index belong together: where a call uses buffers[i] on one rank, every rank passes its buffers[i] in
      the same argument, at the same offset from its start. What lies in several of them is meant to be in the one that begins last
-     before it. (Gather, scatter, reduce, scans and the v forms always go through
-     library memory.)
+     before it. (Of reduces and gathers only the root passes a receive buffer: whichever it likes. Scatters, scans and the v forms go
+     through library memory.)
    Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
 
    The GPU is that of the first buffer, else the current context's, unless the process already takes part in collectives with
@@ -57,6 +58,9 @@ CROSSLANE_API uint64_t crosslane_direct_calls(const char* collective, const char
 
 /* The collectives. Arguments are those of MPI's procedures of the same names, with counts of any size, and mean the same.
 
+   Room.      While calls wait for their peers they keep thread blocks of the GPU: a quarter of what it runs at once at most, those of the
+              communicator that was prepared first half. So calls of three communicators can wait at the same time whatever the order
+              in which GPUs come to them; of more, only if streams or events order them alike on all ranks.
    Order.     All ranks enqueue the same calls on a communicator in the same order, and their streams run them in that order: on
               one stream, or on several that the application orders by events. Graphs count by their launches. Calls of different
               communicators, and MPI's own calls on the same one, are apart from each other; but ranks must not wait in opposite

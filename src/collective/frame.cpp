@@ -22,17 +22,16 @@ kernel::Frame frame_of(const team::TeamView& team, const Report& report) {
 TeamFacts facts_of(const team::TeamView& team) {
   return {.members = team.size(),
           .most_on_one_gpu = team.most_on_one_gpu(),
+          .blocks = team.blocks(),
           .emulated = team.emulated(),
           .spinning = team.can(share::spins),
           .driven = team.can(share::drives)};
 }
 
 unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block, std::size_t most) {
-  // A GPU that we were built for has at least 100 multiprocessors, each of which holds two of our blocks; a third of that is left
-  // to the application and to other communicators. Emulated blocks are threads.
-  constexpr std::size_t resident = 128;
+  // Emulated blocks are threads.
   const auto sharers = static_cast<std::size_t>(facts.most_on_one_gpu);
-  const std::size_t fits = facts.emulated ? 2 : std::max<std::size_t>(resident / sharers, 1);
+  const std::size_t fits = facts.emulated ? 2 : std::max<std::size_t>(facts.blocks / sharers, 1);
   const std::size_t wanted = (bytes + bytes_a_block - 1) / bytes_a_block;
   return static_cast<unsigned>(std::clamp<std::size_t>(wanted, 1, std::min(most, fits)));
 }

@@ -137,6 +137,7 @@ struct Shape {
 struct TeamFacts {
   int members = 1;
   int most_on_one_gpu = 1;     ///< Members that share a GPU, where most do.
+  unsigned blocks = 128;       ///< Thread blocks that the call may keep on a GPU, of all members that share it.
   bool emulated = false;       ///< Blocks of kernels are threads of this machine.
   bool exposed = false;        ///< Every member's buffers of this call can be mapped by the others.
   bool large_windows = false;  ///< Every member has mapped all others' windows for large reductions.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <limits>
 #include <new>
 
 namespace crosslane::share {
@@ -372,6 +373,12 @@ int Board::take_seats(const Uuid& gpu, std::uint32_t all) noexcept {
   own.gpu = gpu;
   own.all = all;
   return local_rank_;
+}
+
+std::uint32_t Board::fewest_seats(std::span<const int> local_ranks) const noexcept {
+  std::uint32_t fewest = std::numeric_limits<std::uint32_t>::max();
+  for (const int rank : local_ranks) fewest = std::min(fewest, windows_[windows_[rank].seats].counted.all);
+  return fewest;
 }
 
 int Board::index_of(const TeamPlace& place) const noexcept {

@@ -289,6 +289,8 @@ class Board {
   void forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept;
 
   /// This rank's window, for it to fill.
+  /// How many seats the GPU of one of these ranks has that has fewest; once all have shown a segment.
+  [[nodiscard]] std::uint32_t fewest_seats(std::span<const int> local_ranks) const noexcept;
   [[nodiscard]] WindowRecord& own_window() noexcept { return windows_[local_rank_]; }
   [[nodiscard]] const WindowRecord& window(int local_rank) const noexcept { return windows_[local_rank]; }
 

@@ -92,7 +92,29 @@ struct Prepared::Opening {
   share::TeamKey key{};
   std::uint64_t largest = 0;
   std::uint64_t buffers = 0;
+  std::uint64_t half = 0;  // reserved here
 };
+
+namespace {
+
+// Given back unless kept.
+class Half {
+ public:
+  Half(Home* home, bool wanted) noexcept : home_(home), reserved_(wanted && home != nullptr && home->reserve_half()) {}
+  ~Half() {
+    if (reserved_) home_->give_half_back();
+  }
+  Half(const Half&) = delete;
+  Half& operator=(const Half&) = delete;
+  [[nodiscard]] bool reserved() const noexcept { return reserved_; }
+  void keep() noexcept { reserved_ = false; }
+
+ private:
+  Home* home_;
+  bool reserved_;
+};
+
+}  // namespace
 
 // A buffer; or, behind those, the large window: `bytes` and where they are.
 struct Prepared::Shown {
@@ -107,14 +129,15 @@ Prepared::Prepared(engine::Engine& engine, std::vector<int> local_ranks, int me)
 Prepared::~Prepared() { leave(); }
 
 void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
-  const share::TeamKey key = agree(exchange, wish);
+  Half half(wish.home, connection_ == nullptr && !wish.refusal);
+  const Agreed agreed = agree(exchange, wish, half.reserved());
   Home& home = *wish.home;
 
   // What is new is kept apart until all members have it.
   std::shared_ptr<Connection> made;
   Told<Shown> showing;
   try {
-    if (connection_ == nullptr) made = take(home, wish.largest, key);
+    if (connection_ == nullptr) made = take(home, wish.largest, agreed);
   } catch (const base::Error& error) {
     showing.outcome.fail(error);
   }
@@ -170,6 +193,7 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
       if (made->large) home.take_back_large_window(*std::exchange(made->large, std::nullopt));
     }
     connection_ = std::move(made);
+    if (connection_->half) half.keep();
   }
   buffers_ = std::move(buffers);
   const auto left_out = std::ranges::count_if(buffers_, [](const Shared& each) { return !each.mapped; });
@@ -183,11 +207,11 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
 }
 
 // Throws on all members unless all can, and want the same; else the name of what they make.
-share::TeamKey Prepared::agree(const Exchange& exchange, const Wish& wish) const {
+Prepared::Agreed Prepared::agree(const Exchange& exchange, const Wish& wish, bool half) const {
   Told<Opening> mine;
   // No name of a communicator's team is like this one: those are mixed of two words (communicators.h).
   const share::TeamKey key{~static_cast<std::uint64_t>(static_cast<std::uint32_t>(local_ranks_.front())), wish.number};
-  mine.items.push_back({key, wish.largest, wish.buffers.size()});
+  mine.items.push_back({key, wish.largest, wish.buffers.size(), half ? 1U : 0U});
   if (wish.refusal) mine.outcome.fail(*wish.refusal);
   const auto all = exchanged(exchange, mine, size());
   throw_failures(all, me_);
@@ -201,14 +225,16 @@ share::TeamKey Prepared::agree(const Exchange& exchange, const Wish& wish) const
         "be the same on all of them",
         me_, member, own.largest, theirs.largest, own.buffers, theirs.buffers);
   }
-  return all.front().items.front().key;
+  const bool everywhere = std::ranges::all_of(all, [](const auto& theirs) { return theirs.items.front().half != 0; });
+  return {all.front().items.front().key, everywhere};
 }
 
-std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t largest, const share::TeamKey& key) {
+std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t largest, const Agreed& agreed) {
   auto made = std::make_shared<Connection>();
   made->home = &home;
   made->layout = region_layout(size(), part_bytes_for(largest));
-  const auto place = home.board().join(key, size(), me_);
+  made->half = agreed.half;
+  const auto place = home.board().join(agreed.key, size(), me_);
   if (!place)
     throw base::Error(base::ErrorClass::no_memory, "the node's table of {} teams is full; free communicators first",
                       share::Board::most_teams);
@@ -255,6 +281,7 @@ void Prepared::map(Connection& connection) const {
   connection.view.emplace(TeamView::Facts{.me = me_,
                                           .size = size(),
                                           .most_on_one_gpu = most_on_one_gpu,
+                                          .blocks = home.board().fewest_seats(local_ranks_) / (connection.half ? 2 : 4),
                                           .emulated = home.driver().emulated,
                                           .abilities = share::spins},
                           home.kernels(), connection.layout, regions);
@@ -398,6 +425,7 @@ void Prepared::leave() noexcept {
   }
   buffers_.clear();
   give_back(*connection);
+  if (connection->half) connection->home->give_half_back();
 }
 
 void Prepared::give_back(Connection& connection) noexcept {

@@ -100,6 +100,7 @@ class Prepared {
     RegionLayout layout{};
     share::Window::Piece region;
     std::optional<share::Window::Piece> large;  ///< Where large calls are to be expected and there is memory for it.
+    bool half = false;  ///< Its calls may keep half of each GPU's thread blocks; else a quarter.
     std::optional<gpu::Stream> stream;
     std::optional<gpu::Marker> marker;
     gpu::PinnedBuffer words;  ///< A line each: the failed word, and the own region's counters at the end.
@@ -116,8 +117,12 @@ class Prepared {
   struct Opening;
   struct Shown;
 
-  [[nodiscard]] share::TeamKey agree(const Exchange& exchange, const Wish& wish) const;
-  std::shared_ptr<Connection> take(Home& home, std::size_t largest, const share::TeamKey& key);
+  struct Agreed {
+    share::TeamKey key;
+    bool half;  ///< All members have reserved half of their GPU for it.
+  };
+  [[nodiscard]] Agreed agree(const Exchange& exchange, const Wish& wish, bool half) const;
+  std::shared_ptr<Connection> take(Home& home, std::size_t largest, const Agreed& agreed);
   void map(Connection& connection) const;
   [[nodiscard]] bool map_large(Connection& connection, const std::vector<Shown>& all) const;
   [[nodiscard]] Shared map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const;

@@ -169,6 +169,7 @@ TeamView Team::view() const noexcept {
   return {{.me = me_,
            .size = size(),
            .most_on_one_gpu = connection_->most_on_one_gpu,
+           .blocks = connection_->blocks,
            .emulated = connection_->home->driver().emulated,
            .abilities = place_->common_abilities()},
           connection_->home->kernels(),
@@ -277,6 +278,8 @@ std::optional<std::string> Team::map_regions() {
     connection_->seats.push_back(home.board().window(local_rank(member)).seats);
     connection_->most_on_one_gpu = std::max(connection_->most_on_one_gpu, static_cast<int>(sharers.size()));
   }
+  // Half is left to the application, to enqueued calls, and to one other call at a time; others wait for their seats.
+  connection_->blocks = home.board().fewest_seats(local_ranks_) / 2;
   // Ranks that take turns on a GPU must not wait for one another on it: each wait would last a time slice (COLL, 4.1.3).
   const bool in_turns = std::ranges::any_of(on_gpu, [this](const auto& gpu) {
     return gpu.second.size() > 1 &&

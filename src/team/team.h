@@ -94,6 +94,7 @@ class Team {
     TeamView::Regions large{};        ///< Windows for large reductions, the same way; null until all are mapped.
     bool large_refused = false;       ///< One could not be mapped: it is not tried again.
     int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
+    unsigned blocks = 1;              ///< That a call may keep on a GPU (TeamView).
     std::vector<int> gpu;             ///< By member: the first member that is on the same GPU.
     std::vector<int> seats;           ///< By member: where its GPU's seats are counted.
     std::vector<gpu::Event>

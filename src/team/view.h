@@ -19,6 +19,7 @@ class TeamView {
     int me = 0;
     int size = 1;
     int most_on_one_gpu = 1;  ///< Members that share a GPU, where most do.
+    unsigned blocks = 1;  ///< Thread blocks that a call may keep on a GPU, of all members that share it; equal on all.
     bool emulated = false;
     std::uint32_t abilities = 0;  ///< That all members have.
   };
@@ -30,6 +31,7 @@ class TeamView {
   [[nodiscard]] int me() const noexcept { return facts_.me; }
   [[nodiscard]] int size() const noexcept { return facts_.size; }
   [[nodiscard]] int most_on_one_gpu() const noexcept { return facts_.most_on_one_gpu; }
+  [[nodiscard]] unsigned blocks() const noexcept { return facts_.blocks; }
   [[nodiscard]] bool emulated() const noexcept { return facts_.emulated; }
   [[nodiscard]] bool can(share::Ability ability) const noexcept { return (facts_.abilities & ability) != 0; }
   [[nodiscard]] const kernel::Kernels& kernels() const noexcept { return *kernels_; }

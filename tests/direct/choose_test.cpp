@@ -2,6 +2,7 @@
 // falls through to. It must not know how algorithms run.
 #include "collective/choose.h"
 #include "collective/describe.h"
+#include "collective/frame.h"
 
 #include "base/error.h"
 
@@ -104,6 +105,18 @@ TEST(Preferences, MayBeForFewMembersAlone) {
   steps.clear();
   EXPECT_EQ(to_mpi.explain(shape, {.members = 5}, steps), nullptr);
   EXPECT_EQ(steps.back().fate, Fate::taken);
+}
+
+// Kernels that wait for one another must be resident together, on whatever GPU.
+TEST(Blocks, AreNoMoreThanGpusHold) {
+  constexpr std::size_t much = std::size_t{1} << 30, kib = 1024;
+  EXPECT_EQ(blocks_for({.members = 8, .blocks = 132}, much, 16 * kib, 128), 128U);
+  EXPECT_EQ(blocks_for({.members = 8, .blocks = 56}, much, 16 * kib, 128), 56U);
+  EXPECT_EQ(blocks_for({.members = 8, .most_on_one_gpu = 4, .blocks = 58}, much, 16 * kib, 128), 14U);
+  EXPECT_EQ(blocks_for({.members = 32, .most_on_one_gpu = 16, .blocks = 10}, much, 16 * kib, 128), 1U);
+  EXPECT_EQ(blocks_for({.members = 8, .blocks = 132}, 40 * kib, 16 * kib, 128), 3U);
+  EXPECT_EQ(blocks_for({.members = 8, .blocks = 132}, 0, 16 * kib, 128), 1U);
+  EXPECT_EQ(blocks_for({.members = 8, .blocks = 132, .emulated = true}, much, 16 * kib, 128), 2U);
 }
 
 TEST(Choice, TakesTheFirstThatSupports) {

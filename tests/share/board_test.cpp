@@ -216,6 +216,20 @@ TEST(Board, TurnsAreOneOrderAndSeatsAreKept) {
   for (std::size_t turn = 0; turn < given.size(); ++turn) ASSERT_EQ(given[turn], turn + 1) << "each turn is given once";
 }
 
+TEST(Board, TellsTheFewestSeatsOfSomeGpus) {
+  Node node(4);
+  const std::array<std::uint8_t, 4> gpu{1, 2, 1, 3};
+  const std::array<std::uint32_t, 4> all{264, 112, 999, 216};  // of the third the GPU's first counts
+  for (std::size_t rank = 0; rank < gpu.size(); ++rank) {
+    Uuid uuid{};
+    uuid[0] = static_cast<decltype(uuid)::value_type>(gpu[rank]);
+    node.boards[rank]->own_window().seats = node.boards[rank]->take_seats(uuid, all[rank]);
+  }
+  EXPECT_EQ(node.boards[3]->fewest_seats(std::array{0, 2}), 264U);
+  EXPECT_EQ(node.boards[0]->fewest_seats(std::array{3, 2}), 216U);
+  EXPECT_EQ(node.boards[1]->fewest_seats(std::array{0, 1, 2, 3}), 112U);
+}
+
 TEST(Board, WhoIsFirstInLineIsNotPassed) {
   constexpr std::uint32_t all = 4;
   Node node(2);
