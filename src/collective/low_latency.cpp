@@ -11,14 +11,19 @@
 namespace crosslane::collective::low_latency {
 namespace {
 
+// A block's threads have a word of 8 bytes each, and share those that go to several members.
 constexpr std::size_t bytes_a_block = std::size_t{4} << 10;
+constexpr std::size_t bytes_a_moving_block(int members) noexcept {
+  constexpr std::size_t words = 3;  // a thread, all in flight at once
+  return std::min(bytes_a_block, words * bytes_a_block / static_cast<std::size_t>(std::max(members - 1, 1)));
+}
 constexpr std::size_t most_blocks = 64;
 
 class Movement final : public Plan {
  public:
   explicit Movement(const Call& call) : team_(call.team) {
     const Shape& shape = call.shape;
-    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_block, most_blocks);
+    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block(team_.size()), most_blocks);
     for (int peer = 0; peer < team_.size(); ++peer) {
       const auto p = static_cast<std::size_t>(peer);
       kernel::Move& send = parameters_.send[p];

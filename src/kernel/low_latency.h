@@ -200,9 +200,8 @@ struct LowLatencyMove {
     launch.send_tokens(~sends);
     detail::for_each_message(block, p.frame, p.send,
                              [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-                               const Move& send = p.send[m];
-                               for (std::uint64_t i = first; i < end; i += step)
-                                 slots.send(m, i, detail::load_data(block, send.from + 8 * i, send.bytes - 8 * i));
+                               for (std::uint64_t i = first; i < end; i += ahead * step)
+                                 send(block, slots, m, p.send[m], i, step, end);
                              });
     slots.refresh([&](std::uint32_t m) { return (p.send[m].bytes + 7) / 8; });
     const Move own{p.send[me].from, p.receive[me].to, p.receive[me].bytes};
@@ -218,7 +217,19 @@ struct LowLatencyMove {
   }
 
  private:
-  static constexpr std::uint32_t ahead = 4;  // polls in flight
+  static constexpr std::uint32_t ahead = 4;  // loads and polls in flight
+
+  template <class B>
+  CROSSLANE_DEVICE static void send(const B& block, const detail::Slots<B>& slots, std::uint32_t to, const Move& move,
+                                    std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+    std::uint64_t data[ahead];
+    for (std::uint32_t k = 0; k < ahead; ++k) {
+      const std::uint64_t i = first + k * step;
+      if (i < end) data[k] = detail::load_data(block, move.from + 8 * i, move.bytes - 8 * i);
+    }
+    for (std::uint32_t k = 0; k < ahead; ++k)
+      if (first + k * step < end) slots.send(to, first + k * step, data[k]);
+  }
 
   template <class B>
   CROSSLANE_DEVICE static bool receive(const B& block, const Launch<B>& launch, const detail::Slots<B>& slots,
@@ -257,14 +268,10 @@ struct LowLatencyCombine {
     // A granule belongs to one thread, here and below: so `to` may be where a source is.
     if (send_to != 0) {
       block.for_each_in_grid(granules, [&](std::uint64_t i) {
-        std::uint64_t data[packets] = {};
-        if (p.from_stride == 0) load(block, p.from, bytes, i, data);
-        std::uint32_t m = me;
-        for (std::uint32_t k = 1; k < p.frame.members; ++k) {
-          m = m + 1 == p.frame.members ? 0 : m + 1;
-          if ((send_to >> m & 1) == 0) continue;
-          if (p.from_stride != 0) load(block, p.from + m * p.from_stride, bytes, i, data);
-          for (std::uint32_t h = 0; h < packets; ++h) slots.send(m, i * packets + h, data[h]);
+        if (p.from_stride == 0) {
+          send_to_all(block, p, slots, send_to, bytes, i);
+        } else {
+          send_to_each(block, p, slots, send_to, bytes, i);
         }
       });
     }
@@ -280,7 +287,7 @@ struct LowLatencyCombine {
  private:
   // Whole elements: one packet, or two for elements of 16 bytes.
   static constexpr std::uint32_t granule = sizeof(T) > 8 ? 16 : 8, packets = granule / 8;
-  static constexpr std::uint32_t elements = granule / sizeof(T), ahead = 8 / packets;
+  static constexpr std::uint32_t elements = granule / sizeof(T), ahead = 8 / packets;  // loads and polls in flight
   struct alignas(8) Granule {
     T element[elements];
   };
@@ -290,6 +297,40 @@ struct LowLatencyCombine {
                                     std::uint64_t (&data)[packets]) {
     for (std::uint32_t k = 0; k < packets; ++k)
       data[k] = detail::load_data(block, from + i * granule + 8 * k, bytes - i * granule - 8 * k);
+  }
+
+  // The k-th member from this one on.
+  CROSSLANE_DEVICE static std::uint32_t after(const Parameters& p, std::uint32_t k) {
+    return p.frame.me + k < p.frame.members ? p.frame.me + k : p.frame.me + k - p.frame.members;
+  }
+
+  // Granule i, the same for all.
+  template <class B>
+  CROSSLANE_DEVICE static void send_to_all(const B& block, const Parameters& p, const detail::Slots<B>& slots,
+                                           std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
+    std::uint64_t data[packets];
+    load(block, p.from, bytes, i, data);
+    for (std::uint32_t k = 1; k < p.frame.members; ++k) {
+      const std::uint32_t m = after(p, k);
+      if ((send_to >> m & 1) == 0) continue;
+      for (std::uint32_t h = 0; h < packets; ++h) slots.send(m, i * packets + h, data[h]);
+    }
+  }
+
+  // Granule i of what each of them gets.
+  template <class B>
+  CROSSLANE_DEVICE static void send_to_each(const B& block, const Parameters& p, const detail::Slots<B>& slots,
+                                            std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
+    const auto wanted = [&](std::uint32_t k) { return k < p.frame.members && (send_to >> after(p, k) & 1) != 0; };
+    for (std::uint32_t first = 1; first < p.frame.members; first += ahead) {
+      std::uint64_t data[ahead][packets];
+      for (std::uint32_t k = 0; k < ahead; ++k)
+        if (wanted(first + k)) load(block, p.from + after(p, first + k) * p.from_stride, bytes, i, data[k]);
+      for (std::uint32_t k = 0; k < ahead; ++k) {
+        if (!wanted(first + k)) continue;
+        for (std::uint32_t h = 0; h < packets; ++h) slots.send(after(p, first + k), i * packets + h, data[k][h]);
+      }
+    }
   }
 
   template <class B>

@@ -46,15 +46,7 @@ struct LowLatencyShares {
       if (p.share_bytes[m] != 0 || ((p.takers & bit) != 0 && own != 0)) told |= bit;
     }
     launch.send_tokens(~told);
-    block.for_each_in_grid(p.packets, [&](std::uint64_t i) {
-      std::uint32_t m = me;
-      CROSSLANE_ROLLED
-      for (std::uint32_t k = 1; k < members; ++k) {
-        m = m + 1 == members ? 0 : m + 1;
-        if (8 * i < p.share_bytes[m])
-          slots.send(m, i, detail::load_data(block, p.from + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i));
-      }
-    });
+    block.for_each_in_grid(p.packets, [&](std::uint64_t i) { send(block, p, slots, i); });
     if (slots.refreshes()) {
       CROSSLANE_ROLLED
       for (std::uint32_t m = 0; m < members; ++m) {
@@ -71,10 +63,30 @@ struct LowLatencyShares {
   }
 
  private:
-  static constexpr std::uint32_t ahead = 8;  // polls in flight
+  static constexpr std::uint32_t ahead = 8;  // loads and polls in flight
   struct alignas(8) Word {
     T element[8 / sizeof(T)];
   };
+
+  // Word i of all others' shares.
+  template <class B>
+  CROSSLANE_DEVICE static void send(const B& block, const Parameters& p, const detail::Slots<B>& slots,
+                                    std::uint64_t i) {
+    const std::uint32_t me = p.frame.me, members = p.frame.members;
+    const auto after = [&](std::uint32_t k) { return me + k < members ? me + k : me + k - members; };
+    const auto goes = [&](std::uint32_t k) { return k < members && 8 * i < p.share_bytes[after(k)]; };
+    CROSSLANE_ROLLED
+    for (std::uint32_t first = 1; first < members; first += ahead) {
+      std::uint64_t data[ahead];
+      for (std::uint32_t k = 0; k < ahead; ++k) {
+        if (!goes(first + k)) continue;
+        const std::uint32_t m = after(first + k);
+        data[k] = detail::load_data(block, p.from + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i);
+      }
+      for (std::uint32_t k = 0; k < ahead; ++k)
+        if (goes(first + k)) slots.send(after(first + k), i, data[k]);
+    }
+  }
 
   // Word i of the own share, from all members.
   template <class B>
