@@ -58,9 +58,11 @@ CROSSLANE_API uint64_t crosslane_direct_calls(const char* collective, const char
 
 /* The collectives. Arguments are those of MPI's procedures of the same names, with counts of any size, and mean the same.
 
-   Room.      While calls wait for their peers they keep thread blocks of the GPU: a quarter of what it runs at once at most, those of the
-              communicator that was prepared first half. So calls of three communicators can wait at the same time whatever the order
-              in which GPUs come to them; of more, only if streams or events order them alike on all ranks.
+   Room.      While calls wait for their peers they keep thread blocks of the GPU (of 512 threads, of which we count two a
+              multiprocessor): of most communicators a quarter of them at most, of one that was prepared while no other had as much,
+              half. So calls of three communicators can wait at the same time whatever the order in which GPUs come to them; of more,
+              only if streams or events order them alike on all ranks. MPI's own calls take turns in what all prepared communicators
+              leave, at least one at a time.
    Order.     All ranks enqueue the same calls on a communicator in the same order, and their streams run them in that order: on
               one stream, or on several that the application orders by events. Graphs count by their launches. Calls of different
               communicators, and MPI's own calls on the same one, are apart from each other; but ranks must not wait in opposite

@@ -82,7 +82,6 @@ Kernels::Kernels(const gpu::Driver& driver)
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
   const auto resident = static_cast<unsigned>(exchange_move_.resident_blocks(team_threads, 0));
   resident_team_blocks_ = processors * std::min(resident, blocks_a_processor);
-  team_blocks_ = std::min(resident_team_blocks_, most_team_blocks);
 }
 
 void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in,

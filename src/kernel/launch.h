@@ -33,12 +33,10 @@ class Kernels {
   void reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in, std::size_t count) const;
 
   // Kernels of a team (team.h). All members launch the same kinds in the same order, with the same number of blocks. The
-  // blocks of all members that share a GPU must be resident together: see team_blocks().
+  // blocks of all members that share a GPU must be resident together, at most most_team_blocks each.
 
   static constexpr unsigned team_threads = 512;  ///< in each block of them
-  /// How many blocks of them this context's GPU runs at once, at most most_team_blocks.
-  [[nodiscard]] unsigned team_blocks() const noexcept { return team_blocks_; }
-  /// How many of them, of several launches, this context's GPU runs at once.
+  /// How many blocks of them, of several launches, this context's GPU runs at once.
   [[nodiscard]] unsigned resident_team_blocks() const noexcept { return resident_team_blocks_; }
 
   /// True if MPI defines the operation for such elements. The combining launches throw Error (op) where it does not.
@@ -70,7 +68,7 @@ class Kernels {
   gpu::Function exchange_move_, exchange_spread_, low_latency_move_, pairwise_move_, pushed_move_;
   std::vector<std::optional<gpu::Function>> combining_[families];  // by row of combinations()
   std::vector<std::optional<gpu::Function>> sharing_;              // the same of low-latency shares
-  unsigned team_blocks_, resident_team_blocks_;
+  unsigned resident_team_blocks_;
 };
 
 }  // namespace crosslane::kernel

@@ -381,6 +381,17 @@ std::uint32_t Board::fewest_seats(std::span<const int> local_ranks) const noexce
   return fewest;
 }
 
+void Board::set_seats_aside(std::uint32_t blocks) noexcept {
+  windows_[own_window().seats].counted.set_aside.fetch_add(blocks, std::memory_order_relaxed);
+}
+void Board::take_seats_back(std::uint32_t blocks) noexcept {
+  windows_[own_window().seats].counted.set_aside.fetch_sub(blocks, std::memory_order_relaxed);
+}
+bool Board::reserve_half() noexcept {
+  return windows_[own_window().seats].counted.half.exchange(1, std::memory_order_relaxed) == 0;
+}
+void Board::give_half_back() noexcept { windows_[own_window().seats].counted.half.store(0, std::memory_order_relaxed); }
+
 int Board::index_of(const TeamPlace& place) const noexcept {
   return static_cast<int>(static_cast<std::size_t>(reinterpret_cast<std::byte*>(place.slot_) - slots_) / slot_bytes_);
 }
@@ -406,8 +417,10 @@ bool Board::seats_free(int team, std::span<const int> seats, std::uint32_t block
   }
   for (std::size_t mine = 0; mine < seats.size(); ++mine) {
     const auto sharers = static_cast<std::uint32_t>(std::ranges::count(seats, seats[mine]));
-    // Alone on the GPU, a call is never too large.
-    if (used[mine] != 0 && used[mine] + sharers * blocks > windows_[seats[mine]].counted.all) return false;
+    const Seats& there = windows_[seats[mine]].counted;
+    const std::uint32_t set_aside = there.set_aside.load(std::memory_order_relaxed);
+    // Alone among those that ask, a call is never too large.
+    if (used[mine] != 0 && used[mine] + sharers * blocks + set_aside > there.all) return false;
   }
   return true;
 }

@@ -78,10 +78,12 @@ enum class Ready : std::uint64_t { no, region, mapped, never };
 using MemoryHandle = std::array<std::byte, 64>;
 
 /// Thread blocks that the GPU runs at once: calls under way keep some of them until their peers' have come. In the record of the first
-/// rank that came with that GPU, under the board's lock.
+/// rank that came with that GPU; what is not atomic under the board's lock.
 struct Seats {
   Uuid gpu;
-  std::uint32_t all;  ///< 0: not of this record.
+  std::uint32_t all;                     ///< 0: not of this record.
+  std::atomic<std::uint32_t> set_aside;  ///< For calls that are enqueued on streams, which ask nobody.
+  std::atomic<std::uint32_t> half;       ///< 1: one communicator's of these may keep half of all.
 };
 
 /// Where a part of a rank's window lies, such as a member's region of a team.
@@ -288,9 +290,16 @@ class Board {
   /// The call ends without a turn: it stands in nobody's way.
   void forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept;
 
-  /// This rank's window, for it to fill.
   /// How many seats the GPU of one of these ranks has that has fewest; once all have shown a segment.
   [[nodiscard]] std::uint32_t fewest_seats(std::span<const int> local_ranks) const noexcept;
+  /// Of this rank's GPU, once its seats are taken: so many are for calls on streams, or no longer. Turns are given among the others.
+  void set_seats_aside(std::uint32_t blocks) noexcept;
+  void take_seats_back(std::uint32_t blocks) noexcept;
+  /// The right of one communicator at a time to half of them on streams. False while another one has it.
+  [[nodiscard]] bool reserve_half() noexcept;
+  void give_half_back() noexcept;
+
+  /// This rank's window, for it to fill.
   [[nodiscard]] WindowRecord& own_window() noexcept { return windows_[local_rank_]; }
   [[nodiscard]] const WindowRecord& window(int local_rank) const noexcept { return windows_[local_rank]; }
 

@@ -53,9 +53,6 @@ class Home {
   /// which a process has few. Nothing where it has no more, or the GPU has no memory.
   [[nodiscard]] std::optional<share::Window::Piece> lend_large_window(std::size_t bytes);
   void take_back_large_window(const share::Window::Piece& piece) noexcept;
-  /// For one communicator's enqueued calls at a time: the right to keep half of the GPU's thread blocks, which others then may not.
-  [[nodiscard]] bool reserve_half() noexcept { return !half_reserved_.exchange(true, std::memory_order_relaxed); }
-  void give_half_back() noexcept { half_reserved_.store(false, std::memory_order_relaxed); }
   /// Device memory for buffers that kernels cannot use where they are.
   [[nodiscard]] gpu::Spares& spares() noexcept { return spares_; }
   /// Keeps what the GPU may still use though nobody waits for it, to the end.
@@ -81,7 +78,6 @@ class Home {
   bool large_tried_ = false;
   std::optional<share::Window::Piece> large_;
   std::size_t large_lent_ = 0;  // bytes
-  std::atomic<bool> half_reserved_{false};
   gpu::Buffer door_;
   std::atomic<bool> door_tried_{false};
   std::vector<std::shared_ptr<const void>> leftovers_;

@@ -100,9 +100,10 @@ namespace {
 // Given back unless kept.
 class Half {
  public:
-  Half(Home* home, bool wanted) noexcept : home_(home), reserved_(wanted && home != nullptr && home->reserve_half()) {}
+  Half(Home* home, bool wanted) noexcept
+      : home_(home), reserved_(wanted && home != nullptr && home->board().reserve_half()) {}
   ~Half() {
-    if (reserved_) home_->give_half_back();
+    if (reserved_) home_->board().give_half_back();
   }
   Half(const Half&) = delete;
   Half& operator=(const Half&) = delete;
@@ -194,6 +195,9 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
     }
     connection_ = std::move(made);
     if (connection_->half) half.keep();
+    const TeamView& view = *connection_->view;
+    connection_->seats = std::max(view.blocks() / static_cast<unsigned>(view.most_on_one_gpu()), 1U);
+    home.board().set_seats_aside(connection_->seats);
   }
   buffers_ = std::move(buffers);
   const auto left_out = std::ranges::count_if(buffers_, [](const Shared& each) { return !each.mapped; });
@@ -425,7 +429,9 @@ void Prepared::leave() noexcept {
   }
   buffers_.clear();
   give_back(*connection);
-  if (connection->half) connection->home->give_half_back();
+  share::Board& board = connection->home->board();
+  board.take_seats_back(connection->seats);
+  if (connection->half) board.give_half_back();
 }
 
 void Prepared::give_back(Connection& connection) noexcept {

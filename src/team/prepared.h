@@ -100,7 +100,8 @@ class Prepared {
     RegionLayout layout{};
     share::Window::Piece region;
     std::optional<share::Window::Piece> large;  ///< Where large calls are to be expected and there is memory for it.
-    bool half = false;  ///< Its calls may keep half of each GPU's thread blocks; else a quarter.
+    bool half = false;        ///< Its calls may keep half of each GPU's thread blocks; else a quarter.
+    std::uint32_t seats = 0;  ///< Of them, this rank's, that are set aside for it.
     std::optional<gpu::Stream> stream;
     std::optional<gpu::Marker> marker;
     gpu::PinnedBuffer words;  ///< A line each: the failed word, and the own region's counters at the end.

@@ -278,7 +278,7 @@ std::optional<std::string> Team::map_regions() {
     connection_->seats.push_back(home.board().window(local_rank(member)).seats);
     connection_->most_on_one_gpu = std::max(connection_->most_on_one_gpu, static_cast<int>(sharers.size()));
   }
-  // Half is left to the application, to enqueued calls, and to one other call at a time; others wait for their seats.
+  // Half is left to the application, and to other calls, which wait for their seats.
   connection_->blocks = home.board().fewest_seats(local_ranks_) / 2;
   // Ranks that take turns on a GPU must not wait for one another on it: each wait would last a time slice (COLL, 4.1.3).
   const bool in_turns = std::ranges::any_of(on_gpu, [this](const auto& gpu) {

@@ -230,6 +230,38 @@ TEST(Board, TellsTheFewestSeatsOfSomeGpus) {
   EXPECT_EQ(node.boards[1]->fewest_seats(std::array{0, 1, 2, 3}), 112U);
 }
 
+TEST(Board, SeatsThatAreSetAsideAreNotGiven) {
+  constexpr std::uint32_t all = 8;
+  Node node(3);
+  const std::array<std::uint8_t, 3> gpu{1, 2, 1};
+  std::array<int, 3> at{};
+  for (std::size_t rank = 0; rank < gpu.size(); ++rank) {
+    Uuid uuid{};
+    uuid[0] = static_cast<decltype(uuid)::value_type>(gpu[rank]);
+    node.boards[rank]->own_window().seats = at[rank] = node.boards[rank]->take_seats(uuid, all);
+  }
+  const std::array<int, 2> seats{at[0], at[1]};
+  std::vector<TeamPlace> places;
+  for (std::uint64_t key = 1; key <= 3; ++key) {
+    ASSERT_TRUE(node.boards[1]->join({key, 1}, 2, 1));
+    places.push_back(*node.boards[0]->join({key, 1}, 2, 0));
+  }
+  Board& board = *node.boards[0];
+  node.boards[2]->set_seats_aside(4);  // of the first rank's GPU
+  EXPECT_TRUE(board.give_turn(places[0], 1, seats, 6)) << "alone it may have more than is left";
+  EXPECT_FALSE(board.give_turn(places[1], 1, seats, 1));
+  node.boards[2]->take_seats_back(3);
+  EXPECT_TRUE(board.give_turn(places[1], 1, seats, 1));
+  EXPECT_FALSE(board.give_turn(places[2], 1, seats, 1));
+  board.forgo_turn(places[2], 1);
+  // One of all ranks of a GPU.
+  EXPECT_TRUE(node.boards[0]->reserve_half());
+  EXPECT_TRUE(node.boards[1]->reserve_half());
+  EXPECT_FALSE(node.boards[2]->reserve_half());
+  node.boards[0]->give_half_back();
+  EXPECT_TRUE(node.boards[2]->reserve_half());
+}
+
 TEST(Board, WhoIsFirstInLineIsNotPassed) {
   constexpr std::uint32_t all = 4;
   Node node(2);
