@@ -53,6 +53,11 @@ DeviceBuffer::~DeviceBuffer() {
   if (address_ != 0) cuMemFree(address_);
 }
 
+PeerBuffer::PeerBuffer(const CUipcMemHandle& handle) {
+  check(cuIpcOpenMemHandle(&address_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+}
+PeerBuffer::~PeerBuffer() { cuIpcCloseMemHandle(address_); }
+
 PinnedBuffer::PinnedBuffer(std::size_t bytes) {
   if (bytes != 0) check(cuMemHostAlloc(&data_, bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
 }

@@ -59,6 +59,20 @@ class DeviceBuffer {
   std::size_t size_;
 };
 
+/// Device memory of another process, as mapped here.
+class PeerBuffer {
+ public:
+  explicit PeerBuffer(const CUipcMemHandle& handle);
+  ~PeerBuffer();
+  PeerBuffer(const PeerBuffer&) = delete;
+  PeerBuffer& operator=(const PeerBuffer&) = delete;
+
+  [[nodiscard]] CUdeviceptr address() const noexcept { return address_; }
+
+ private:
+  CUdeviceptr address_ = 0;
+};
+
 /// Pinned host memory: what a careful application copies through.
 class PinnedBuffer {
  public:

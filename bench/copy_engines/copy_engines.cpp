@@ -26,21 +26,6 @@ using namespace crosslane::bench;
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-/// Another rank's device memory, as mapped here.
-class PeerBuffer {
- public:
-  explicit PeerBuffer(const CUipcMemHandle& handle) {
-    check(cuIpcOpenMemHandle(&address_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-  }
-  ~PeerBuffer() { cuIpcCloseMemHandle(address_); }
-  PeerBuffer(const PeerBuffer&) = delete;
-  PeerBuffer& operator=(const PeerBuffer&) = delete;
-  [[nodiscard]] CUdeviceptr address() const noexcept { return address_; }
-
- private:
-  CUdeviceptr address_ = 0;
-};
-
 enum Pattern : std::size_t { to_next, to_all, in_step };
 constexpr std::array<std::string_view, 3> names{"to the next", "to all", "to all, in step"};
 

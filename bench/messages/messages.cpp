@@ -19,6 +19,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -66,13 +67,8 @@ class Benchmark {
     check(cuIpcGetMemHandle(&mine, receives_.address()), "cuIpcGetMemHandle");
     plain_.sendrecv(&mine, sizeof mine, MPI_BYTE, peer_, 0, &theirs, sizeof theirs, MPI_BYTE, peer_, 0, MPI_COMM_WORLD,
                     MPI_STATUS_IGNORE);
-    check(cuIpcOpenMemHandle(&other_, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+    other_.emplace(theirs);
   }
-  ~Benchmark() {
-    if (other_ != 0) cuIpcCloseMemHandle(other_);
-  }
-  Benchmark(const Benchmark&) = delete;
-  Benchmark& operator=(const Benchmark&) = delete;
 
   void run() {
     if (rank_ == 0) {
@@ -158,7 +154,7 @@ class Benchmark {
 
   void copies_at_once(int copies, std::size_t bytes) {
     for (std::size_t at = 0; at < static_cast<std::size_t>(copies) * bytes; at += bytes)
-      check(cuMemcpyAsync(other_ + at, sends_.address() + at, bytes, device_.stream()), "cuMemcpyAsync");
+      check(cuMemcpyAsync(other_->address() + at, sends_.address() + at, bytes, device_.stream()), "cuMemcpyAsync");
     device_.wait();
   }
 
@@ -219,7 +215,7 @@ class Benchmark {
   const std::size_t most_;
   DeviceBuffer sends_, receives_;
   PinnedBuffer pinned_;
-  CUdeviceptr other_ = 0;
+  std::optional<PeerBuffer> other_;
 };
 
 void run(int count, char** words) {

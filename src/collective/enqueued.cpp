@@ -40,6 +40,11 @@ std::optional<ReachedSides> reached_in(const Shape& shape, bool in_place) {
   }
 }
 
+// Of the buffer that a member passes for what it receives, if it receives anything.
+std::size_t received_bytes(const team::Prepared& prepared, const Shape& shape) noexcept {
+  return shape.bytes * (receives_blocks(shape.collective) ? static_cast<std::size_t>(prepared.size()) : 1);
+}
+
 // All members' buffers as mapped here; empty where they are not prepared.
 std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
                                       const Pieces* pieces, bool in_place) {
@@ -58,7 +63,7 @@ std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shap
     if (send < 0) return {};
   }
   if (reached->receive) {
-    receive = prepared.find(mine.receive, shape.bytes * (receives_blocks(shape.collective) ? blocks : 1));
+    receive = prepared.find(mine.receive, received_bytes(prepared, shape));
     if (receive < 0) return {};
   }
   std::vector<Buffers> all;
@@ -71,15 +76,16 @@ std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shap
   return all;
 }
 
-// What the root of a reduce or gather tells the others, and how they understand it. Nothing of other collectives.
+// What the root of a reduce or gather tells the others, and how they understand it. Nothing of other collectives, and where no algorithm asks
+// for it: those that do go through large windows else.
 std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
-  if (shape.collective != Collective::reduce && shape.collective != Collective::gather) return std::nullopt;
+  const bool rooted = shape.collective == Collective::reduce || shape.collective == Collective::gather;
+  if (!rooted || !prepared.view().has_large_windows()) return std::nullopt;
   kernel::Landing landing{};
   const int known = std::min(prepared.buffers(), static_cast<int>(kernel::Landing::most_buffers));
   for (int index = 0; index < known; ++index) landing.base[index] = address_of(prepared.begin(index, shape.root));
   if (prepared.me() != shape.root) return landing;
-  const auto blocks = static_cast<std::size_t>(prepared.size());
-  const int index = prepared.find(mine.receive, shape.bytes * (receives_blocks(shape.collective) ? blocks : 1));
+  const int index = prepared.find(mine.receive, received_bytes(prepared, shape));
   if (index >= 0 && index < known)
     landing.told =
         kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(mine.receive) - landing.base[index]);

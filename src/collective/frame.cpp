@@ -30,8 +30,7 @@ TeamFacts facts_of(const team::TeamView& team) {
 
 unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block, std::size_t most) {
   // Emulated blocks are threads.
-  const auto sharers = static_cast<std::size_t>(facts.most_on_one_gpu);
-  const std::size_t fits = facts.emulated ? 2 : std::max<std::size_t>(facts.blocks / sharers, 1);
+  const std::size_t fits = facts.emulated ? 2 : team::blocks_a_sharer(facts.blocks, facts.most_on_one_gpu);
   const std::size_t wanted = (bytes + bytes_a_block - 1) / bytes_a_block;
   return static_cast<unsigned>(std::clamp<std::size_t>(wanted, 1, std::min(most, fits)));
 }

@@ -105,7 +105,7 @@ class TwoShot final : public Plan {
     parameters_.second_barrier = true;
     const std::size_t volume =
         sends_blocks(shape_.collective) ? shape_.bytes * static_cast<std::size_t>(team_.size()) : shape_.bytes;
-    blocks_ = pulling_blocks(facts_of(team_), volume);
+    blocks_ = blocks_for(facts_of(team_), volume, bytes_a_block, most_pulling);
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
@@ -123,10 +123,6 @@ class TwoShot final : public Plan {
 };
 
 }  // namespace
-
-unsigned pulling_blocks(const TeamFacts& facts, std::size_t bytes) {
-  return blocks_for(facts, bytes, bytes_a_block, most_pulling);
-}
 
 bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.spinning && facts.exposed; }
 

@@ -7,8 +7,6 @@
 namespace crosslane::collective::zero_copy {
 
 [[nodiscard]] bool supports(const Shape& shape, const TeamFacts& facts);
-/// Blocks of a kernel that combines from so many bytes of all members' buffers.
-[[nodiscard]] unsigned pulling_blocks(const TeamFacts& facts, std::size_t bytes);
 /// Every block goes once from its owner's buffer into its taker's: all-gather, all-to-all, gather, scatter.
 [[nodiscard]] std::unique_ptr<Plan> prepare_push(const Call& call);
 /// Each member but the root reads a share of the root's buffer, and writes it into the buffers of all others.

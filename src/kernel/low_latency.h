@@ -299,11 +299,6 @@ struct LowLatencyCombine {
       data[k] = detail::load_data(block, from + i * granule + 8 * k, bytes - i * granule - 8 * k);
   }
 
-  // The k-th member from this one on.
-  CROSSLANE_DEVICE static std::uint32_t after(const Parameters& p, std::uint32_t k) {
-    return p.frame.me + k < p.frame.members ? p.frame.me + k : p.frame.me + k - p.frame.members;
-  }
-
   // Granule i, the same for all.
   template <class B>
   CROSSLANE_DEVICE static void send_to_all(const B& block, const Parameters& p, const detail::Slots<B>& slots,
@@ -311,7 +306,7 @@ struct LowLatencyCombine {
     std::uint64_t data[packets];
     load(block, p.from, bytes, i, data);
     for (std::uint32_t k = 1; k < p.frame.members; ++k) {
-      const std::uint32_t m = after(p, k);
+      const std::uint32_t m = p.frame.after(k);
       if ((send_to >> m & 1) == 0) continue;
       for (std::uint32_t h = 0; h < packets; ++h) slots.send(m, i * packets + h, data[h]);
     }
@@ -321,14 +316,14 @@ struct LowLatencyCombine {
   template <class B>
   CROSSLANE_DEVICE static void send_to_each(const B& block, const Parameters& p, const detail::Slots<B>& slots,
                                             std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
-    const auto wanted = [&](std::uint32_t k) { return k < p.frame.members && (send_to >> after(p, k) & 1) != 0; };
+    const auto wanted = [&](std::uint32_t k) { return k < p.frame.members && (send_to >> p.frame.after(k) & 1) != 0; };
     for (std::uint32_t first = 1; first < p.frame.members; first += ahead) {
       std::uint64_t data[ahead][packets];
       for (std::uint32_t k = 0; k < ahead; ++k)
-        if (wanted(first + k)) load(block, p.from + after(p, first + k) * p.from_stride, bytes, i, data[k]);
+        if (wanted(first + k)) load(block, p.from + p.frame.after(first + k) * p.from_stride, bytes, i, data[k]);
       for (std::uint32_t k = 0; k < ahead; ++k) {
         if (!wanted(first + k)) continue;
-        for (std::uint32_t h = 0; h < packets; ++h) slots.send(after(p, first + k), i * packets + h, data[k][h]);
+        for (std::uint32_t h = 0; h < packets; ++h) slots.send(p.frame.after(first + k), i * packets + h, data[k][h]);
       }
     }
   }

@@ -72,19 +72,18 @@ struct LowLatencyShares {
   template <class B>
   CROSSLANE_DEVICE static void send(const B& block, const Parameters& p, const detail::Slots<B>& slots,
                                     std::uint64_t i) {
-    const std::uint32_t me = p.frame.me, members = p.frame.members;
-    const auto after = [&](std::uint32_t k) { return me + k < members ? me + k : me + k - members; };
-    const auto goes = [&](std::uint32_t k) { return k < members && 8 * i < p.share_bytes[after(k)]; };
+    const std::uint32_t members = p.frame.members;
+    const auto goes = [&](std::uint32_t k) { return k < members && 8 * i < p.share_bytes[p.frame.after(k)]; };
     CROSSLANE_ROLLED
     for (std::uint32_t first = 1; first < members; first += ahead) {
       std::uint64_t data[ahead];
       for (std::uint32_t k = 0; k < ahead; ++k) {
         if (!goes(first + k)) continue;
-        const std::uint32_t m = after(first + k);
+        const std::uint32_t m = p.frame.after(first + k);
         data[k] = detail::load_data(block, p.from + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i);
       }
       for (std::uint32_t k = 0; k < ahead; ++k)
-        if (goes(first + k)) slots.send(after(first + k), i, data[k]);
+        if (goes(first + k)) slots.send(p.frame.after(first + k), i, data[k]);
     }
   }
 

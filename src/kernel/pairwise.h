@@ -69,10 +69,7 @@ struct PairwiseMove {
 
  private:
   // The peers in turn, from the next one on.
-  CROSSLANE_DEVICE static std::uint32_t peer(const Parameters& p, std::uint32_t i) {
-    const std::uint32_t m = p.frame.me + 1 + i;
-    return m < p.frame.members ? m : m - p.frame.members;
-  }
+  CROSSLANE_DEVICE static std::uint32_t peer(const Parameters& p, std::uint32_t i) { return p.frame.after(1 + i); }
 
   // Chunk k of this block's slice of a message; nothing behind its end.
   template <class B>

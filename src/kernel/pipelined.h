@@ -82,7 +82,7 @@ struct PipelinedReduction {
       if (k < chunks) {
         move_together(block, members - 1, [&](std::uint32_t i) {
           // The peers in turn, from the next one on.
-          const std::uint32_t to = me + 1 + i < members ? me + 1 + i : me + 1 + i - members;
+          const std::uint32_t to = p.frame.after(1 + i);
           const Slice part = chunk(block, p, to, k);
           return Move{p.from + part.begin, place(block, p, to, me, k), part.end - part.begin};
         });

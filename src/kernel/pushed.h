@@ -94,7 +94,7 @@ struct PushedMove {
   template <class B>
   CROSSLANE_DEVICE static Move piece(const B& block, const Parameters& p, Slice slice, bool sends, std::uint32_t peers,
                                      std::uint32_t i, std::uint64_t k) {
-    const std::uint32_t me = p.frame.me, m = me + i < p.frame.members ? me + i : me + i - p.frame.members;
+    const std::uint32_t me = p.frame.me, m = p.frame.after(i);
     const std::uint64_t wanted = slice.begin + k * p.chunk_bytes;
     const std::uint64_t begin = wanted < slice.end ? wanted : slice.end;
     const std::uint64_t bytes = slice.end - begin < p.chunk_bytes ? slice.end - begin : p.chunk_bytes;

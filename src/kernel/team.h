@@ -48,6 +48,11 @@ struct Frame {
   std::uint64_t* done;             ///< host-mapped word, or null: gets done_value (release, system) when all is over
   std::uint64_t done_value;
   std::uint64_t* failed;  ///< host-mapped word, or null: 1 + a member that did not come within the limit
+
+  /// The k-th member from this one on; k is less than `members`.
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t after(std::uint32_t k) const {
+    return me + k < members ? me + k : me + k - members;
+  }
 };
 
 // The state of a member's launches, as the flags and counters tell it to blocks b of its peers:

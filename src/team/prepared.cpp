@@ -196,7 +196,7 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
     connection_ = std::move(made);
     if (connection_->half) half.keep();
     const TeamView& view = *connection_->view;
-    connection_->seats = std::max(view.blocks() / static_cast<unsigned>(view.most_on_one_gpu()), 1U);
+    connection_->seats = blocks_a_sharer(view.blocks(), view.most_on_one_gpu());
     home.board().set_seats_aside(connection_->seats);
   }
   buffers_ = std::move(buffers);

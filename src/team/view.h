@@ -6,11 +6,17 @@
 #include "share/board.h"
 #include "team/region.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace crosslane::team {
+
+/// Of thread blocks that a call may keep on a GPU, those of each of the members that share it.
+[[nodiscard]] constexpr unsigned blocks_a_sharer(unsigned blocks, int sharers) noexcept {
+  return std::max(blocks / static_cast<unsigned>(sharers), 1U);
+}
 
 /// Trivially copied; valid while the connection lives that it was taken from.
 class TeamView {

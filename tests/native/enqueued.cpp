@@ -126,6 +126,13 @@ bool can_prepare(Program& program) {
   return false;
 }
 
+std::vector<std::uint32_t> words_of(std::uint64_t seed, int rank, std::size_t count) {
+  Random random(mix(seed, rank));
+  std::vector<std::uint32_t> words(count);
+  for (auto& each : words) each = static_cast<std::uint32_t>(random.next());
+  return words;
+}
+
 int missing(MPI_Comm communicator) {
   int rank = -2;
   CROSSLANE_MPI(crosslane_status(communicator, &rank));

@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace crosslane::tests {
@@ -61,6 +62,9 @@ class NothingAllocated {
 
 /// Enqueues the case, with nothing allocated; returns what the call does.
 int enqueue(const Job& job, const Job::Run& run, const Stream& stream);
+
+/// What a rank passes: by the seed and the rank alone, so that every rank knows it.
+[[nodiscard]] std::vector<std::uint32_t> words_of(std::uint64_t seed, int rank, std::size_t count);
 
 /// Must succeed; `buffers` as crosslane_prepare takes them.
 void prepare(MPI_Comm communicator, std::size_t bytes, const std::vector<void*>& buffers = {});

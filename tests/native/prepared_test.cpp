@@ -16,13 +16,6 @@ namespace {
 constexpr std::size_t kib = 1024;
 constexpr std::size_t word = sizeof(std::uint32_t);
 
-std::vector<std::uint32_t> words_of(std::uint64_t seed, int rank, std::size_t count) {
-  Random random(mix(seed, rank));
-  std::vector<std::uint32_t> words(count);
-  for (auto& each : words) each = static_cast<std::uint32_t>(random.next());
-  return words;
-}
-
 // Calls on two buffers at one offset, whose results the host knows.
 class Pair {
  public:

@@ -20,13 +20,6 @@ constexpr std::size_t most_offset = 64;  // bytes
 
 using Words = std::vector<std::uint32_t>;
 
-Words words_of(std::uint64_t seed, int rank, std::size_t count) {
-  Random random(mix(seed, rank));
-  Words words(count);
-  for (auto& each : words) each = static_cast<std::uint32_t>(random.next());
-  return words;
-}
-
 struct Call {
   bool gathers, in_place;
   int root;
