@@ -202,19 +202,22 @@ class Ring {
 
 // A persistent request outlives the context: an error, not a crash.
 void left_over() {
-  CROSSLANE_STEP("persistent requests of a context that has ended");
+  CROSSLANE_STEP("a communicator of its own");
   MPI_Comm own = MPI_COMM_NULL;
   CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_SELF, &own));
   CROSSLANE_MPI(MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN));
   for (const End end : {End::reset, End::destroy}) {
     std::array<MPI_Request, 2> requests{};
+    // A context each, which takes its time where many programs make some.
+    CROSSLANE_STEP("end {}: persistent requests", static_cast<int>(end));
     {
       const Place place(0, end, 40000);
       CROSSLANE_MPI(MPI_Send_init(reinterpret_cast<void*>(place.send()), 40000, MPI_BYTE, 0, 0, own, &requests[0]));
       CROSSLANE_MPI(MPI_Recv_init(reinterpret_cast<void*>(place.receive()), 40000, MPI_BYTE, 0, 0, own, &requests[1]));
     }
     // What is pinned now may lie where their host copies lay.
-    const auto others = [&] {
+    const auto others = [&](const char* when) {
+      CROSSLANE_STEP("end {}: others {}", static_cast<int>(end), when);
       const Place place(0, end, 40000);
       const std::vector<int> values(10000, 7);
       place.fill(values);
@@ -224,15 +227,17 @@ void left_over() {
       CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
       CROSSLANE_CHECK(place.received(10000) == values, "beside requests of an ended context");
     };
-    others();
+    others("before they are started");
+    CROSSLANE_STEP("end {}: a start behind the context's", static_cast<int>(end));
     for (auto& request : requests) {
       int error_class = MPI_SUCCESS;
       CROSSLANE_MPI(MPI_Error_class(MPI_Start(&request), &error_class));
       CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_BUFFER);
       CROSSLANE_MPI(MPI_Request_free(&request));
     }
-    others();
+    others("behind them");
   }
+  CROSSLANE_STEP("the communicator's end");
   CROSSLANE_MPI(MPI_Comm_free(&own));
 }
 

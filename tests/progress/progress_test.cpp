@@ -3,6 +3,7 @@
 // (--large for another size than the last, --least and --most to bound), with GPU memory on both sides or on one (--pair of four; 4: another
 // one for each scenario but the first), of long ones mostly on both; --first is the scenario to begin with. It must not know Crosslane.
 #include "support/program.h"
+#include "support/sharing.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -453,6 +454,9 @@ int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "progress");
   const Words words(program);
+  // Whoever expects a route by which GPUs reach each other is told why there is none.
+  if (program.memory() != "host" && take_turns(MPI_COMM_WORLD) && program.rank == 0)
+    fmt::print(stderr, "progress: ranks take turns on a GPU\n");
   auto all = scenarios();
   std::ranges::rotate(all, all.begin() + program.option("first", 0) % static_cast<std::ptrdiff_t>(all.size()));
   const auto large = static_cast<std::size_t>(program.option("large", std::int64_t{65} << 20));

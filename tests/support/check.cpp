@@ -1,9 +1,12 @@
 // Failure reports and the watchdog. It must not know CUDA or Crosslane.
 #include "support/check.h"
 
+#include <execinfo.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -18,6 +21,7 @@ namespace {
 struct Place {
   std::string text;
   std::source_location where;
+  pid_t thread;
 };
 
 struct Report {
@@ -71,6 +75,23 @@ void tell_crashes() {
   }
 }
 
+// What a hanging thread is in the middle of. Not safe in a signal's handler where it holds malloc's lock: the watchdog ends it.
+void print_stack(int) {
+  std::array<void*, 64> frames{};
+  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
+}
+
+// One after the other, that their lines do not mix. Threads that have ended are no more there to be asked.
+void print_stacks(const Report& state) {
+  struct sigaction action{};
+  action.sa_handler = print_stack;
+  action.sa_flags = SA_RESTART;
+  if (sigaction(SIGUSR2, &action, nullptr) != 0) return;
+  for (const auto& [id, place] : state.places)
+    if (syscall(SYS_tgkill, getpid(), place.thread, SIGUSR2) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
 }  // namespace
 
 void report_failure(const std::string& text, std::source_location where) {
@@ -99,7 +120,7 @@ void enter_step(std::string text, std::source_location where) {
   auto& state = report();
   const std::lock_guard lock(state.mutex);
   ++state.steps;
-  state.places.insert_or_assign(std::this_thread::get_id(), Place{std::move(text), where});
+  state.places.insert_or_assign(std::this_thread::get_id(), Place{std::move(text), where, gettid()});
 }
 
 void describe_process(std::string program, int rank, std::uint64_t seed) {
@@ -142,6 +163,7 @@ struct Watchdog::State {
       for (const auto& [id, place] : state.places)
         print(fmt::format("HANGS {}: at {}:{}: {}", head(state), place.where.file_name(), place.where.line(),
                           place.text));
+      print_stacks(state);
       break;
     }
     // The launcher kills the other ranks as soon as one has ended: let them say where they are.

@@ -26,7 +26,7 @@ void enter_step(std::string text, std::source_location where = std::source_locat
 void describe_process(std::string program, int rank, std::uint64_t seed);
 
 /// From construction to destruction: when no thread has entered a step for `seconds`, prints where each thread of this
-/// rank is, gives the other ranks the time to do the same, and ends the process with status 124.
+/// rank is, with its stack, gives the other ranks the time to do the same, and ends the process with status 124.
 class Watchdog {
  public:
   explicit Watchdog(double seconds);
