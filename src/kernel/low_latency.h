@@ -60,43 +60,76 @@ CROSSLANE_DEVICE bool complete(Word16 packet, std::uint32_t flag) {
 }
 CROSSLANE_DEVICE std::uint64_t from_packet(Word16 packet) { return (packet.low & 0xffffffffU) | packet.high << 32; }
 
-/// Up to 8 bytes at any address.
+/// Up to 8 bytes, which lie somewhere; 0: none are wanted.
+struct Bytes8 {
+  std::uint64_t address, bytes;
+  /// A word, and as such in memory.
+  [[nodiscard]] CROSSLANE_DEVICE bool whole() const { return bytes >= 8 && address % 8 == 0; }
+};
+/// Those that are no whole word. Four bytes are a single number, as programs often have it.
 template <class B>
-CROSSLANE_DEVICE_CALL std::uint64_t load_odd(B block, std::uint64_t address, std::uint64_t bytes) {
+CROSSLANE_DEVICE_CALL std::uint64_t load_odd(B block, Bytes8 from) {
+  if ((from.bytes >= 8 || from.bytes == 4) && from.address % 4 == 0) {
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(from.address);
+    const std::uint64_t low = block.load(words);
+    return from.bytes == 4 ? low : low | std::uint64_t{block.load(words + 1)} << 32;
+  }
   std::uint64_t data = 0;
-  for (unsigned k = 0; k < 8 && k < bytes; ++k)
-    data |= std::uint64_t{block.load(reinterpret_cast<const std::uint8_t*>(address) + k)} << 8 * k;
+  for (unsigned k = 0; k < 8 && k < from.bytes; ++k)
+    data |= std::uint64_t{block.load(reinterpret_cast<const std::uint8_t*>(from.address) + k)} << 8 * k;
   return data;
 }
 template <class B>
-CROSSLANE_DEVICE_CALL void store_odd(B block, std::uint64_t address, std::uint64_t bytes, std::uint64_t data) {
-  for (unsigned k = 0; k < 8 && k < bytes; ++k)
-    block.store(reinterpret_cast<std::uint8_t*>(address) + k, static_cast<std::uint8_t>(data >> 8 * k));
-}
-template <class B>
-CROSSLANE_DEVICE std::uint64_t load_data(const B& block, std::uint64_t address, std::uint64_t bytes) {
-  if (bytes >= 8 && address % 8 == 0) return block.load(reinterpret_cast<const std::uint64_t*>(address));
-  // Four bytes are a single number, as programs often have it.
-  if ((bytes >= 8 || bytes == 4) && address % 4 == 0) {
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(address);
-    const std::uint64_t low = block.load(words);
-    if (bytes == 4) return low;
-    return low | std::uint64_t{block.load(words + 1)} << 32;
-  }
-  return load_odd(block, address, bytes);
-}
-template <class B>
-CROSSLANE_DEVICE void store_data(const B& block, std::uint64_t address, std::uint64_t bytes, std::uint64_t data) {
-  if (bytes >= 8 && address % 8 == 0) {
-    block.store(reinterpret_cast<std::uint64_t*>(address), data);
-  } else if ((bytes >= 8 || bytes == 4) && address % 4 == 0) {
-    auto* const words = reinterpret_cast<std::uint32_t*>(address);
+CROSSLANE_DEVICE_CALL void store_odd(B block, Bytes8 to, std::uint64_t data) {
+  if ((to.bytes >= 8 || to.bytes == 4) && to.address % 4 == 0) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(to.address);
     block.store(words, static_cast<std::uint32_t>(data));
-    if (bytes >= 8) block.store(words + 1, static_cast<std::uint32_t>(data >> 32));
-  } else {
-    store_odd(block, address, bytes, data);
+    if (to.bytes >= 8) block.store(words + 1, static_cast<std::uint32_t>(data >> 32));
+    return;
+  }
+  for (unsigned k = 0; k < 8 && k < to.bytes; ++k)
+    block.store(reinterpret_cast<std::uint8_t*>(to.address) + k, static_cast<std::uint8_t>(data >> 8 * k));
+}
+
+/// data[k] becomes what place(k) says, for each k. Whole words are loaded without a branch in between: so all loads are in flight at
+/// once, where a branch, and what else a load might be, has the next one wait for it.
+template <class B, std::uint32_t n, class Place>
+CROSSLANE_DEVICE void load_words(const B& block, std::uint64_t (&data)[n], Place place) {
+  std::uint32_t odd = 0;
+  for (std::uint32_t k = 0; k < n; ++k) {
+    const Bytes8 from = place(k);
+    if (from.whole()) data[k] = block.load(reinterpret_cast<const std::uint64_t*>(from.address));
+    odd |= (from.bytes != 0 && !from.whole() ? 1U : 0U) << k;
+  }
+  if (odd == 0) return;
+  CROSSLANE_ROLLED
+  for (std::uint32_t k = 0; k < n; ++k) {
+    if ((odd >> k & 1) == 0) continue;
+    const std::uint64_t word = load_odd(block, place(k));
+    // Not data[k]: registers have no index.
+    for (std::uint32_t i = 0; i < n; ++i) data[i] = i == k ? word : data[i];
   }
 }
+template <class B>
+CROSSLANE_DEVICE std::uint64_t load_word(const B& block, Bytes8 from) {
+  std::uint64_t data[1];
+  load_words(block, data, [&](std::uint32_t) { return from; });
+  return data[0];
+}
+template <class B>
+CROSSLANE_DEVICE void store_word(const B& block, Bytes8 to, std::uint64_t data) {
+  if (to.whole()) {
+    block.store(reinterpret_cast<std::uint64_t*>(to.address), data);
+  } else {
+    store_odd(block, to, data);
+  }
+}
+
+/// Who sends it, and which one of those it is.
+struct Packet {
+  std::uint32_t from;
+  std::uint64_t number;
+};
 
 /// The slots of one launch.
 template <class B>
@@ -114,17 +147,25 @@ class Slots {
   CROSSLANE_DEVICE void send(std::uint32_t to, std::uint64_t packet, std::uint64_t data) const {
     block_.store_packet(slot(to, frame_.me) + packet, to_packet(data, flag_));
   }
-  CROSSLANE_DEVICE Word16 peek(std::uint32_t from, std::uint64_t packet) const {
-    return block_.load_packet(slot(frame_.me, from) + packet);
-  }
-
-  /// One packet that had not come when it was looked at. False: see Launch::await.
-  CROSSLANE_DEVICE bool await(const Launch<B>& launch, std::uint32_t from, std::uint64_t packet, Word16& found) const {
-    const Word16* const place = slot(frame_.me, from) + packet;
-    return launch.await(from, [&] {
-      found = block_.load_packet(place);
-      return complete(found, flag_);
-    });
+  /// Those packets whose bit k is set in `wanted`, each the one that place(k) says, once the last of them has come. They are all asked
+  /// for at once, and those that are missing again: one after the other each would cost a way to memory. False: see Launch::await.
+  template <std::uint32_t n, class Place>
+  CROSSLANE_DEVICE bool await(const Launch<B>& launch, std::uint32_t wanted, Word16 (&packet)[n], Place place) const {
+    std::uint32_t missing = wanted;
+    const auto look = [&] {
+      for (std::uint32_t k = 0; k < n; ++k)
+        if ((missing >> k & 1) != 0) packet[k] = peek(place(k));
+      std::uint32_t left = 0;
+      for (std::uint32_t k = 0; k < n; ++k) left |= (complete(packet[k], flag_) ? 0U : 1U) << k;
+      missing &= left;
+      return missing == 0;
+    };
+    const auto whose = [&] {
+      std::uint32_t k = 0;
+      while ((missing >> k & 1) == 0) ++k;
+      return std::uint64_t{place(k).from};
+    };
+    return launch.await(whose, look);
   }
 
   /// In few epochs: whether all that carries no data is to be filled.
@@ -145,6 +186,9 @@ class Slots {
   }
 
  private:
+  CROSSLANE_DEVICE Word16 peek(const Packet& packet) const {
+    return block_.load_packet(slot(frame_.me, packet.from) + packet.number);
+  }
   CROSSLANE_DEVICE Word16* slot(std::uint32_t owner, std::uint32_t sender) const {
     return reinterpret_cast<Word16*>(low_latency_[owner] + ((epoch_ & 1) * frame_.members + sender) * slot_bytes_);
   }
@@ -223,10 +267,10 @@ struct LowLatencyMove {
   CROSSLANE_DEVICE static void send(const B& block, const detail::Slots<B>& slots, std::uint32_t to, const Move& move,
                                     std::uint64_t first, std::uint64_t step, std::uint64_t end) {
     std::uint64_t data[ahead];
-    for (std::uint32_t k = 0; k < ahead; ++k) {
+    detail::load_words(block, data, [&](std::uint32_t k) {
       const std::uint64_t i = first + k * step;
-      if (i < end) data[k] = detail::load_data(block, move.from + 8 * i, move.bytes - 8 * i);
-    }
+      return detail::Bytes8{move.from + 8 * i, i < end ? move.bytes - 8 * i : 0};
+    });
     for (std::uint32_t k = 0; k < ahead; ++k)
       if (first + k * step < end) slots.send(to, first + k * step, data[k]);
   }
@@ -235,17 +279,14 @@ struct LowLatencyMove {
   CROSSLANE_DEVICE static bool receive(const B& block, const Launch<B>& launch, const detail::Slots<B>& slots,
                                        std::uint32_t from, const Move& move, std::uint64_t first, std::uint64_t step,
                                        std::uint64_t end) {
-    Word16 packet[ahead];
-    for (std::uint32_t k = 0; k < ahead; ++k)
-      if (first + k * step < end) packet[k] = slots.peek(from, first + k * step);
+    Word16 packet[ahead] = {};
+    std::uint32_t wanted = 0;
+    for (std::uint32_t k = 0; k < ahead; ++k) wanted |= (first + k * step < end ? 1U : 0U) << k;
+    if (!slots.await(launch, wanted, packet, [&](std::uint32_t k) { return detail::Packet{from, first + k * step}; }))
+      return false;
     for (std::uint32_t k = 0; k < ahead; ++k) {
       const std::uint64_t i = first + k * step;
-      if (i < end && !detail::complete(packet[k], slots.flag()) && !slots.await(launch, from, i, packet[k]))
-        return false;
-    }
-    for (std::uint32_t k = 0; k < ahead; ++k) {
-      const std::uint64_t i = first + k * step;
-      if (i < end) detail::store_data(block, move.to + 8 * i, move.bytes - 8 * i, detail::from_packet(packet[k]));
+      if (i < end) detail::store_word(block, {move.to + 8 * i, move.bytes - 8 * i}, detail::from_packet(packet[k]));
     }
     return true;
   }
@@ -292,11 +333,11 @@ struct LowLatencyCombine {
     T element[elements];
   };
 
-  template <class B>
-  CROSSLANE_DEVICE static void load(const B& block, std::uint64_t from, std::uint64_t bytes, std::uint64_t i,
-                                    std::uint64_t (&data)[packets]) {
-    for (std::uint32_t k = 0; k < packets; ++k)
-      data[k] = detail::load_data(block, from + i * granule + 8 * k, bytes - i * granule - 8 * k);
+  // Word k of granule i of a buffer.
+  CROSSLANE_DEVICE static detail::Bytes8 place(std::uint64_t buffer, std::uint64_t bytes, std::uint64_t i,
+                                               std::uint32_t k) {
+    const std::uint64_t at = i * granule + 8 * k;
+    return {buffer + at, at < bytes ? bytes - at : 0};
   }
 
   // Granule i, the same for all.
@@ -304,7 +345,7 @@ struct LowLatencyCombine {
   CROSSLANE_DEVICE static void send_to_all(const B& block, const Parameters& p, const detail::Slots<B>& slots,
                                            std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
     std::uint64_t data[packets];
-    load(block, p.from, bytes, i, data);
+    detail::load_words(block, data, [&](std::uint32_t h) { return place(p.from, bytes, i, h); });
     for (std::uint32_t k = 1; k < p.frame.members; ++k) {
       const std::uint32_t m = p.frame.after(k);
       if ((send_to >> m & 1) == 0) continue;
@@ -318,12 +359,16 @@ struct LowLatencyCombine {
                                             std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
     const auto wanted = [&](std::uint32_t k) { return k < p.frame.members && (send_to >> p.frame.after(k) & 1) != 0; };
     for (std::uint32_t first = 1; first < p.frame.members; first += ahead) {
-      std::uint64_t data[ahead][packets];
-      for (std::uint32_t k = 0; k < ahead; ++k)
-        if (wanted(first + k)) load(block, p.from + p.frame.after(first + k) * p.from_stride, bytes, i, data[k]);
+      std::uint64_t data[ahead * packets];
+      detail::load_words(block, data, [&](std::uint32_t k) {
+        const std::uint32_t to = first + k / packets;
+        if (!wanted(to)) return detail::Bytes8{0, 0};
+        return place(p.from + p.frame.after(to) * p.from_stride, bytes, i, k % packets);
+      });
       for (std::uint32_t k = 0; k < ahead; ++k) {
         if (!wanted(first + k)) continue;
-        for (std::uint32_t h = 0; h < packets; ++h) slots.send(p.frame.after(first + k), i * packets + h, data[k][h]);
+        for (std::uint32_t h = 0; h < packets; ++h)
+          slots.send(p.frame.after(first + k), i * packets + h, data[k * packets + h]);
       }
     }
   }
@@ -333,31 +378,26 @@ struct LowLatencyCombine {
                                        const detail::Slots<B>& slots, std::uint32_t receive_from, std::uint64_t bytes,
                                        std::uint64_t i) {
     const std::uint32_t me = p.frame.me;
-    std::uint64_t result[packets] = {};
+    std::uint64_t own[packets] = {}, result[packets] = {};
+    if ((receive_from >> me & 1) != 0)
+      detail::load_words(block, own, [&](std::uint32_t h) { return place(p.from + me * p.from_stride, bytes, i, h); });
     bool any = false;
+    CROSSLANE_ROLLED
     for (std::uint32_t first = 0; first < p.frame.members; first += ahead) {
-      // The next members' packets: all polls are in flight before one is looked at.
-      Word16 packet[ahead][packets];
-      const auto wanted = [&](std::uint32_t k) { return (receive_from >> (first + k) & 1) != 0 && first + k != me; };
+      const auto takes_part = [&](std::uint32_t k) {
+        return first + k < p.frame.members && (receive_from >> (first + k) & 1) != 0;
+      };
+      Word16 packet[ahead * packets] = {};
+      std::uint32_t wanted = 0;
+      for (std::uint32_t k = 0; k < ahead * packets; ++k)
+        wanted |= (takes_part(k / packets) && first + k / packets != me ? 1U : 0U) << k;
+      const auto from = [&](std::uint32_t k) { return detail::Packet{first + k / packets, i * packets + k % packets}; };
+      if (!slots.await(launch, wanted, packet, from)) return;
       for (std::uint32_t k = 0; k < ahead; ++k) {
-        if (first + k >= p.frame.members) break;
+        if (!takes_part(k)) continue;
+        std::uint64_t data[packets];
         for (std::uint32_t h = 0; h < packets; ++h)
-          if (wanted(k)) packet[k][h] = slots.peek(first + k, i * packets + h);
-      }
-      for (std::uint32_t k = 0; k < ahead; ++k) {
-        if (first + k >= p.frame.members) break;
-        const std::uint32_t m = first + k;
-        if ((receive_from >> m & 1) == 0) continue;
-        std::uint64_t data[packets] = {};
-        if (m == me) {
-          load(block, p.from + m * p.from_stride, bytes, i, data);
-        } else {
-          for (std::uint32_t h = 0; h < packets; ++h) {
-            if (!detail::complete(packet[k][h], slots.flag()) && !slots.await(launch, m, i * packets + h, packet[k][h]))
-              return;
-            data[h] = detail::from_packet(packet[k][h]);
-          }
-        }
+          data[h] = first + k == me ? own[h] : detail::from_packet(packet[k * packets + h]);
         if (any) {
           combine(result, data);
         } else {
@@ -366,8 +406,7 @@ struct LowLatencyCombine {
         any = true;
       }
     }
-    for (std::uint32_t h = 0; h < packets; ++h)
-      detail::store_data(block, p.to + i * granule + 8 * h, bytes - i * granule - 8 * h, result[h]);
+    for (std::uint32_t h = 0; h < packets; ++h) detail::store_word(block, place(p.to, bytes, i, h), result[h]);
   }
 
   CROSSLANE_DEVICE static void combine(std::uint64_t (&result)[packets], const std::uint64_t (&data)[packets]) {

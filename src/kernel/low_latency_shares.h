@@ -77,11 +77,11 @@ struct LowLatencyShares {
     CROSSLANE_ROLLED
     for (std::uint32_t first = 1; first < members; first += ahead) {
       std::uint64_t data[ahead];
-      for (std::uint32_t k = 0; k < ahead; ++k) {
-        if (!goes(first + k)) continue;
+      detail::load_words(block, data, [&](std::uint32_t k) {
+        if (!goes(first + k)) return detail::Bytes8{0, 0};
         const std::uint32_t m = p.frame.after(first + k);
-        data[k] = detail::load_data(block, p.from + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i);
-      }
+        return detail::Bytes8{p.from + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i};
+      });
       for (std::uint32_t k = 0; k < ahead; ++k)
         if (goes(first + k)) slots.send(p.frame.after(first + k), i, data[k]);
     }
@@ -93,22 +93,18 @@ struct LowLatencyShares {
                                       const detail::Slots<B>& slots, std::uint64_t i) {
     const std::uint32_t me = p.frame.me, members = p.frame.members;
     const std::uint64_t at = p.share_begin[me] + 8 * i, bytes = p.share_bytes[me] - 8 * i;
+    const std::uint64_t own = detail::load_word(block, {p.from + at, bytes});
     std::uint64_t result = 0;
     CROSSLANE_ROLLED
     for (std::uint32_t first = 0; first < members; first += ahead) {
-      Word16 packet[ahead];
-      for (std::uint32_t k = 0; k < ahead; ++k)
-        if (first + k < members && first + k != me) packet[k] = slots.peek(first + k, i);
+      Word16 packet[ahead] = {};
+      std::uint32_t wanted = 0;
+      for (std::uint32_t k = 0; k < ahead; ++k) wanted |= (first + k < members && first + k != me ? 1U : 0U) << k;
+      if (!slots.await(launch, wanted, packet, [&](std::uint32_t k) { return detail::Packet{first + k, i}; })) return;
       for (std::uint32_t k = 0; k < ahead; ++k) {
         const std::uint32_t m = first + k;
         if (m >= members) break;
-        std::uint64_t data;
-        if (m == me) {
-          data = detail::load_data(block, p.from + at, bytes);
-        } else {
-          if (!detail::complete(packet[k], slots.flag()) && !slots.await(launch, m, i, packet[k])) return;
-          data = detail::from_packet(packet[k]);
-        }
+        const std::uint64_t data = m == me ? own : detail::from_packet(packet[k]);
         result = m == 0 ? data : combine(result, data);
       }
     }
@@ -118,7 +114,7 @@ struct LowLatencyShares {
       m = m + 1 == members ? 0 : m + 1;
       if ((p.takers >> m & 1) != 0) slots.send(m, p.packets + i, result);
     }
-    if ((p.takers >> me & 1) != 0) detail::store_data(block, p.to + at, bytes, result);
+    if ((p.takers >> me & 1) != 0) detail::store_word(block, {p.to + at, bytes}, result);
   }
 
   // Word i of all others' results.
@@ -129,14 +125,15 @@ struct LowLatencyShares {
     const auto comes = [&](std::uint32_t m) { return m < members && m != me && 8 * i < p.share_bytes[m]; };
     CROSSLANE_ROLLED
     for (std::uint32_t first = 0; first < members; first += ahead) {
-      Word16 packet[ahead];
-      for (std::uint32_t k = 0; k < ahead; ++k)
-        if (comes(first + k)) packet[k] = slots.peek(first + k, p.packets + i);
+      Word16 packet[ahead] = {};
+      std::uint32_t wanted = 0;
+      for (std::uint32_t k = 0; k < ahead; ++k) wanted |= (comes(first + k) ? 1U : 0U) << k;
+      const auto from = [&](std::uint32_t k) { return detail::Packet{first + k, p.packets + i}; };
+      if (!slots.await(launch, wanted, packet, from)) return;
       for (std::uint32_t k = 0; k < ahead; ++k) {
         const std::uint32_t m = first + k;
-        if (!comes(m)) continue;
-        if (!detail::complete(packet[k], slots.flag()) && !slots.await(launch, m, p.packets + i, packet[k])) return;
-        detail::store_data(block, p.to + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i,
+        if ((wanted >> k & 1) == 0) continue;
+        detail::store_word(block, {p.to + p.share_begin[m] + 8 * i, p.share_bytes[m] - 8 * i},
                            detail::from_packet(packet[k]));
       }
     }

@@ -129,7 +129,7 @@ class Launch {
     return block_.all_of(frame_.members, [&](std::uint64_t p) {
       if (p == frame_.me || (from >> p & 1) == 0) return true;
       const std::uint64_t* const flag = &own_->steps[block_.index()][p];
-      return await(p, [&] { return block_.reached(flag, step_epoch(step)); });
+      return await([&] { return p; }, [&] { return block_.reached(flag, step_epoch(step)); });
     });
   }
 
@@ -145,14 +145,15 @@ class Launch {
     if (block_.index() == 0 && from != 0) await_all(0, 4 * number_ + 1, from);
   }
 
-  /// A wait, by one thread: `ready` is polled. False, with all that follows from it, when the limit is reached first.
-  template <class Ready>
-  CROSSLANE_DEVICE bool await(std::uint64_t member, Ready ready) const {
+  /// A wait, by one thread: `ready` is polled. False, with all that follows from it, when the limit is reached first: `whose` says then
+  /// which member has not come.
+  template <class Whose, class Ready>
+  CROSSLANE_DEVICE bool await(Whose whose, Ready ready) const {
     auto patience = block_.patience(frame_.limit);
     while (!ready()) {
       if (patience.over()) {
         block_.store_now(&own_->given_up, number_ + 1);
-        if (frame_.failed != nullptr) block_.store_now(frame_.failed, member + 1);
+        if (frame_.failed != nullptr) block_.store_now(frame_.failed, whose() + 1);
         return false;
       }
       if (patience.looked() && block_.load_now(&own_->given_up) == number_ + 1) return false;
@@ -175,7 +176,7 @@ class Launch {
     return block_.all_of(frame_.members, [&](std::uint64_t p) {
       if (p == frame_.me || (from >> p & 1) == 0) return true;
       const std::uint64_t* const flag = &own_->flags[index][p];
-      return await(p, [&] { return block_.reached(flag, epoch); });
+      return await([&] { return p; }, [&] { return block_.reached(flag, epoch); });
     });
   }
 
