@@ -94,11 +94,13 @@ class TwoShot final : public Plan {
         to = from;
         break;
     }
+    parameters_.own_results = true;
     for (int member = 0; member < team_.size(); ++member) {
       const Buffers& theirs = call.all[static_cast<std::size_t>(member)];
       parameters_.source[parameters_.sources++] = address_of(theirs.send) + from;
       if (bytes != 0 && takes_result(shape_, team_.me(), member)) {
         parameters_.destination[parameters_.destinations++] = address_of(theirs.receive) + to;
+        if (member != team_.me()) parameters_.own_results = false;
       }
     }
     parameters_.count = bytes / kernel::bytes_of(shape_.element);

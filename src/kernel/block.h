@@ -55,7 +55,9 @@ struct WaitLimit {
 //
 // post and reach are the same for one thread: between barriers, several threads may each serve a flag of their own. What
 // post releases is what its thread wrote or saw through a barrier (release is cumulative); what reach acquires goes to
-// the block's other threads with the next barrier. A GPU's acquire also drops the SM's cached lines, so that plain loads
+// the block's other threads with the next barrier. What launches before this one stored into their own GPU's memory needs no
+// release: it is at rest there, where peers read it, too; so who has stored nothing yet announces instead, which does not wait for a
+// fence. A GPU's acquire also drops the SM's cached lines, so that plain loads
 // after it see what the flag vouches for, even of lines that were read before.
 
 /// Sixteen-bit reals: IEEE 754's binary16, and the upper half of a float.
@@ -96,11 +98,13 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   { block.wait(flag, n, limit) } -> std::same_as<bool>;
   // By the calling thread alone.
   block.post(flag, n);
+  block.announce(flag, n);  // post, but of what went before in this launch nothing is released
   { block.reached(flag, n) } -> std::same_as<bool>;
   { block.patience(limit).over() } -> std::same_as<bool>;   // asked once a poll
   { block.load_now(flag) } -> std::same_as<std::uint64_t>;  // what is there at this moment, ordering nothing
   block.store_now(flag, n);
-  { block.add(flag, n) } -> std::same_as<std::uint64_t>;  // acquire and release within the grid; the value before
+  { block.add(flag, n) } -> std::same_as<std::uint64_t>;      // acquire and release within the grid; the value before
+  { block.add_now(flag, n) } -> std::same_as<std::uint64_t>;  // the same, but it orders nothing
   // Words that peers poll: each half is atomic, and orders nothing on a GPU.
   { block.load_packet(static_cast<const Word16*>(nullptr)) } -> std::same_as<Word16>;
   block.store_packet(static_cast<Word16*>(nullptr), Word16{});
@@ -246,6 +250,7 @@ class GpuBlock {
   CROSSLANE_DEVICE void post(std::uint64_t* flag, std::uint64_t epoch) const {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(epoch) : "memory");
   }
+  CROSSLANE_DEVICE void announce(std::uint64_t* flag, std::uint64_t epoch) const { store_now(flag, epoch); }
   CROSSLANE_DEVICE bool reached(const std::uint64_t* flag, std::uint64_t epoch) const {
     std::uint64_t value;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
@@ -264,6 +269,11 @@ class GpuBlock {
   CROSSLANE_DEVICE std::uint64_t add(std::uint64_t* to, std::uint64_t value) const {
     std::uint64_t before;
     asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;" : "=l"(before) : "l"(to), "l"(value) : "memory");
+    return before;
+  }
+  CROSSLANE_DEVICE std::uint64_t add_now(std::uint64_t* to, std::uint64_t value) const {
+    std::uint64_t before;
+    asm volatile("atom.add.relaxed.gpu.global.u64 %0, [%1], %2;" : "=l"(before) : "l"(to), "l"(value) : "memory");
     return before;
   }
 
@@ -415,6 +425,8 @@ class EmulatedBlock {
   }
 
   void post(std::uint64_t* flag, std::uint64_t epoch) const { word(flag).store(epoch, std::memory_order_release); }
+  // A release, too: launches before it left what they stored in a CPU's caches.
+  void announce(std::uint64_t* flag, std::uint64_t epoch) const { post(flag, epoch); }
   bool reached(const std::uint64_t* flag, std::uint64_t epoch) const {
     return word(flag).load(std::memory_order_acquire) >= epoch;
   }
@@ -426,6 +438,9 @@ class EmulatedBlock {
   void store_now(std::uint64_t* to, std::uint64_t value) const { word(to).store(value, std::memory_order_relaxed); }
   std::uint64_t add(std::uint64_t* to, std::uint64_t value) const {
     return word(to).fetch_add(value, std::memory_order_acq_rel);
+  }
+  std::uint64_t add_now(std::uint64_t* to, std::uint64_t value) const {
+    return word(to).fetch_add(value, std::memory_order_relaxed);
   }
 
   // Acquire and release here, where a GPU's are relaxed: what a kernel's end orders there, a CPU must be told.

@@ -26,6 +26,7 @@ struct ExchangeCombineParameters {
   std::uint64_t parity;
   std::uint32_t ins, outs, sources, destinations;  ///< sources: at least 1
   bool second_barrier;                 ///< between combining and `out` (two-shot), or as the end barrier (zero-copy)
+  bool own_results;                    ///< no peer reads them, and none is a peer's
   bool destination_parity;             ///< destinations are in windows, and double-buffered
   Move in[most_members];               ///< own memory to own window (to+)
   std::uint64_t source[most_members];  ///< + combined in this order
@@ -50,7 +51,7 @@ struct ExchangeMove {
     const Launch<B> launch(block, p.frame);
     const std::uint64_t shift = launch.shift(p.parity);
     move_slices(block, p.in, p.ins, 0, shift);
-    if (launch.barrier(1)) {
+    if (launch.barrier(1, p.ins == 0 ? Stored::nothing : Stored::something)) {
       // Out of a window a block reads what the peer's block of its number wrote there.
       if (p.parity != 0) {
         move_slices(block, p.move, p.moves, shift, 0);
@@ -70,7 +71,7 @@ struct ExchangeSpread {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    if (launch.barrier(1)) {
+    if (launch.barrier(1, Stored::nothing)) {
       const Slice slice = slice_of(p.bytes, block.index(), block.count());
       spread_bytes(
           block, p.from + slice.begin, slice.end - slice.begin, p.destinations,
@@ -92,13 +93,13 @@ struct ExchangeCombine {
     const Launch<B> launch(block, p.frame);
     const std::uint64_t shift = launch.shift(p.parity);
     move_slices(block, p.in, p.ins, 0, shift);
-    if (launch.barrier(1)) {
+    if (launch.barrier(1, p.ins == 0 ? Stored::nothing : Stored::something)) {
       const std::uint64_t to_shift = p.destination_parity ? shift : 0;
       const Slice slice = slice_of(p.count * sizeof(T), block.index(), block.count());
       Combine<T, Op>::run(
           block, slice, p.sources, [&](std::uint32_t i) { return p.source[i] + shift; }, p.destinations,
           [&](std::uint32_t i) { return p.destination[i] + to_shift; }, p.frame.me);
-      if (!p.second_barrier || launch.barrier(2)) {
+      if (!p.second_barrier || launch.barrier(2, p.own_results ? Stored::nothing : Stored::something)) {
         move_slices(block, p.out, p.outs, shift, 0);
       }
     }

@@ -98,7 +98,7 @@ CROSSLANE_DEVICE void load_words(const B& block, std::uint64_t (&data)[n], Place
   std::uint32_t odd = 0;
   for (std::uint32_t k = 0; k < n; ++k) {
     const Bytes8 from = place(k);
-    if (from.whole()) data[k] = block.load(reinterpret_cast<const std::uint64_t*>(from.address));
+    data[k] = from.whole() ? block.load(reinterpret_cast<const std::uint64_t*>(from.address)) : 0;
     odd |= (from.bytes != 0 && !from.whole() ? 1U : 0U) << k;
   }
   if (odd == 0) return;

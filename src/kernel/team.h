@@ -77,6 +77,9 @@ struct Frame {
 // first barrier, or (LL) through a packet or a token, flags[0][p] >= 4 L + 1. So memory of parity L is double-buffered
 // without flags of its own. Counters live on the GPU: a graph's replays count on.
 
+/// What a block has stored in its launch before a barrier that peers read behind it.
+enum class Stored { nothing, something };
+
 /// The launch under way, as one block of it sees it. Made by all threads of the block.
 template <class B>
 class Launch {
@@ -91,28 +94,36 @@ class Launch {
   /// What is added to addresses of double-buffered memory.
   CROSSLANE_DEVICE std::uint64_t shift(std::uint64_t parity) const { return (number_ & 1) != 0 ? parity : 0; }
 
-  /// All members' blocks of this index: what each wrote before, all threads of all of them may read after. False (to
-  /// all threads) where a peer did not come.
-  CROSSLANE_DEVICE bool barrier(std::uint64_t phase) const {
+  /// All members' blocks of this index: what each wrote before, all threads of all of them may read after, and write what it
+  /// read. False (to all threads) where a peer did not come.
+  CROSSLANE_DEVICE bool barrier(std::uint64_t phase, Stored stored = Stored::something) const {
     block_.barrier();
     if (lost_) return false;
     const std::uint64_t epoch = 4 * number_ + phase;
     block_.for_each(frame_.members, [&](std::uint64_t p) {
-      if (p != frame_.me) block_.post(&frame_.control[p]->flags[block_.index()][frame_.me], epoch);
+      if (p == frame_.me) return;
+      std::uint64_t* const flag = &frame_.control[p]->flags[block_.index()][frame_.me];
+      if (stored == Stored::nothing) {
+        block_.announce(flag, epoch);
+      } else {
+        block_.post(flag, epoch);
+      }
     });
     return await_all(block_.index(), epoch, ~std::uint32_t{0});
   }
 
-  /// The first barrier of a launch with a root, which tells with it where its results belong. Then `heard` is what it told, to all threads.
+  /// The first barrier of a launch with a root that has stored nothing, but the root tells with it where its results belong. Then `heard` is
+  /// what it told, to all threads.
   CROSSLANE_DEVICE bool start_barrier(std::uint32_t root, const Landing& landing, std::uint64_t& heard) const {
     heard = Landing::nowhere;
-    if (root == frame_.me && !lost_) {
+    const bool tells = root == frame_.me;
+    if (tells && !lost_) {
       // By the thread that posts to that member.
       block_.for_each(frame_.members, [&](std::uint64_t p) {
         block_.store_now(&frame_.control[p]->places[number_ & 1][block_.index()], landing.told);
       });
     }
-    if (!barrier(1)) return false;
+    if (!barrier(1, tells ? Stored::something : Stored::nothing)) return false;
     if (root < frame_.members) heard = block_.load_now(&own_->places[number_ & 1][block_.index()]);
     return true;
   }
@@ -184,8 +195,11 @@ class Launch {
     block_.barrier();
     block_.for_each(1, [&](std::uint64_t) {
       if (block_.count() != 1) {
-        // Each block releases what its threads did, the last one acquires it all: `done` vouches for all blocks.
-        if (block_.add(&own_->finished, 1) + 1 != block_.count()) return;
+        // Where `done` vouches for all blocks, each releases what its threads did, and the last one acquires it all. Who comes later on
+        // the stream needs no more than the launch's end.
+        const bool last = frame_.done != nullptr ? block_.add(&own_->finished, 1) + 1 == block_.count()
+                                                 : block_.add_now(&own_->finished, 1) + 1 == block_.count();
+        if (!last) return;
         block_.store_now(&own_->finished, 0);
       }
       if (counter != nullptr) block_.store_now(counter, count);
