@@ -24,7 +24,7 @@ std::vector<std::string> with_shared(std::initializer_list<const char*> own) {
 
 std::vector<std::string> algorithms_of(const std::string& collective) {
   static const std::vector<std::string> reductions =
-      with_shared({"one_shot", "two_shot_ll", "two_shot_window", "two_shot", "pipelined"});
+      with_shared({"one_shot", "two_shot_ll", "two_shot_ll128", "two_shot_window", "two_shot", "pipelined"});
   static const std::vector<std::string> broadcasts = with_shared({"window", "zero_copy"});
   return collective == "bcast" ? broadcasts : reductions;
 }

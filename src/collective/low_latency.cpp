@@ -11,19 +11,40 @@
 namespace crosslane::collective::low_latency {
 namespace {
 
-// A block's threads have a word of 8 bytes each, and share those that go to several members.
+// How data and flags travel: kernel/wire.h.
+enum class Wire : std::uint8_t { packets, lines };
+
+// A block's threads have a word of 8 bytes each, in lines nearly two, and share those that go to several members.
 constexpr std::size_t bytes_a_block = std::size_t{4} << 10;
-constexpr std::size_t bytes_a_moving_block(int members) noexcept {
-  constexpr std::size_t words = 3;  // a thread, all in flight at once
-  return std::min(bytes_a_block, words * bytes_a_block / static_cast<std::size_t>(std::max(members - 1, 1)));
+constexpr std::size_t bytes_a_moving_block(int members, Wire wire) noexcept {
+  constexpr std::size_t units = 3;  // a thread, all in flight at once
+  const std::size_t words = wire == Wire::lines ? 2 * units : units;
+  const std::size_t share = words * bytes_a_block / static_cast<std::size_t>(std::max(members - 1, 1));
+  return wire == Wire::lines ? share : std::min(bytes_a_block, share);
 }
 constexpr std::size_t most_blocks = 64;
 
+// Tells the kernel where the members' slots are.
+template <class Parameters>
+void place_slots(Parameters& parameters, const team::TeamView& team, Wire wire) {
+  const team::RegionLayout& layout = team.layout();
+  parameters.slot_bytes = wire == Wire::lines ? layout.line_slot_bytes : layout.slot_bytes;
+  const std::size_t offset = wire == Wire::lines ? layout.lines : layout.low_latency;
+  for (int member = 0; member < team.size(); ++member)
+    parameters.low_latency[static_cast<std::size_t>(member)] = address_of(team.region(member)) + offset;
+}
+
+std::size_t payload(const TeamFacts& facts, Wire wire) noexcept {
+  const team::RegionLayout layout = team::region_layout(facts.members);
+  return wire == Wire::lines ? layout.line_payload() : layout.low_latency_payload();
+}
+
 class Movement final : public Plan {
  public:
-  explicit Movement(const Call& call) : team_(call.team) {
+  Movement(const Call& call, Wire wire) : team_(call.team), wire_(wire) {
     const Shape& shape = call.shape;
-    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block(team_.size()), most_blocks);
+    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block(team_.size(), wire), most_blocks);
+    place_slots(parameters_, team_, wire);
     for (int peer = 0; peer < team_.size(); ++peer) {
       const auto p = static_cast<std::size_t>(peer);
       kernel::Move& send = parameters_.send[p];
@@ -40,20 +61,23 @@ class Movement final : public Plan {
       }
       // In place, the own block is where it belongs.
       if (peer == team_.me() && send.from == receive.to) send.bytes = receive.bytes = 0;
-      parameters_.low_latency[p] = address_of(team_.region(peer)) + team_.layout().low_latency;
     }
-    parameters_.slot_bytes = team_.layout().slot_bytes;
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.kernels().low_latency_move(stream, parameters_, blocks_);
+    if (wire_ == Wire::lines) {
+      team_.kernels().line_move(stream, parameters_, blocks_);
+    } else {
+      team_.kernels().low_latency_move(stream, parameters_, blocks_);
+    }
   }
 
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:
   team::TeamView team_;
+  Wire wire_;
   kernel::LowLatencyMoveParameters parameters_{};
   unsigned blocks_;
 };
@@ -92,11 +116,7 @@ class Combination final : public Plan {
     parameters_.from = address_of(call.mine.send);
     parameters_.to = address_of(call.mine.receive);
     parameters_.count = shape_.count();
-    parameters_.slot_bytes = team_.layout().slot_bytes;
-    for (int peer = 0; peer < team_.size(); ++peer) {
-      parameters_.low_latency[static_cast<std::size_t>(peer)] =
-          address_of(team_.region(peer)) + team_.layout().low_latency;
-    }
+    place_slots(parameters_, team_, Wire::packets);
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
@@ -113,32 +133,50 @@ class Combination final : public Plan {
   unsigned blocks_;
 };
 
-std::size_t largest_share(const Shape& shape, int members) noexcept {
+// Which bytes of what a member sends another one combines.
+std::pair<std::size_t, std::size_t> part_of(const Shape& shape, int members, int member) noexcept {
+  if (shape.collective == Collective::reduce_scatter_block)
+    return {static_cast<std::size_t>(member) * shape.bytes, shape.bytes};
+  return share_of(shape, members, member);
+}
+
+std::size_t largest_part(const Shape& shape, int members) noexcept {
   std::size_t largest = 0;
-  for (int member = 0; member < members; ++member) largest = std::max(largest, share_of(shape, members, member).second);
+  for (int member = 0; member < members; ++member) largest = std::max(largest, part_of(shape, members, member).second);
   return largest;
 }
 
 class Shares final : public Plan {
  public:
-  explicit Shares(const Call& call) : team_(call.team), shape_(call.shape) {
-    const std::size_t largest = largest_share(shape_, team_.size());
-    blocks_ = blocks_for(facts_of(team_), largest, bytes_a_block, most_blocks);
+  Shares(const Call& call, Wire wire) : team_(call.team), shape_(call.shape), wire_(wire) {
+    const std::size_t largest = largest_part(shape_, team_.size());
+    // What a block combines is there once for all members.
+    blocks_ =
+        blocks_for(facts_of(team_), largest, wire == Wire::lines ? 2 * bytes_a_block : bytes_a_block, most_blocks);
+    const bool scatters = shape_.collective == Collective::reduce_scatter_block;
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
-      std::tie(parameters_.share_begin[m], parameters_.share_bytes[m]) = share_of(shape_, team_.size(), member);
-      if (takes_result(shape_, team_.me(), member)) parameters_.takers |= std::uint32_t{1} << m;
-      parameters_.low_latency[m] = address_of(team_.region(member)) + team_.layout().low_latency;
+      std::tie(parameters_.share_begin[m], parameters_.share_bytes[m]) = part_of(shape_, team_.size(), member);
+      if (!scatters && takes_result(shape_, team_.me(), member)) parameters_.takers |= std::uint32_t{1} << m;
     }
-    parameters_.slot_bytes = team_.layout().slot_bytes;
-    parameters_.packets = (largest + 7) / 8;
+    place_slots(parameters_, team_, wire);
+    parameters_.units = wire == Wire::lines ? kernel::Lines::units_of(largest) : kernel::Packets::units_of(largest);
     parameters_.from = address_of(call.mine.send);
     parameters_.to = address_of(call.mine.receive);
+    if (scatters) {
+      parameters_.own_to = parameters_.to;
+    } else if (takes_result(shape_, team_.me(), team_.me())) {
+      parameters_.own_to = parameters_.to + parameters_.share_begin[static_cast<std::size_t>(team_.me())];
+    }
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.kernels().low_latency_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
+    if (wire_ == Wire::lines) {
+      team_.kernels().line_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
+    } else {
+      team_.kernels().low_latency_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
+    }
   }
 
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
@@ -146,31 +184,43 @@ class Shares final : public Plan {
  private:
   team::TeamView team_;
   Shape shape_;
+  Wire wire_;
   kernel::LowLatencySharesParameters parameters_{};
   unsigned blocks_;
 };
+
+// A slot holds the largest part, and its result, if that goes on.
+bool shares_fit(const Shape& shape, const TeamFacts& facts, Wire wire) noexcept {
+  if (!facts.spinning || !shape.even || !kernel::Kernels::pipelines(shape.op, shape.element)) return false;
+  const std::size_t flights = shape.collective == Collective::reduce_scatter_block ? 1 : 2;
+  const std::size_t most = payload(facts, wire) / flights;
+  return shape.bytes / static_cast<std::size_t>(facts.members) <= most && largest_part(shape, facts.members) <= most;
+}
 
 }  // namespace
 
 bool supports(const Shape& shape, const TeamFacts& facts) {
   // A kernel that combines takes as much from each member for each.
   if (!facts.spinning || !shape.even) return false;
-  return shape.collective == Collective::barrier ||
-         shape.bytes <= team::region_layout(facts.members).low_latency_payload();
+  return shape.collective == Collective::barrier || shape.bytes <= payload(facts, Wire::packets);
 }
 
 std::unique_ptr<Plan> prepare(const Call& call) {
   if (combines(call.shape.collective)) return std::make_unique<Combination>(call);
-  return std::make_unique<Movement>(call);
+  return std::make_unique<Movement>(call, Wire::packets);
 }
 
-bool supports_two_shot(const Shape& shape, const TeamFacts& facts) {
-  if (!facts.spinning || !kernel::Kernels::pipelines(shape.op, shape.element)) return false;
-  // A slot holds the largest share twice: a part and a result.
-  const std::size_t most = team::region_layout(facts.members).low_latency_payload() / 2;
-  return shape.bytes / static_cast<std::size_t>(facts.members) <= most && largest_share(shape, facts.members) <= most;
+bool supports_two_shot(const Shape& shape, const TeamFacts& facts) { return shares_fit(shape, facts, Wire::packets); }
+std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares>(call, Wire::packets); }
+
+bool supports_lines(const Shape& shape, const TeamFacts& facts) {
+  if (combines(shape.collective)) return shares_fit(shape, facts, Wire::lines);
+  return facts.spinning && shape.even && shape.bytes <= payload(facts, Wire::lines);
 }
 
-std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares>(call); }
+std::unique_ptr<Plan> prepare_lines(const Call& call) {
+  if (combines(call.shape.collective)) return std::make_unique<Shares>(call, Wire::lines);
+  return std::make_unique<Movement>(call, Wire::lines);
+}
 
 }  // namespace crosslane::collective::low_latency

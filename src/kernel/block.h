@@ -108,6 +108,10 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   // Words that peers poll: each half is atomic, and orders nothing on a GPU.
   { block.load_packet(static_cast<const Word16*>(nullptr)) } -> std::same_as<Word16>;
   block.store_packet(static_cast<Word16*>(nullptr), Word16{});
+  // This thread's part of a line of 128 bytes, of which its seven neighbours store or load the others at once, and the line's last word.
+  block.store_line(static_cast<Word16*>(nullptr), Word16{});
+  { block.line_flag(block.load_line(static_cast<const Word16*>(nullptr))) } -> std::same_as<std::uint64_t>;
+  { block.template any<8>(true) } -> std::same_as<bool>;  // of so many neighbouring threads that do the same
   // [0, n) shared by this block's threads; a barrier; true to all of them if it was for each.
   { block.all_of(n, detail::AnyItem{}) } -> std::same_as<bool>;
 };
@@ -286,11 +290,41 @@ class GpuBlock {
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(word.low), "l"(word.high) : "memory");
   }
 
+  struct LinePart {
+    Word16 word;
+  };
+  // Together, whatever parted them before: apart, the flag's thread could be ahead of the data's.
+  CROSSLANE_DEVICE void store_line(Word16* to, Word16 part) const {
+    __syncwarp(neighbours(8));
+    store_packet(to, part);
+  }
+  CROSSLANE_DEVICE LinePart load_line(const Word16* from) const {
+    __syncwarp(neighbours(8));
+    return {load_packet(from)};
+  }
+  CROSSLANE_DEVICE std::uint64_t line_flag(const LinePart& part) const {
+    return __shfl_sync(neighbours(8), part.word.high, 7, 8);
+  }
+  template <unsigned threads>
+  CROSSLANE_DEVICE bool any(bool mine) const {
+    if constexpr (threads == 1) {
+      return mine;
+    } else {
+      return __any_sync(neighbours(threads), mine ? 1 : 0) != 0;
+    }
+  }
+
   template <class F>
   CROSSLANE_DEVICE bool all_of(std::uint64_t n, F f) const {
     bool mine = true;
     for (std::uint64_t i = rank(); i < n; i += size()) mine = f(i) && mine;
     return __syncthreads_and(mine ? 1 : 0) != 0;
+  }
+
+ private:
+  // The lanes of this thread's warp that are in its group of so many, at most 16.
+  CROSSLANE_DEVICE static unsigned neighbours(unsigned threads) {
+    return ((1U << threads) - 1) << (threadIdx.x % 32 / threads * threads);
   }
 };
 static_assert(Block<GpuBlock>);
@@ -450,6 +484,23 @@ class EmulatedBlock {
   void store_packet(Word16* to, Word16 value) const {
     word(&to->low).store(value.low, std::memory_order_release);
     word(&to->high).store(value.high, std::memory_order_release);
+  }
+
+  // The flag is looked at before what it vouches for; on a GPU both come in one load.
+  struct LinePart {
+    Word16 word;
+    std::uint64_t flag;
+  };
+  void store_line(Word16* to, Word16 part) const { store_packet(to, part); }
+  LinePart load_line(const Word16* from) const {
+    const auto* const line = reinterpret_cast<const Word16*>(reinterpret_cast<std::uintptr_t>(from) / 128 * 128);
+    const std::uint64_t flag = load_packet(line + 7).high;
+    return {load_packet(from), flag};
+  }
+  std::uint64_t line_flag(const LinePart& part) const { return part.flag; }
+  template <unsigned threads>
+  bool any(bool mine) const {
+    return mine;
   }
 
   template <class F>

@@ -18,7 +18,9 @@
 #define CROSSLANE_PAIRWISE_KERNELS(X)                           \
   X(crosslane_pairwise_move, crosslane::kernel::PairwiseMove) \
   X(crosslane_pushed_move, crosslane::kernel::PushedMove)
-#define CROSSLANE_LOW_LATENCY_KERNELS(X) X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove)
+#define CROSSLANE_LOW_LATENCY_KERNELS(X) \
+  X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>)
+#define CROSSLANE_LINES_KERNELS(X) X(crosslane_lines_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>)
 
 // Y(op in names, op's functor, element in names, C type). Each family has a kernel crosslane_<family>_<op>_<element> a row.
 // Operations that do the same to signed and unsigned elements stand here for the unsigned ones, and bitwise operations
@@ -49,7 +51,7 @@
   Y(band, Band, u8, std::uint8_t) Y(bor, Bor, u8, std::uint8_t) Y(bxor, Bxor, u8, std::uint8_t)        \
   CROSSLANE_PAIRS(Y, minloc, Minloc) CROSSLANE_PAIRS(Y, maxloc, Maxloc)
 
-// What large arrays are made of: these have a pipelined kernel, too, and one for shares in low-latency words.
+// What large arrays are made of: these have a pipelined kernel, too, and one for shares on each wire.
 #define CROSSLANE_PIPELINED_COMBINATIONS(Y)                                                            \
   CROSSLANE_WIDE_UNSIGNED(Y, sum, Sum) CROSSLANE_REALS(Y, sum, Sum)                                    \
   CROSSLANE_WIDE_UNSIGNED(Y, prod, Prod) CROSSLANE_REALS(Y, prod, Prod)                                \

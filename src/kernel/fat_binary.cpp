@@ -5,6 +5,7 @@
 CROSSLANE_EMBED(local)
 CROSSLANE_EMBED(exchange)
 CROSSLANE_EMBED(low_latency)
+CROSSLANE_EMBED(lines)
 CROSSLANE_EMBED(pipelined)
 CROSSLANE_EMBED(pairwise)
 CROSSLANE_EMBED(copy)
@@ -19,6 +20,8 @@ std::span<const std::byte> fat_binary(Family family) noexcept {
       return {&crosslane_fat_binary_exchange, &crosslane_fat_binary_exchange_end};
     case Family::low_latency:
       return {&crosslane_fat_binary_low_latency, &crosslane_fat_binary_low_latency_end};
+    case Family::lines:
+      return {&crosslane_fat_binary_lines, &crosslane_fat_binary_lines_end};
     case Family::pipelined:
       return {&crosslane_fat_binary_pipelined, &crosslane_fat_binary_pipelined_end};
     case Family::pairwise:

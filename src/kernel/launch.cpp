@@ -65,18 +65,20 @@ void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned
 }  // namespace
 
 Kernels::Kernels(const gpu::Driver& driver)
-    : modules_{load(driver, Family::local), load(driver, Family::exchange), load(driver, Family::low_latency),
-               load(driver, Family::pipelined), load(driver, Family::pairwise)},
+    : modules_{load(driver, Family::local),     load(driver, Family::exchange), load(driver, Family::low_latency),
+               load(driver, Family::pipelined), load(driver, Family::pairwise), load(driver, Family::lines)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       exchange_spread_(loaded(modules_[1], "crosslane_exchange_spread")),
       low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
+      line_move_(loaded(modules_[5], "crosslane_lines_move")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
       pushed_move_(loaded(modules_[4], "crosslane_pushed_move")),
       combining_{combining(modules_[0], "crosslane_local_", every),
                  combining(modules_[1], "crosslane_exchange_", every),
                  combining(modules_[2], "crosslane_low_latency_", every),
                  combining(modules_[3], "crosslane_pipelined_", large)},
-      sharing_(combining(modules_[2], "crosslane_low_latency_shares_", large)) {
+      sharing_(combining(modules_[2], "crosslane_low_latency_shares_", large)),
+      sharing_lines_(combining(modules_[5], "crosslane_lines_", large)) {
   const auto processors = static_cast<unsigned>(
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
@@ -125,6 +127,15 @@ void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element
 void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
                                  const LowLatencySharesParameters& parameters, unsigned blocks) const {
   launch_team(*sharing_[pipelined_row(op, element)], stream, blocks, parameters);
+}
+
+void Kernels::line_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const {
+  launch_team(line_move_, stream, blocks, parameters);
+}
+
+void Kernels::line_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
+                          unsigned blocks) const {
+  launch_team(*sharing_lines_[pipelined_row(op, element)], stream, blocks, parameters);
 }
 
 void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,

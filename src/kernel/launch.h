@@ -52,6 +52,10 @@ class Kernels {
   /// For middling arrays; only where pipelines(op, element), throws Error (op) else.
   void low_latency_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
                           unsigned blocks) const;
+  /// The same in lines, for longer ones: `low_latency` and `slot_bytes` are of the area for lines then.
+  void line_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
+  void line_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
+                   unsigned blocks) const;
   /// For large arrays; only where pipelines(op, element), throws Error (op) else. Windows hold
   /// pipelined_window_bytes(blocks, members, chunk_bytes).
   void pipelined_reduction(gpu::StreamView stream, Op op, Element element,
@@ -63,11 +67,11 @@ class Kernels {
   void pushed_move(gpu::StreamView stream, const PushedMoveParameters& parameters, unsigned blocks) const;
 
  private:
-  static constexpr std::size_t families = 5;  // all but the copies
+  static constexpr std::size_t families = 6;  // all but the copies
   gpu::Module modules_[families];
-  gpu::Function exchange_move_, exchange_spread_, low_latency_move_, pairwise_move_, pushed_move_;
-  std::vector<std::optional<gpu::Function>> combining_[families];  // by row of combinations()
-  std::vector<std::optional<gpu::Function>> sharing_;              // the same of low-latency shares
+  gpu::Function exchange_move_, exchange_spread_, low_latency_move_, line_move_, pairwise_move_, pushed_move_;
+  std::vector<std::optional<gpu::Function>> combining_[families];      // by row of combinations()
+  std::vector<std::optional<gpu::Function>> sharing_, sharing_lines_;  // the same of shares, by wire
   unsigned resident_team_blocks_;
 };
 

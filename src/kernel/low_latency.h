@@ -5,32 +5,32 @@
 #include "kernel/move.h"
 #include "kernel/operation.h"
 #include "kernel/team.h"
+#include "kernel/wire.h"
 
 #include <cstdint>
 #include <cstring>
 
 namespace crosslane::kernel {
 
-// The LL area of a member: 2 * members slots of slot_bytes each; a slot holds slot_bytes / 2 bytes of data. slot_bytes
-// is a multiple of 16 and the same at every launch of a team.
+// The LL area of a member: 2 * members slots of slot_bytes each; a slot holds Wire::payload(slot_bytes) bytes of data. slot_bytes
+// is a multiple of 128, as is the area's address, and the same at every launch of a team.
 
-// A packet is 16 bytes: 4 of data, the flag, 4 of data, the flag. Each half is written and read at once, so who sees the
-// flag has the data, and each half may come by itself. The flag is the epoch: how many launches used LL areas before
-// this one, plus 1, in 32 bits, never 0 (what new memory holds). Epochs of the same parity share a slot:
+// How a unit of 16 bytes carries data and flag is the wire's (wire.h). The flag is the epoch: how many launches used LL areas before
+// this one, plus 1. Epochs of the same parity share a slot:
 //
 //   flag found           meaning for a reader in epoch E
 //   that of E            p's data of this launch
 //   anything else        of an earlier epoch of this parity, or never written: not there yet. Never later: p writes
 //                        epoch E + 2 only when it knows that all are through with E (team.h)
 //
-// A place that no message reached for 2^32 epochs would hold a flag that looks right again: so in two epochs (one a
-// parity) of every 2^30 each sender writes its whole slots.
+// Where flags recur, a place that no message reached for 2^32 epochs would hold one that looks right again: so in two epochs (one a
+// parity) of every 2^30 each sender writes its whole slots. Each wire has areas of its own: data of one would look like flags of another.
 
 /// For LowLatencyMove: all-gather, broadcast, scatter, gather, all-to-all. send[p].bytes here is receive[me].bytes there.
 struct LowLatencyMoveParameters {
   Frame frame;
   std::uint64_t slot_bytes;
-  std::uint64_t low_latency[most_members];  ///< each member's LL area, as mapped here, 16-byte aligned
+  std::uint64_t low_latency[most_members];  ///< each member's LL area, as mapped here
   Move send[most_members];                  ///< from, bytes to member p (`to` is unused); 0 bytes: only a token
   Move receive
       [most_members];  ///< to, bytes from member p; 0 bytes: its token only. Own entry: a copy from send[me].from
@@ -49,16 +49,6 @@ struct LowLatencyCombineParameters {
 };
 
 namespace detail {
-
-/// What travels in a packet: 8 bytes, the first of them lowest.
-CROSSLANE_DEVICE Word16 to_packet(std::uint64_t data, std::uint32_t flag) {
-  const std::uint64_t high = std::uint64_t{flag} << 32;
-  return {(data & 0xffffffffU) | high, data >> 32 | high};
-}
-CROSSLANE_DEVICE bool complete(Word16 packet, std::uint32_t flag) {
-  return packet.low >> 32 == flag && packet.high >> 32 == flag;
-}
-CROSSLANE_DEVICE std::uint64_t from_packet(Word16 packet) { return (packet.low & 0xffffffffU) | packet.high << 32; }
 
 /// Up to 8 bytes, which lie somewhere; 0: none are wanted.
 struct Bytes8 {
@@ -126,37 +116,36 @@ CROSSLANE_DEVICE void store_word(const B& block, Bytes8 to, std::uint64_t data) 
 }
 
 /// Who sends it, and which one of those it is.
-struct Packet {
+struct Unit {
   std::uint32_t from;
   std::uint64_t number;
 };
 
 /// The slots of one launch.
-template <class B>
+template <class B, class Wire>
 class Slots {
  public:
   CROSSLANE_DEVICE Slots(const B& block, const Frame& frame, const std::uint64_t* low_latency, std::uint64_t slot_bytes)
       : block_(block), frame_(frame), low_latency_(low_latency), slot_bytes_(slot_bytes) {
     epoch_ = block.load(&frame.control[frame.me]->low_latency_launches);
-    flag_ = static_cast<std::uint32_t>(epoch_ + 1);
-    if (flag_ == 0) flag_ = 1;  // as the next epoch's, which is of the other parity
+    flag_ = Wire::flag_of(epoch_);
   }
 
   CROSSLANE_DEVICE std::uint64_t epoch() const { return epoch_; }
-  CROSSLANE_DEVICE std::uint32_t flag() const { return flag_; }
-  CROSSLANE_DEVICE void send(std::uint32_t to, std::uint64_t packet, std::uint64_t data) const {
-    block_.store_packet(slot(to, frame_.me) + packet, to_packet(data, flag_));
+  CROSSLANE_DEVICE void send(std::uint32_t to, std::uint64_t unit, const std::uint64_t* data) const {
+    Wire::store(block_, slot(to, frame_.me) + unit, unit, data, flag_);
   }
-  /// Those packets whose bit k is set in `wanted`, each the one that place(k) says, once the last of them has come. They are all asked
+  /// Those units whose bit k is set in `wanted`, each the one that place(k) says, once the last of them has come. They are all asked
   /// for at once, and those that are missing again: one after the other each would cost a way to memory. False: see Launch::await.
   template <std::uint32_t n, class Place>
-  CROSSLANE_DEVICE bool await(const Launch<B>& launch, std::uint32_t wanted, Word16 (&packet)[n], Place place) const {
+  CROSSLANE_DEVICE bool await(const Launch<B>& launch, std::uint32_t wanted, Word16 (&unit)[n], Place place) const {
+    typename Wire::template Seen<B> seen[n] = {};
     std::uint32_t missing = wanted;
     const auto look = [&] {
       for (std::uint32_t k = 0; k < n; ++k)
-        if ((missing >> k & 1) != 0) packet[k] = peek(place(k));
+        if ((missing >> k & 1) != 0) seen[k] = peek(place(k));
       std::uint32_t left = 0;
-      for (std::uint32_t k = 0; k < n; ++k) left |= (complete(packet[k], flag_) ? 0U : 1U) << k;
+      for (std::uint32_t k = 0; k < n; ++k) left |= (Wire::complete(block_, seen[k], flag_) ? 0U : 1U) << k;
       missing &= left;
       return missing == 0;
     };
@@ -165,29 +154,32 @@ class Slots {
       while ((missing >> k & 1) == 0) ++k;
       return std::uint64_t{place(k).from};
     };
-    return launch.await(whose, look);
+    if (!launch.template await<Wire::group>(whose, look)) return false;
+    for (std::uint32_t k = 0; k < n; ++k) unit[k] = Wire::unit(seen[k]);
+    return true;
   }
 
   /// In few epochs: whether all that carries no data is to be filled.
   CROSSLANE_DEVICE bool refreshes() const {
     constexpr std::uint64_t period = std::uint64_t{1} << 30;
-    return epoch_ % period < 2 && epoch_ >= period;
+    return Wire::flags_recur && epoch_ % period < 2 && epoch_ >= period;
   }
-  /// By all threads: packets [begin, end) of the slot at that member.
+  /// By all threads: units [begin, end) of the slot at that member.
   CROSSLANE_DEVICE void fill(std::uint32_t to, std::uint64_t begin, std::uint64_t end) const {
-    block_.for_each_in_grid(end - begin, [&](std::uint64_t i) { send(to, begin + i, 0); });
+    const std::uint64_t nothing[Wire::words] = {};
+    block_.for_each_in_grid(end - begin, [&](std::uint64_t i) { send(to, begin + i, nothing); });
   }
-  /// In those epochs, by all threads: fills what is behind the packets that go to each member.
-  template <class Packets>
-  CROSSLANE_DEVICE void refresh(Packets packets_to) const {
+  /// In those epochs, by all threads: fills what is behind the units that go to each member.
+  template <class Units>
+  CROSSLANE_DEVICE void refresh(Units units_to) const {
     if (!refreshes()) return;
     for (std::uint32_t m = 0; m < frame_.members; ++m)
-      if (m != frame_.me) fill(m, packets_to(m), slot_bytes_ / 16);
+      if (m != frame_.me) fill(m, units_to(m), slot_bytes_ / 16);
   }
 
  private:
-  CROSSLANE_DEVICE Word16 peek(const Packet& packet) const {
-    return block_.load_packet(slot(frame_.me, packet.from) + packet.number);
+  CROSSLANE_DEVICE auto peek(const Unit& unit) const {
+    return Wire::look(block_, slot(frame_.me, unit.from) + unit.number);
   }
   CROSSLANE_DEVICE Word16* slot(std::uint32_t owner, std::uint32_t sender) const {
     return reinterpret_cast<Word16*>(low_latency_[owner] + ((epoch_ & 1) * frame_.members + sender) * slot_bytes_);
@@ -197,29 +189,47 @@ class Slots {
   const Frame& frame_;
   const std::uint64_t* low_latency_;
   std::uint64_t slot_bytes_, epoch_;
-  std::uint32_t flag_;
+  typename Wire::Flag flag_;
 };
 
-/// This block's packets of all messages, shared by its threads: as many for each peer that has a message.
-/// f(member, first packet, step, end) for this thread's share. Which block a packet belongs to follows from the number of
-/// packets alone: so block b waits for packets of the peers' blocks b, and for no other.
-template <class B, class F>
+/// Where word `index` of a unit of a message lies that begins at `begin` and has so many bytes.
+template <class Wire>
+CROSSLANE_DEVICE Bytes8 place_in(std::uint64_t begin, std::uint64_t bytes, std::uint64_t unit, std::uint32_t index) {
+  const std::uint64_t at = 8 * (Wire::first_word(unit) + index);
+  return {begin + at, index < Wire::words_in(unit) && at < bytes ? bytes - at : 0};
+}
+/// Stores what a unit of such a message carries.
+template <class Wire, class B>
+CROSSLANE_DEVICE void store_unit(const B& block, std::uint64_t begin, std::uint64_t bytes, std::uint64_t unit,
+                                 const std::uint64_t* data) {
+  for (std::uint32_t h = 0; h < Wire::words; ++h) {
+    const Bytes8 to = place_in<Wire>(begin, bytes, unit, h);
+    if (Wire::words == 1 || to.bytes != 0) store_word(block, to, data[h]);
+  }
+}
+
+/// This block's units of all messages, shared by its threads: as many for each peer that has a message.
+/// f(member, first unit, step, end) for this thread's share, of whole groups. Which block a unit belongs to follows from the number of
+/// units alone: so block b waits for units of the peers' blocks b, and for no other.
+template <class Wire, class B, class F>
 CROSSLANE_DEVICE void for_each_message(const B& block, const Frame& frame, const Move* moves, F f) {
   std::uint32_t messages = 0;
   for (std::uint32_t m = 0; m < frame.members; ++m) messages += m != frame.me && moves[m].bytes != 0 ? 1 : 0;
   if (messages == 0) return;
   const auto threads = static_cast<std::uint32_t>(block.size());
-  const std::uint32_t lanes = threads < messages ? 1 : threads / messages;
-  for (auto unit = static_cast<std::uint32_t>(block.rank()); unit < messages * lanes; unit += threads) {
-    // The message of this unit; each member begins with the one after itself.
+  // A GPU's block has a group for each message at the least.
+  const std::uint32_t whole = threads / messages / Wire::group * Wire::group, lanes = whole == 0 ? 1 : whole;
+  for (auto turn = static_cast<std::uint32_t>(block.rank()); turn < messages * lanes; turn += threads) {
+    // The message of this turn; each member begins with the one after itself.
     std::uint32_t m = frame.me;
-    for (std::uint32_t left = unit / lanes + 1; left != 0;) {
+    for (std::uint32_t left = turn / lanes + 1; left != 0;) {
       m = m + 1 == frame.members ? 0 : m + 1;
       if (m != frame.me && moves[m].bytes != 0) --left;
     }
-    const std::uint64_t packets = (moves[m].bytes + 7) / 8, share = (packets + block.count() - 1) / block.count();
-    const std::uint64_t begin = block.index() * share, end = begin + share < packets ? begin + share : packets;
-    f(m, begin + unit % lanes, std::uint64_t{lanes}, end);
+    const std::uint64_t units = Wire::units_of(moves[m].bytes), all = units / Wire::group;
+    const std::uint64_t share = (all + block.count() - 1) / block.count() * Wire::group;
+    const std::uint64_t begin = block.index() * share, end = begin + share < units ? begin + share : units;
+    f(m, begin + turn % lanes, std::uint64_t{lanes}, end);
   }
 }
 
@@ -227,13 +237,14 @@ CROSSLANE_DEVICE void for_each_message(const B& block, const Frame& frame, const
 
 /// receive[p].to may be send[p].from where both have the same bytes for every p, but must not overlap what is sent
 /// otherwise.
+template <class Wire>
 struct LowLatencyMove {
   using Parameters = LowLatencyMoveParameters;
 
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    const detail::Slots<B> slots(block, p.frame, p.low_latency, p.slot_bytes);
+    const detail::Slots<B, Wire> slots(block, p.frame, p.low_latency, p.slot_bytes);
     const std::uint32_t me = p.frame.me;
     std::uint32_t sends = 0, receives = 0;
     for (std::uint32_t m = 0; m < p.frame.members; ++m) {
@@ -242,20 +253,20 @@ struct LowLatencyMove {
       if (p.receive[m].bytes != 0) receives |= bit;
     }
     launch.send_tokens(~sends);
-    detail::for_each_message(block, p.frame, p.send,
-                             [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-                               for (std::uint64_t i = first; i < end; i += ahead * step)
-                                 send(block, slots, m, p.send[m], i, step, end);
-                             });
-    slots.refresh([&](std::uint32_t m) { return (p.send[m].bytes + 7) / 8; });
+    detail::for_each_message<Wire>(block, p.frame, p.send,
+                                   [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+                                     for (std::uint64_t i = first; i < end; i += ahead * step)
+                                       send(block, slots, m, p.send[m], i, step, end);
+                                   });
+    slots.refresh([&](std::uint32_t m) { return Wire::units_of(p.send[m].bytes); });
     const Move own{p.send[me].from, p.receive[me].to, p.receive[me].bytes};
     if (own.from != own.to) move_slice(block, own, 0, 0);
-    detail::for_each_message(block, p.frame, p.receive,
-                             [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-                               for (std::uint64_t i = first; i < end; i += ahead * step) {
-                                 if (!receive(block, launch, slots, m, p.receive[m], i, step, end)) return;
-                               }
-                             });
+    detail::for_each_message<Wire>(block, p.frame, p.receive,
+                                   [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+                                     for (std::uint64_t i = first; i < end; i += ahead * step) {
+                                       if (!receive(block, launch, slots, m, p.receive[m], i, step, end)) return;
+                                     }
+                                   });
     launch.await_tokens(~receives);
     launch.finish_low_latency(slots.epoch());
   }
@@ -264,29 +275,32 @@ struct LowLatencyMove {
   static constexpr std::uint32_t ahead = 4;  // loads and polls in flight
 
   template <class B>
-  CROSSLANE_DEVICE static void send(const B& block, const detail::Slots<B>& slots, std::uint32_t to, const Move& move,
-                                    std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-    std::uint64_t data[ahead];
+  CROSSLANE_DEVICE static void send(const B& block, const detail::Slots<B, Wire>& slots, std::uint32_t to,
+                                    const Move& move, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+    std::uint64_t data[ahead * Wire::words];
     detail::load_words(block, data, [&](std::uint32_t k) {
-      const std::uint64_t i = first + k * step;
-      return detail::Bytes8{move.from + 8 * i, i < end ? move.bytes - 8 * i : 0};
+      const std::uint64_t i = first + k / Wire::words * step;
+      const detail::Bytes8 place = detail::place_in<Wire>(move.from, move.bytes, i, k % Wire::words);
+      return detail::Bytes8{place.address, i < end ? place.bytes : 0};
     });
     for (std::uint32_t k = 0; k < ahead; ++k)
-      if (first + k * step < end) slots.send(to, first + k * step, data[k]);
+      if (first + k * step < end) slots.send(to, first + k * step, &data[k * Wire::words]);
   }
 
   template <class B>
-  CROSSLANE_DEVICE static bool receive(const B& block, const Launch<B>& launch, const detail::Slots<B>& slots,
+  CROSSLANE_DEVICE static bool receive(const B& block, const Launch<B>& launch, const detail::Slots<B, Wire>& slots,
                                        std::uint32_t from, const Move& move, std::uint64_t first, std::uint64_t step,
                                        std::uint64_t end) {
-    Word16 packet[ahead] = {};
+    Word16 unit[ahead] = {};
     std::uint32_t wanted = 0;
     for (std::uint32_t k = 0; k < ahead; ++k) wanted |= (first + k * step < end ? 1U : 0U) << k;
-    if (!slots.await(launch, wanted, packet, [&](std::uint32_t k) { return detail::Packet{from, first + k * step}; }))
+    if (!slots.await(launch, wanted, unit, [&](std::uint32_t k) { return detail::Unit{from, first + k * step}; }))
       return false;
     for (std::uint32_t k = 0; k < ahead; ++k) {
-      const std::uint64_t i = first + k * step;
-      if (i < end) detail::store_word(block, {move.to + 8 * i, move.bytes - 8 * i}, detail::from_packet(packet[k]));
+      if ((wanted >> k & 1) == 0) continue;
+      std::uint64_t data[Wire::words];
+      for (std::uint32_t h = 0; h < Wire::words; ++h) data[h] = Wire::word(unit[k], h);
+      detail::store_unit<Wire>(block, move.to, move.bytes, first + k * step, data);
     }
     return true;
   }
@@ -300,7 +314,7 @@ struct LowLatencyCombine {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    const detail::Slots<B> slots(block, p.frame, p.low_latency, p.slot_bytes);
+    const detail::Slots<B, Packets> slots(block, p.frame, p.low_latency, p.slot_bytes);
     const std::uint64_t bytes = p.count * sizeof(T), granules = (bytes + granule - 1) / granule;
     const std::uint32_t me = p.frame.me, others = ~(std::uint32_t{1} << me);
     const std::uint32_t send_to = bytes == 0 ? 0 : p.send_to & others;
@@ -342,20 +356,20 @@ struct LowLatencyCombine {
 
   // Granule i, the same for all.
   template <class B>
-  CROSSLANE_DEVICE static void send_to_all(const B& block, const Parameters& p, const detail::Slots<B>& slots,
+  CROSSLANE_DEVICE static void send_to_all(const B& block, const Parameters& p, const detail::Slots<B, Packets>& slots,
                                            std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
     std::uint64_t data[packets];
     detail::load_words(block, data, [&](std::uint32_t h) { return place(p.from, bytes, i, h); });
     for (std::uint32_t k = 1; k < p.frame.members; ++k) {
       const std::uint32_t m = p.frame.after(k);
       if ((send_to >> m & 1) == 0) continue;
-      for (std::uint32_t h = 0; h < packets; ++h) slots.send(m, i * packets + h, data[h]);
+      for (std::uint32_t h = 0; h < packets; ++h) slots.send(m, i * packets + h, &data[h]);
     }
   }
 
   // Granule i of what each of them gets.
   template <class B>
-  CROSSLANE_DEVICE static void send_to_each(const B& block, const Parameters& p, const detail::Slots<B>& slots,
+  CROSSLANE_DEVICE static void send_to_each(const B& block, const Parameters& p, const detail::Slots<B, Packets>& slots,
                                             std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
     const auto wanted = [&](std::uint32_t k) { return k < p.frame.members && (send_to >> p.frame.after(k) & 1) != 0; };
     for (std::uint32_t first = 1; first < p.frame.members; first += ahead) {
@@ -368,15 +382,15 @@ struct LowLatencyCombine {
       for (std::uint32_t k = 0; k < ahead; ++k) {
         if (!wanted(first + k)) continue;
         for (std::uint32_t h = 0; h < packets; ++h)
-          slots.send(p.frame.after(first + k), i * packets + h, data[k * packets + h]);
+          slots.send(p.frame.after(first + k), i * packets + h, &data[k * packets + h]);
       }
     }
   }
 
   template <class B>
   CROSSLANE_DEVICE static void receive(const B& block, const Parameters& p, const Launch<B>& launch,
-                                       const detail::Slots<B>& slots, std::uint32_t receive_from, std::uint64_t bytes,
-                                       std::uint64_t i) {
+                                       const detail::Slots<B, Packets>& slots, std::uint32_t receive_from,
+                                       std::uint64_t bytes, std::uint64_t i) {
     const std::uint32_t me = p.frame.me;
     std::uint64_t own[packets] = {}, result[packets] = {};
     if ((receive_from >> me & 1) != 0)
@@ -391,13 +405,13 @@ struct LowLatencyCombine {
       std::uint32_t wanted = 0;
       for (std::uint32_t k = 0; k < ahead * packets; ++k)
         wanted |= (takes_part(k / packets) && first + k / packets != me ? 1U : 0U) << k;
-      const auto from = [&](std::uint32_t k) { return detail::Packet{first + k / packets, i * packets + k % packets}; };
+      const auto from = [&](std::uint32_t k) { return detail::Unit{first + k / packets, i * packets + k % packets}; };
       if (!slots.await(launch, wanted, packet, from)) return;
       for (std::uint32_t k = 0; k < ahead; ++k) {
         if (!takes_part(k)) continue;
         std::uint64_t data[packets];
         for (std::uint32_t h = 0; h < packets; ++h)
-          data[h] = first + k == me ? own[h] : detail::from_packet(packet[k * packets + h]);
+          data[h] = first + k == me ? own[h] : Packets::word(packet[k * packets + h], 0);
         if (any) {
           combine(result, data);
         } else {

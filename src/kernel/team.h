@@ -156,18 +156,19 @@ class Launch {
     if (block_.index() == 0 && from != 0) await_all(0, 4 * number_ + 1, from);
   }
 
-  /// A wait, by one thread: `ready` is polled. False, with all that follows from it, when the limit is reached first: `whose` says then
-  /// which member has not come.
-  template <class Whose, class Ready>
+  /// A wait: `ready` is polled. False, with all that follows from it, when the limit is reached first: `whose` says then
+  /// which member has not come. By one thread, or by a group of them that do the same.
+  template <std::uint32_t group = 1, class Whose, class Ready>
   CROSSLANE_DEVICE bool await(Whose whose, Ready ready) const {
     auto patience = block_.patience(frame_.limit);
     while (!ready()) {
-      if (patience.over()) {
+      if (block_.template any<group>(patience.over())) {
         block_.store_now(&own_->given_up, number_ + 1);
         if (frame_.failed != nullptr) block_.store_now(frame_.failed, whose() + 1);
         return false;
       }
-      if (patience.looked() && block_.load_now(&own_->given_up) == number_ + 1) return false;
+      if (patience.looked() && block_.template any<group>(block_.load_now(&own_->given_up) == number_ + 1))
+        return false;
     }
     return true;
   }

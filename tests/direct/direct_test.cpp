@@ -160,10 +160,10 @@ class Test {
   void run_once(Kind kind, const Job& world) {
     // Bytes, where the algorithm takes them.
     const Element& element = *std::ranges::find_if(elements(), [&](const Element& each) {
-      return (!of_pipelined_kernels(kind) && algorithm_ != "two_shot_ll") || each.base.name == "float";
+      return (!of_pipelined_kernels(kind) && !in_shares(kind)) || each.base.name == "float";
     });
     Case what{.kind = kind, .element = &element, .op = element.ops[0].second, .op_name = element.ops[0].first};
-    what.units = algorithm_.ends_with("ll") ? 1000 : 300 * kib;
+    what.units = algorithm_.ends_with("ll") || algorithm_ == "ll128" ? 1000 : 300 * kib;
     what.repeats = 3;
     what.seed = mix(program_.seed, 77);
     run(what, world);
@@ -215,6 +215,7 @@ class Test {
     const bool all = kind == Kind::allreduce || kind == Kind::reduce;
     if (algorithm_ == "zero_copy" && all) return "two_shot";
     if (algorithm_ == "window" && all) return "one_shot";
+    if (algorithm_ == "ll128" && all) return "two_shot_ll128";
     return algorithm_;
   }
   [[nodiscard]] bool exists(Kind kind) const {
@@ -226,12 +227,16 @@ class Test {
     if (algorithm_ == "copy_engine")
       return kind == Kind::allreduce || kind == Kind::allgather || kind == Kind::alltoall || kind == Kind::gather ||
              kind == Kind::scatter;
-    return algorithm_ != "zero_copy" || (kind != Kind::scan && kind != Kind::exscan);
+    return (algorithm_ != "zero_copy" && algorithm_ != "ll128") || (kind != Kind::scan && kind != Kind::exscan);
   }
   [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
 
   [[nodiscard]] bool of_pipelined_kernels(Kind kind) const {
     return algorithm_ == "pipelined" || (algorithm_ == "copy_engine" && kind == Kind::allreduce);
+  }
+  // Whether the kernels of shares in low-latency words or lines do it, which know the same.
+  [[nodiscard]] bool in_shares(Kind kind) const {
+    return algorithm_ == "two_shot_ll" || (algorithm_ == "ll128" && combining(kind));
   }
   // Whether the pipelined kernels know the operation and the numbers, by `crosslane algorithms`.
   [[nodiscard]] static bool pipelined(const Case& what) {
@@ -259,12 +264,16 @@ class Test {
       return algorithm_ == "gsb" || any_order_ || !combining(what.kind) || (what.element->exact && !number);
     }
     if (algorithm_ == "ll") return what.sent_bytes() <= (job.size() <= 4 ? 256 : 64) * kib;
-    if (algorithm_ == "two_shot_ll") {
-      // Of two ranks a reduction's root has all for its share.
+    const bool lines = algorithm_ == "ll128";
+    const std::size_t slot = lines ? (job.size() <= 4 ? 548 : 2192 / job.size() / 4 * 4) * kib / 128 * 120 : 256 * kib;
+    if (lines && (!combining(what.kind) || what.kind == Kind::reduce_scatter_block))
+      return (!combining(what.kind) || pipelined(what)) && what.sent_bytes() <= slot;
+    if (lines || algorithm_ == "two_shot_ll") {
+      // Of two ranks a reduction's root has all for its share. A slot has room for it twice.
       const auto n = static_cast<std::size_t>(job.size());
       const bool root = what.kind == Kind::reduce;
       const std::size_t owners = !root ? n : n > 2 ? n - 1 : 1;
-      return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= 128 * kib;
+      return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= slot / 2;
     }
     if (of_pipelined_kernels(what.kind) && !pipelined(what)) return false;
     if (!straight() && algorithm_ != "pipelined") return true;

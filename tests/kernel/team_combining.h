@@ -52,18 +52,20 @@ void TeamTest<Kind>::low_latency_all_reduce(Members& team, Op op, Element elemen
   }
 }
 
-// Shares of any size, some of them nothing, whose results some members want.
+// Shares of any size, some of them nothing, whose results some members want, or each its own alone.
 template <class Kind>
-void TeamTest<Kind>::low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+template <class Wire>
+void TeamTest<Kind>::shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  constexpr bool in_lines = std::is_same_v<Wire, kernel::Lines>;
   const std::uint32_t n = team.count();
   const std::size_t size = kernel::bytes_of(element);
-  const bool in_place = this->between(0, 1) == 0;
+  const bool in_place = this->between(0, 1) == 0, scatters = this->between(0, 3) == 0;
   const auto start = starts_of_shares(n, size, count);
-  std::uint32_t takers = (1U << n) - 1;
+  std::uint32_t takers = scatters ? 0 : (1U << n) - 1;
   if (this->between(0, 1) == 0) takers = random_() & takers;
   std::size_t largest = 0;
   for (std::uint32_t m = 0; m < n; ++m) largest = std::max(largest, (start[m + 1] - start[m]) * size);
-  ASSERT_LE(2 * ((largest + 7) / 8), Members::slot_bytes / 16);
+  ASSERT_LE(2 * Wire::units_of(largest), Members::slot_bytes / 16);
   const auto data = elements(n, element, count);
   const auto from = buffers(team, data, shifts(n, size, false));
   const auto to = buffers(team, std::vector<Bytes>(n, Bytes(count * size)), shifts(n, size, false));
@@ -73,24 +75,31 @@ void TeamTest<Kind>::low_latency_shares(Members& team, Op op, Element element, s
     p.frame = team.frame(m);
     values[m] = p.frame.done_value;
     p.slot_bytes = Members::slot_bytes;
-    p.packets = (largest + 7) / 8;
+    p.units = Wire::units_of(largest);
     p.takers = takers;
     p.from = address(from[m]);
     p.to = in_place ? p.from : address(to[m]);
+    if (scatters || (takers >> m & 1) != 0) p.own_to = p.to + start[m] * size;
     for (std::uint32_t k = 0; k < n; ++k) {
-      p.low_latency[k] = team.low_latency(k);
+      p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
       p.share_begin[k] = start[k] * size;
       p.share_bytes[k] = (start[k + 1] - start[k]) * size;
     }
-    team.kernels(m).low_latency_shares(team.stream(m), op, element, p, blocks);
+    if constexpr (in_lines) {
+      team.kernels(m).line_shares(team.stream(m), op, element, p, blocks);
+    } else {
+      team.kernels(m).low_latency_shares(team.stream(m), op, element, p, blocks);
+    }
   });
   expect_done(team, values);
   const Bytes result = fold(op, element, data, 0, n);
   for (std::uint32_t m = 0; m < n; ++m) {
-    const Bytes expected = (takers >> m & 1) != 0 ? result : in_place ? data[m] : Bytes(count * size);
+    Bytes expected = (takers >> m & 1) != 0 ? result : in_place ? data[m] : Bytes(count * size);
+    if (scatters)
+      std::copy_n(result.data() + start[m] * size, (start[m + 1] - start[m]) * size, expected.data() + start[m] * size);
     ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), significant(element, expected))
         << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks
-        << " blocks, takers " << takers;
+        << " blocks, takers " << takers << (scatters ? ", scattered" : "") << (in_lines ? ", in lines" : "");
     if (!in_place) {
       ASSERT_EQ(from[m].bytes(), data[m]);
     }

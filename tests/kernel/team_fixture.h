@@ -105,12 +105,18 @@ class TeamTest : public KernelTest<Kind> {
 
   std::vector<std::size_t> starts_of_shares(std::uint32_t n, std::size_t size, std::size_t count);
   void low_latency_all_reduce(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
-  void low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
+  void low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+    shares<kernel::Packets>(team, op, element, count, blocks);
+  }
+  void line_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+    shares<kernel::Lines>(team, op, element, count, blocks);
+  }
   void exchange_one_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void exchange_two_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks, bool zero_copy);
   void pipelined_reduction(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
-  void low_latency_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, true); }
-  void pairwise_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, false); }
+  void low_latency_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, Way::packets); }
+  void line_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, Way::lines); }
+  void pairwise_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, Way::pairwise); }
   void exchange_all_gather(Members& team, unsigned blocks, bool push);
   void exchange_spread(Members& team, unsigned blocks);
   void pushed_move(Members& team, unsigned blocks);
@@ -118,7 +124,10 @@ class TeamTest : public KernelTest<Kind> {
   std::mt19937_64 random_;
 
  private:
-  void all_to_all(Members& team, unsigned blocks, bool low_latency);
+  enum class Way { packets, lines, pairwise };
+  void all_to_all(Members& team, unsigned blocks, Way way);
+  template <class Wire>
+  void shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
 
   std::map<std::uint32_t, std::unique_ptr<Members>> made_;
 };

@@ -81,6 +81,7 @@ TYPED_TEST(TeamLowLatencyTest, AllToAllInPlace) {
     const std::uint32_t n = team.count();
     const std::size_t bytes = this->some_count(3000);
     const unsigned blocks = this->some_blocks();
+    const bool in_lines = i % 2 == 1;
     std::vector<Bytes> data;
     for (std::uint32_t m = 0; m < n; ++m) data.push_back(pattern(n * bytes, this->random_()));
     const auto buffers = this->buffers(team, data, this->shifts(n, 4, false));
@@ -90,11 +91,15 @@ TYPED_TEST(TeamLowLatencyTest, AllToAllInPlace) {
       p.slot_bytes = Members::slot_bytes;
       for (std::uint32_t k = 0; k < n; ++k) {
         const std::uint64_t at = this->address(buffers[m]) + k * bytes;
-        p.low_latency[k] = team.low_latency(k);
+        p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
         p.send[k] = {at, 0, bytes};
         p.receive[k] = {0, at, bytes};
       }
-      team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+      if (in_lines) {
+        team.kernels(m).line_move(team.stream(m), p, blocks);
+      } else {
+        team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+      }
     });
     for (std::uint32_t m = 0; m < n; ++m) {
       Bytes expected;
@@ -102,7 +107,7 @@ TYPED_TEST(TeamLowLatencyTest, AllToAllInPlace) {
         const auto begin = data[k].begin() + static_cast<std::ptrdiff_t>(m * bytes);
         expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(bytes));
       }
-      ASSERT_EQ(buffers[m].bytes(), expected) << "member " << m << " of " << n;
+      ASSERT_EQ(buffers[m].bytes(), expected) << "member " << m << " of " << n << (in_lines ? ", in lines" : "");
     }
   }
 }

@@ -13,7 +13,7 @@ namespace crosslane::test {
 
 class Members {
  public:
-  static constexpr std::size_t slot_bytes = 32 << 10;  // of an LL area: 16 KiB of data
+  static constexpr std::size_t slot_bytes = 32 << 10;  // of an LL area or one for lines: 16 KiB of data, or 30
   static constexpr std::size_t area_bytes = 1 << 20;   // of a window, for each parity
 
   /// `gpus`: 0 for as many as there are. Members are dealt to them in turn.
@@ -50,6 +50,7 @@ class Members {
   [[nodiscard]] std::uint64_t area(std::uint32_t m) const { return windows_[m].address() + control_bytes; }
   [[nodiscard]] static std::uint64_t parity() { return area_bytes; }
   [[nodiscard]] std::uint64_t low_latency(std::uint32_t m) const { return area(m) + 2 * area_bytes; }
+  [[nodiscard]] std::uint64_t lines(std::uint32_t m) const { return low_latency(m) + 2 * count_ * slot_bytes; }
 
   /// Of member m's next launch. Its limit is long: a test that fails is not to hang.
   [[nodiscard]] kernel::Frame frame(std::uint32_t m) {
@@ -101,7 +102,7 @@ class Members {
 
  private:
   static constexpr std::size_t control_bytes = (sizeof(kernel::Control) + 255) / 256 * 256;
-  [[nodiscard]] std::size_t window_bytes() const { return control_bytes + 2 * area_bytes + 2 * count_ * slot_bytes; }
+  [[nodiscard]] std::size_t window_bytes() const { return control_bytes + 2 * area_bytes + 4 * count_ * slot_bytes; }
   template <class T>
   [[nodiscard]] T* word(std::uint32_t m, std::size_t index) const {
     return reinterpret_cast<T*>(words_[m].device_address() + 64 * index);

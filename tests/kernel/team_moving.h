@@ -7,12 +7,14 @@ namespace crosslane::test {
 
 // Sizes of their own for every pair, some of them 0.
 template <class Kind>
-void TeamTest<Kind>::all_to_all(Members& team, unsigned blocks, bool low_latency) {
+void TeamTest<Kind>::all_to_all(Members& team, unsigned blocks, Way way) {
   const std::uint32_t n = team.count();
   // Of a few windows, of one, of some bytes: chunks of pairs differ in number.
   const auto granules = static_cast<std::size_t>(Members::parity() / kernel::pairwise_window_bytes(blocks, n, 16));
   const std::size_t chunk = 16 * std::min<std::size_t>(granules, std::size_t{1} << this->between(0, 10));
-  const std::size_t most = low_latency ? Members::slot_bytes / 2 : chunk * blocks * 5 + 100;
+  const std::size_t most = way == Way::packets ? kernel::Packets::payload(Members::slot_bytes)
+                           : way == Way::lines ? kernel::Lines::payload(Members::slot_bytes)
+                                               : chunk * blocks * 5 + 100;
   std::vector<std::vector<std::size_t>> bytes(n, std::vector<std::size_t>(n));
   std::vector<Bytes> data, expected(n);
   for (auto& row : bytes)
@@ -42,12 +44,16 @@ void TeamTest<Kind>::all_to_all(Members& team, unsigned blocks, bool low_latency
         at += bytes[k][m];
       }
     };
-    if (low_latency) {
+    if (way != Way::pairwise) {
       kernel::LowLatencyMoveParameters p{};
       fill(p);
       p.slot_bytes = Members::slot_bytes;
-      for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = team.low_latency(k);
-      team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+      for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = way == Way::lines ? team.lines(k) : team.low_latency(k);
+      if (way == Way::lines) {
+        team.kernels(m).line_move(team.stream(m), p, blocks);
+      } else {
+        team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+      }
     } else {
       kernel::PairwiseMoveParameters p{};
       fill(p);

@@ -27,6 +27,9 @@ TYPED_TEST(TeamTest, EveryOperationAndElement) {
                                   this->some_blocks());
         this->low_latency_shares(this->members(this->some_members()), op, element,
                                  this->some_count(Members::slot_bytes / 4 / size), this->some_blocks());
+        this->line_shares(this->members(this->some_members()), op, element,
+                          this->some_count(kernel::Lines::payload(Members::slot_bytes / 2) / size),
+                          this->some_blocks());
       }
       if (this->HasFatalFailure()) return;
     }
@@ -40,6 +43,7 @@ TYPED_TEST(TeamTest, UndefinedOperations) {
       if (!kernel::Kernels::pipelines(op, element)) {
         EXPECT_THROW(team.kernels(0).pipelined_reduction(team.stream(0), op, element, {}, 1), base::Error);
         EXPECT_THROW(team.kernels(0).low_latency_shares(team.stream(0), op, element, {}, 1), base::Error);
+        EXPECT_THROW(team.kernels(0).line_shares(team.stream(0), op, element, {}, 1), base::Error);
       }
       if (defined(op, element)) continue;
       EXPECT_THROW(team.kernels(0).exchange_combine(team.stream(0), op, element, {}, 1), base::Error);
@@ -56,6 +60,8 @@ TYPED_TEST(TeamTest, AsManyMembersAsThereMayBe) {
     this->exchange_two_shot(team, Op::bxor, Element::i16, 3000, 2, i % 2 == 0);
     this->exchange_all_gather(team, 1, i % 2 == 0);
     this->pairwise_all_to_all(team, 1);
+    this->line_all_to_all(team, 1);
+    this->line_shares(team, Op::sum, Element::f32, 500, 1);
     this->exchange_spread(team, 1);
     this->pushed_move(team, 1);
   }
@@ -164,7 +170,7 @@ TYPED_TEST(TeamTest, GraphsReplay) {
 
 // A member that never comes: everybody else's launch ends, and names it.
 TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
-  for (int kind = 0; kind < 9; ++kind) {
+  for (int kind = 0; kind < 11; ++kind) {
     for (const bool aborted : {false, true}) {
       constexpr std::uint32_t n = 3;
       Members team(this->driver(), n, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
@@ -177,10 +183,11 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
         const auto scope = team.enter(m);
         kernel::Frame frame = team.frame(m);
         values[m] = frame.done_value;
+        const bool in_lines = kind >= 9;
         const auto low_latency = [&](auto& p) {
           p.frame = frame;
           p.slot_bytes = Members::slot_bytes;
-          for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = team.low_latency(k);
+          for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
         };
         const std::uint64_t mine = this->address(buffers[m]);
         if (kind == 0) {
@@ -219,17 +226,22 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
             p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
           }
           team.kernels(m).pairwise_move(team.stream(m), p, 4);
-        } else if (kind == 7) {
+        } else if (kind == 7 || kind == 9) {
           kernel::LowLatencySharesParameters p{};
           low_latency(p);
           p.from = p.to = mine;
-          p.packets = 128;
+          p.own_to = mine + m * 1024;
+          p.units = in_lines ? kernel::Lines::units_of(1024) : kernel::Packets::units_of(1024);
           p.takers = (1U << n) - 1;
           for (std::uint32_t k = 0; k < n; ++k) {
             p.share_begin[k] = k * 1024;
             p.share_bytes[k] = 1024;
           }
-          team.kernels(m).low_latency_shares(team.stream(m), Op::sum, Element::f32, p, 4);
+          if (in_lines) {
+            team.kernels(m).line_shares(team.stream(m), Op::sum, Element::f32, p, 4);
+          } else {
+            team.kernels(m).low_latency_shares(team.stream(m), Op::sum, Element::f32, p, 4);
+          }
         } else if (kind == 8) {
           kernel::PushedMoveParameters p{};
           p.frame = frame;
@@ -252,13 +264,17 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
         } else {
           kernel::LowLatencyMoveParameters p{};
           low_latency(p);
-          if (kind == 3) {
+          if (kind != 4) {
             for (std::uint32_t k = 0; k < n; ++k) {
               p.send[k] = {mine, 0, 1000};
               p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
             }
           }  // else: tokens alone
-          team.kernels(m).low_latency_move(team.stream(m), p, 4);
+          if (in_lines) {
+            team.kernels(m).line_move(team.stream(m), p, 4);
+          } else {
+            team.kernels(m).low_latency_move(team.stream(m), p, 4);
+          }
         }
       }
       if (aborted) {
@@ -315,7 +331,7 @@ TYPED_TEST(TeamTest, LongSequences) {
     Members& team = this->members(n);
     ++launched[n];
     const unsigned blocks = this->some_blocks();
-    switch (this->between(0, 9)) {
+    switch (this->between(0, 11)) {
       case 0:
         this->low_latency_all_reduce(team, Op::sum, Element::f32, this->some_count(4096), blocks);
         break;
@@ -343,6 +359,12 @@ TYPED_TEST(TeamTest, LongSequences) {
         break;
       case 7:
         this->pushed_move(team, blocks);
+        break;
+      case 8:
+        this->line_all_to_all(team, blocks);
+        break;
+      case 9:
+        this->line_shares(team, Op::max, Element::f64, this->some_count(1000), blocks);
         break;
       default:
         this->exchange_two_shot(team, Op::max, Element::i16, this->some_count(20'000), blocks,
