@@ -194,6 +194,7 @@ Json choose(const Json& request) {
   facts.members = ranks;
   facts.most_on_one_gpu = sharing;
   facts.emulated = settings.gpu.starts_with("emulated");
+  facts.whole_lines = facts.emulated || sharing == 1;
   facts.driven = choice.drives();
   facts.deterministic = choice.deterministic();
   if (nodes > 1) {

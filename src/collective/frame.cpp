@@ -25,6 +25,7 @@ TeamFacts facts_of(const team::TeamView& team) {
           .blocks = team.blocks(),
           .emulated = team.emulated(),
           .spinning = team.can(share::spins),
+          .whole_lines = team.can(share::whole_lines),
           .driven = team.can(share::drives)};
 }
 

@@ -214,6 +214,7 @@ bool supports_two_shot(const Shape& shape, const TeamFacts& facts) { return shar
 std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares>(call, Wire::packets); }
 
 bool supports_lines(const Shape& shape, const TeamFacts& facts) {
+  if (!facts.whole_lines) return false;
   if (combines(shape.collective)) return shares_fit(shape, facts, Wire::lines);
   return facts.spinning && shape.even && shape.bytes <= payload(facts, Wire::lines);
 }

@@ -142,6 +142,7 @@ struct TeamFacts {
   bool exposed = false;        ///< Every member's buffers of this call can be mapped by the others.
   bool large_windows = false;  ///< Every member has mapped all others' windows for large reductions.
   bool spinning = true;        ///< Kernels may wait for other members' kernels; not where they take turns on a GPU.
+  bool whole_lines = true;     ///< Lines of 128 bytes come to other members' GPUs at once.
   bool driven = false;         ///< Streams can wait for all other members' events, as host-driven algorithms need it.
   bool deterministic = false;  ///< Reductions must give the same bits whatever the algorithm.
 };

@@ -293,7 +293,8 @@ class GpuBlock {
   struct LinePart {
     Word16 word;
   };
-  // Together, whatever parted them before: apart, the flag's thread could be ahead of the data's.
+  // By one instruction, whatever parted the eight before: apart, the flag's thread could be ahead of the data's. A warp's threads go on together
+  // from such a place on all GPUs there are, though PTX does not promise it.
   CROSSLANE_DEVICE void store_line(Word16* to, Word16 part) const {
     __syncwarp(neighbours(8));
     store_packet(to, part);

@@ -51,7 +51,9 @@ struct ExchangeMove {
     const Launch<B> launch(block, p.frame);
     const std::uint64_t shift = launch.shift(p.parity);
     move_slices(block, p.in, p.ins, 0, shift);
-    if (launch.barrier(1, p.ins == 0 ? Stored::nothing : Stored::something)) {
+    // A launch of barriers alone vouches for what was enqueued before it, such as copies into peers' memory.
+    const bool vouches = p.ins != 0 || p.moves == 0;
+    if (launch.barrier(1, vouches ? Stored::something : Stored::nothing)) {
       // Out of a window a block reads what the peer's block of its number wrote there.
       if (p.parity != 0) {
         move_slices(block, p.move, p.moves, shift, 0);

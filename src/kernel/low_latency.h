@@ -1,5 +1,5 @@
-// Small messages in one flight: each word that is written into a peer's memory carries 4 bytes of data and a 4-byte
-// flag (NCCL's LL), so that there is no barrier. It must not know collectives: callers name who sends what to whom.
+// Small and middling messages in one flight: what is written into a peer's memory carries its flags with it (wire.h), so that there is no
+// barrier. It must not know collectives: callers name who sends what to whom.
 #pragma once
 
 #include "kernel/move.h"
@@ -9,14 +9,15 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace crosslane::kernel {
 
 // The LL area of a member: 2 * members slots of slot_bytes each; a slot holds Wire::payload(slot_bytes) bytes of data. slot_bytes
 // is a multiple of 128, as is the area's address, and the same at every launch of a team.
 
-// How a unit of 16 bytes carries data and flag is the wire's (wire.h). The flag is the epoch: how many launches used LL areas before
-// this one, plus 1. Epochs of the same parity share a slot:
+// How a unit of 16 bytes carries data and flag is the wire's (wire.h). The flag is the epoch: how many launches used the wire's areas
+// before this one, plus 1. Epochs of the same parity share a slot:
 //
 //   flag found           meaning for a reader in epoch E
 //   that of E            p's data of this launch
@@ -127,10 +128,15 @@ class Slots {
  public:
   CROSSLANE_DEVICE Slots(const B& block, const Frame& frame, const std::uint64_t* low_latency, std::uint64_t slot_bytes)
       : block_(block), frame_(frame), low_latency_(low_latency), slot_bytes_(slot_bytes) {
-    epoch_ = block.load(&frame.control[frame.me]->low_latency_launches);
+    epoch_ = block.load(counter());
     flag_ = Wire::flag_of(epoch_);
   }
 
+  /// Where the epoch is counted: of each wire by itself, for its areas' sake.
+  CROSSLANE_DEVICE std::uint64_t* counter() const {
+    Control& own = *frame_.control[frame_.me];
+    return std::is_same_v<Wire, Lines> ? &own.line_launches : &own.low_latency_launches;
+  }
   CROSSLANE_DEVICE std::uint64_t epoch() const { return epoch_; }
   CROSSLANE_DEVICE void send(std::uint32_t to, std::uint64_t unit, const std::uint64_t* data) const {
     Wire::store(block_, slot(to, frame_.me) + unit, unit, data, flag_);
@@ -268,7 +274,7 @@ struct LowLatencyMove {
                                      }
                                    });
     launch.await_tokens(~receives);
-    launch.finish_low_latency(slots.epoch());
+    launch.finish(slots.counter(), slots.epoch() + 1);
   }
 
  private:
@@ -336,7 +342,7 @@ struct LowLatencyCombine {
                              [&](std::uint64_t i) { receive(block, p, launch, slots, receive_from, bytes, i); });
     }
     launch.await_tokens(~receive_from);
-    launch.finish_low_latency(slots.epoch());
+    launch.finish(slots.counter(), slots.epoch() + 1);
   }
 
  private:

@@ -64,7 +64,7 @@ struct LowLatencyShares {
     for_each_unit<Wire>(block, Wire::units_of(own), [&](std::uint64_t i) { reduce(block, p, launch, slots, i); });
     if (takes) for_each_unit<Wire>(block, p.units, [&](std::uint64_t i) { collect(block, p, launch, slots, i); });
     launch.await_tokens(~heard);
-    launch.finish_low_latency(slots.epoch());
+    launch.finish(slots.counter(), slots.epoch() + 1);
   }
 
  private:

@@ -17,6 +17,7 @@ struct Control {
   std::uint64_t launches;  ///< L: launches of this member that are over; equal on all members at each launch
   std::uint64_t finished;  ///< blocks of the launch under way that are done; the last one advances `launches`
   std::uint64_t low_latency_launches;  ///< how many of the launches used the LL areas: the epoch of their flags
+  std::uint64_t line_launches;         ///< the same of the areas for lines
   std::uint64_t
       given_up;  ///< L + 1 where a block of launch L hit its limit: the others need not wait, nor later launches
   alignas(128) std::uint64_t flags[most_team_blocks][most_members];  ///< [block][member]: 4 * L + phase (1 to 3)
@@ -162,37 +163,20 @@ class Launch {
   CROSSLANE_DEVICE bool await(Whose whose, Ready ready) const {
     auto patience = block_.patience(frame_.limit);
     while (!ready()) {
-      if (block_.template any<group>(patience.over())) {
+      const bool over = patience.over();
+      if (!patience.looked()) continue;
+      if (block_.template any<group>(over)) {
         block_.store_now(&own_->given_up, number_ + 1);
         if (frame_.failed != nullptr) block_.store_now(frame_.failed, whose() + 1);
         return false;
       }
-      if (patience.looked() && block_.template any<group>(block_.load_now(&own_->given_up) == number_ + 1))
-        return false;
+      if (block_.template any<group>(block_.load_now(&own_->given_up) == number_ + 1)) return false;
     }
     return true;
   }
 
-  /// Ends the block's part, by all its threads. The last block of all makes the launch a past one.
-  CROSSLANE_DEVICE void finish() const { finish(nullptr, 0); }
-  /// The same of a launch that used the LL areas, as the `epoch`-th one from 0.
-  CROSSLANE_DEVICE void finish_low_latency(std::uint64_t epoch) const {
-    finish(&own_->low_latency_launches, epoch + 1);
-  }
-
- private:
-  // Room for 2^24 steps a launch, and 2^40 launches: weeks of nothing else.
-  CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 24 | step; }
-
-  CROSSLANE_DEVICE bool await_all(std::uint64_t index, std::uint64_t epoch, std::uint32_t from) const {
-    return block_.all_of(frame_.members, [&](std::uint64_t p) {
-      if (p == frame_.me || (from >> p & 1) == 0) return true;
-      const std::uint64_t* const flag = &own_->flags[index][p];
-      return await([&] { return p; }, [&] { return block_.reached(flag, epoch); });
-    });
-  }
-
-  CROSSLANE_DEVICE void finish(std::uint64_t* counter, std::uint64_t count) const {
+  /// Ends the block's part, by all its threads. The last block of all makes the launch a past one; then `counter`, if any, holds `count`.
+  CROSSLANE_DEVICE void finish(std::uint64_t* counter = nullptr, std::uint64_t count = 0) const {
     block_.barrier();
     block_.for_each(1, [&](std::uint64_t) {
       if (block_.count() != 1) {
@@ -206,6 +190,18 @@ class Launch {
       if (counter != nullptr) block_.store_now(counter, count);
       block_.store_now(&own_->launches, number_ + 1);
       if (frame_.done != nullptr) block_.post(frame_.done, frame_.done_value);
+    });
+  }
+
+ private:
+  // Room for 2^24 steps a launch, and 2^40 launches: weeks of nothing else.
+  CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 24 | step; }
+
+  CROSSLANE_DEVICE bool await_all(std::uint64_t index, std::uint64_t epoch, std::uint32_t from) const {
+    return block_.all_of(frame_.members, [&](std::uint64_t p) {
+      if (p == frame_.me || (from >> p & 1) == 0) return true;
+      const std::uint64_t* const flag = &own_->flags[index][p];
+      return await([&] { return p; }, [&] { return block_.reached(flag, epoch); });
     });
   }
 

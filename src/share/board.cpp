@@ -381,6 +381,14 @@ std::uint32_t Board::fewest_seats(std::span<const int> local_ranks) const noexce
   return fewest;
 }
 
+bool Board::keep_lines_whole(std::span<const int> local_ranks) const noexcept {
+  return std::ranges::all_of(local_ranks, [&](int rank) {
+    const WindowRecord& record = windows_[rank];
+    return record.whole_lines != 0 &&
+           std::ranges::count_if(local_ranks, [&](int other) { return windows_[other].gpu == record.gpu; }) == 1;
+  });
+}
+
 void Board::set_seats_aside(std::uint32_t blocks) noexcept {
   windows_[own_window().seats].counted.set_aside.fetch_add(blocks, std::memory_order_relaxed);
 }

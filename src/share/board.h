@@ -99,6 +99,7 @@ struct alignas(line_bytes) WindowRecord {
   std::atomic<std::uint32_t> segments;  ///< How many are valid: stored with release after their rows.
   Uuid gpu;                             ///< Valid with the first segment.
   std::int32_t seats;                   ///< Which rank's record has this GPU's; valid with the first segment.
+  std::uint32_t whole_lines;  ///< 1 if this GPU's links keep lines of 128 bytes whole; valid with the first segment.
   std::array<MemoryHandle, most_segments> segment;
   Seats counted;
   /// Where the window for large reductions lies, once `large_shown` is 1: stored with release after it.
@@ -159,6 +160,8 @@ enum Ability : std::uint32_t {
   drives = 2,  ///< Streams may wait for the other members' events.
   single_edges =
       4,  ///< In the communicator's topology, if it has one, no two edges of this member go from one rank to one other.
+  whole_lines =
+      8,  ///< What threads store at once into a line of 128 bytes of another member's GPU comes there at once.
 };
 
 /// The events of a member that others open, by a step's parity.
@@ -292,6 +295,8 @@ class Board {
 
   /// How many seats the GPU of one of these ranks has that has fewest; once all have shown a segment.
   [[nodiscard]] std::uint32_t fewest_seats(std::span<const int> local_ranks) const noexcept;
+  /// Whether all these ranks' GPUs have such links, and none is another one's; once all have shown a segment.
+  [[nodiscard]] bool keep_lines_whole(std::span<const int> local_ranks) const noexcept;
   /// Of this rank's GPU, once its seats are taken: so many are for calls on streams, or no longer. Turns are given among the others.
   void set_seats_aside(std::uint32_t blocks) noexcept;
   void take_seats_back(std::uint32_t blocks) noexcept;

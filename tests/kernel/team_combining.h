@@ -61,7 +61,7 @@ void TeamTest<Kind>::shares(Members& team, Op op, Element element, std::size_t c
   const std::size_t size = kernel::bytes_of(element);
   const bool in_place = this->between(0, 1) == 0, scatters = this->between(0, 3) == 0;
   const auto start = starts_of_shares(n, size, count);
-  std::uint32_t takers = scatters ? 0 : (1U << n) - 1;
+  std::uint32_t takers = scatters ? 0 : n == 32 ? ~0U : (1U << n) - 1;
   if (this->between(0, 1) == 0) takers = random_() & takers;
   std::size_t largest = 0;
   for (std::uint32_t m = 0; m < n; ++m) largest = std::max(largest, (start[m + 1] - start[m]) * size);

@@ -153,6 +153,8 @@ TYPED_TEST(TeamLowLatencyTest, Epochs) {
   for (const std::uint64_t round : {1, 2, 3}) {
     set_epoch(period * round);
     for (int i = 0; i < 2; ++i) {
+      // Lines have epochs of their own.
+      this->line_all_to_all(team, 2);
       if (round == 3) {
         this->low_latency_shares(team, Op::sum, Element::f32, 100, 3);
       } else if (round == 2) {

@@ -59,8 +59,8 @@ class Members {
     frame.members = count_;
     for (std::uint32_t p = 0; p < count_; ++p) frame.control[p] = control(p);
     frame.limit = {limit_nanoseconds, word<std::uint32_t>(m, 2)};
-    frame.done = word<std::uint64_t>(m, 0);
-    frame.done_value = ++done_value_;
+    if (tells_host) frame.done = word<std::uint64_t>(m, 0);
+    frame.done_value = tells_host ? ++done_value_ : done(m);
     frame.failed = word<std::uint64_t>(m, 1);
     return frame;
   }
@@ -99,6 +99,7 @@ class Members {
   }
 
   std::uint64_t limit_nanoseconds = 60'000'000'000;
+  bool tells_host = true;  ///< Launches have a word that says when they are done; enqueued calls have none.
 
  private:
   static constexpr std::size_t control_bytes = (sizeof(kernel::Control) + 255) / 256 * 256;

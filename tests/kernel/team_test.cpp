@@ -331,6 +331,7 @@ TYPED_TEST(TeamTest, LongSequences) {
     Members& team = this->members(n);
     ++launched[n];
     const unsigned blocks = this->some_blocks();
+    team.tells_host = this->between(0, 1) == 0;
     switch (this->between(0, 11)) {
       case 0:
         this->low_latency_all_reduce(team, Op::sum, Element::f32, this->some_count(4096), blocks);

@@ -34,9 +34,8 @@ Card card_of_current_gpu() {
   return card;
 }
 
-}  // namespace
-
-bool take_turns(MPI_Comm communicator) {
+// Those of all ranks' current GPUs.
+std::vector<Card> cards(MPI_Comm communicator) {
   int size = 1;
   MPI_Comm_size(communicator, &size);
   const Card mine = card_of_current_gpu();
@@ -45,13 +44,32 @@ bool take_turns(MPI_Comm communicator) {
   const int bytes = static_cast<int>(mine.size());
   CROSSLANE_MPI(MPI_Iallgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, communicator, &request));
   polite_wait(request);
+  return all;
+}
+
+// The emulated driver has this beside the driver's own functions.
+bool emulated() { return dlsym(RTLD_DEFAULT, "crosslane_emulated_forbid") != nullptr; }
+
+}  // namespace
+
+bool take_turns(MPI_Comm communicator) {
+  const std::vector<Card> all = cards(communicator);
   return std::ranges::any_of(all,
                              [&](const Card& card) { return card.back() != 0 && std::ranges::count(all, card) > 1; });
 }
 
+bool lines_stay_whole(MPI_Comm communicator) {
+  const std::vector<Card> all = cards(communicator);
+  if (emulated()) return true;
+  int gpus = 0, atomics = 0;
+  CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
+  if (gpus > 1)
+    CROSSLANE_CUDA(cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 0, 1));
+  return atomics != 0 && std::ranges::all_of(all, [&](const Card& card) { return std::ranges::count(all, card) == 1; });
+}
+
 std::size_t longest_in_pieces() {
-  // The emulated driver has this beside the driver's own functions.
-  if (dlsym(RTLD_DEFAULT, "crosslane_emulated_forbid") != nullptr) return std::numeric_limits<std::size_t>::max();
+  if (emulated()) return std::numeric_limits<std::size_t>::max();
   const std::size_t most = std::size_t{take_turns(MPI_COMM_WORLD) ? 64U : 256U} << 10;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

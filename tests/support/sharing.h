@@ -12,6 +12,10 @@ namespace crosslane::tests {
 /// Collective, and needs a context; nonblocking calls on host memory.
 [[nodiscard]] bool take_turns(MPI_Comm communicator);
 
+/// Whether each rank has a GPU of its own current, which NVLink joins to the others' as far as the driver tells. Emulated ones may be shared.
+/// Collective, and needs a context.
+[[nodiscard]] bool lines_stay_whole(MPI_Comm communicator);
+
 /// Bytes from which on calls that the host can drive (all-reduce, reduce, broadcast) go direct in such a communicator, by
 /// docs/collectives.md; others never do.
 inline constexpr std::size_t direct_in_turns_from = std::size_t{256} << 10;
