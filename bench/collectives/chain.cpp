@@ -13,12 +13,13 @@ namespace {
 
 constexpr int verified_calls = 3;  // sums of 32 ranks' values stay whole numbers of a float so long
 
-bool has_blocks(const std::string& name) { return name != "allreduce" && name != "reduce" && name != "bcast"; }
 bool changes_roots(const std::string& name) {
   return name == "reduce" || name == "bcast" || name == "gather" || name == "scatter";
 }
 
 }  // namespace
+
+bool has_blocks(const std::string& name) { return name != "allreduce" && name != "reduce" && name != "bcast"; }
 
 Chain::Chain(const std::string& name, std::size_t bytes, int rank, int ranks)
     : name_(name), rank_(rank), ranks_(ranks) {

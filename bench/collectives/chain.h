@@ -29,6 +29,9 @@ struct ChainBuffers {
   PinnedBuffer host_first, host_second;
 };
 
+/// Whether each rank has a block of a collective's vector, or one for each rank.
+[[nodiscard]] bool has_blocks(const std::string& name);
+
 class Chain {
  public:
   using Call = std::function<void(const Collective& collective, CUdeviceptr send, CUdeviceptr receive)>;

@@ -2,7 +2,7 @@
 // and by what it chooses, as COLL's figures 6 to 10 compare them. blocking: MPI's calls. stream: calls on a CUDA stream. Beside them NCCL
 // where its library is, and copies by hand where the calls block. All columns in one process and one run, in turns; each call sends
 // what the one before it brought; results are verified.
-//   bench_collectives --table algorithms|blocking|stream [--collectives allreduce,...] [--sizes BYTES,...] [--gpus N]
+//   bench_collectives --table algorithms|blocking|stream|stream_algorithms [--collectives allreduce,...] [--sizes BYTES,...] [--gpus N]
 //                     [--runs N] [--milliseconds N] [--nccl FILE] [--csv FILE]
 // BYTES are of a whole vector; where each rank has a block of it, that is 1/n.
 #include "collectives/chain.h"
@@ -53,13 +53,15 @@ class Benchmark {
   Benchmark(const Options& options, const World& world)
       : world_(world),
         table_(options.text("--table")),
+        on_stream_(table_.starts_with("stream")),
+        each_(table_.ends_with("algorithms")),
         runs_(static_cast<int>(options.number("--runs"))),
         budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
         sizes_(options.numbers("--sizes")),
         device_(world.local, static_cast<int>(options.number("--gpus"))),
         buffers_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end())) +
-                     std::size_t{64} * preference_step + 4 * static_cast<std::size_t>(world.ranks),
-                 table_ != "stream"),
+                     (std::size_t{64} * preference_step + 4) * static_cast<std::size_t>(world.ranks),
+                 !on_stream_),
         csv_(world.rank == 0 ? options.text("--csv") : "",
              {"collectives", fmt::format("{} x {}", device_.count(), device_.name())},
              {"table", "collective", "bytes", "ranks", "gpus", "node_size", "turns", "column", "algorithm", "run",
@@ -74,14 +76,14 @@ class Benchmark {
                     processor(), world.ranks, gpus_, device_.name(), turns_ == "yes" ? ", without MPS" : "",
                     node_size_ == "0" ? "all" : node_size_, mpi_version(), runs_));
     if (nccl_ == nullptr) say(fmt::format("collectives: NCCL left out, {}", reason));
-    if (nccl_ != nullptr && table_ != "algorithms") {
+    if (nccl_ != nullptr && !each_) {
       for (auto& memory : symmetric_) memory = NcclMemory::open(*nccl_, buffers_.first.size());
       if (!symmetric()) say("collectives: NCCL's symmetric memory left out: this NCCL has none, or no memory for it");
     }
   }
 
   void table(const std::vector<std::string>& collectives) {
-    if (table_ == "stream" && !prepare()) return;
+    if (on_stream_ && !prepare()) return;
     for (const auto& name : collectives) {
       header(name);
       for (const long size : sizes_) row(name, static_cast<std::size_t>(size));
@@ -130,21 +132,23 @@ class Benchmark {
       return [this, on](const Chain& chain, int calls) {
         chain.run(on, calls, [&](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
           collective.nccl(*nccl_, send, receive, device_.stream());
-          if (table_ != "stream") device_.wait();
+          if (!on_stream_) device_.wait();
         });
         device_.wait();
       };
     };
     std::vector<Column> result;
     std::size_t more = 0;
-    if (table_ == "algorithms") {
-      for (const auto& algorithm : algorithms_of(name)) {
-        result.push_back({algorithm == "mpi" ? "staged" : algorithm, more, blocking, algorithm, memory});
-        more += preference_step;
+    const std::size_t step = preference_step * (has_blocks(name) ? static_cast<std::size_t>(world_.ranks) : 1);
+    if (each_) {
+      for (const auto& algorithm : algorithms_of(name, on_stream_)) {
+        result.push_back(
+            {algorithm == "mpi" ? "staged" : algorithm, more, on_stream_ ? enqueued : blocking, algorithm, memory});
+        more += step;
       }
     }
     // What is chosen, and what there is to compare it with.
-    result.insert(result.begin(), {chosen, more, table_ == "stream" ? enqueued : blocking, "", memory});
+    result.insert(result.begin(), {chosen, more, on_stream_ ? enqueued : blocking, "", memory});
     if (nccl_ != nullptr) result.push_back({"NCCL", more, by_nccl(memory), "", memory});
     // Which NCCL has kernels for.
     const bool of_symmetric = name == "allreduce" || name == "allgather" || name == "reduce_scatter";
@@ -152,7 +156,7 @@ class Benchmark {
       const ChainMemory its{{symmetric_[0]->address(), symmetric_[1]->address()}, {}};
       result.push_back({"NCCL symmetric", more, by_nccl(its), "", its});
     }
-    if (table_ != "stream") {
+    if (!on_stream_) {
       const auto by_hand = [memory](const Chain& chain, int calls) { chain.run_by_hand(memory, calls); };
       result.push_back({"by hand", more, by_hand, "", memory});
     }
@@ -177,7 +181,7 @@ class Benchmark {
     std::vector<std::string> known{
         "ll",       "ll128",     "one_shot", "two_shot_ll", "two_shot_ll128", "two_shot_window",
         "two_shot", "pipelined", "window",   "zero_copy",   "copy_engine"};
-    for (const auto& algorithm : algorithms_of("allreduce"))
+    for (const auto& algorithm : algorithms_of("allreduce", on_stream_))
       if (std::find(known.begin(), known.end(), algorithm) == known.end() && algorithm != "mpi")
         known.push_back(algorithm);
     std::vector<std::uint64_t> before;
@@ -259,6 +263,7 @@ class Benchmark {
 
   const World world_;
   const std::string table_;
+  const bool on_stream_, each_;  // calls that a stream triggers; a column for each algorithm
   const int runs_;
   const double budget_;
   const std::vector<long> sizes_;
@@ -282,8 +287,9 @@ Options parse(int count, char** words) {
                                            {"--collectives", ""}, {"--sizes", ""}};
   const Options given(count, words, known);
   const auto& table = given.text("--table");
-  if (table != "algorithms" && table != "blocking" && table != "stream")
-    throw std::runtime_error(fmt::format("no table is called {}; there are algorithms, blocking, stream", table));
+  if (table != "algorithms" && table != "blocking" && table != "stream" && table != "stream_algorithms")
+    throw std::runtime_error(
+        fmt::format("no table is called {}; there are algorithms, blocking, stream, stream_algorithms", table));
   known["--sizes"] = table == "algorithms" ? algorithm_sizes : table == "blocking" ? blocking_sizes : stream_sizes;
   known["--collectives"] = table == "algorithms"
                                ? "allreduce,reduce,bcast"
@@ -303,7 +309,8 @@ int main(int count, char** words) {
   try {
     // The library reads its settings in its first call.
     const Options options = parse(count, words);
-    if (options.text("--table") == "algorithms") prefer_each(options.numbers("--sizes"));
+    if (const auto table = options.text("--table"); table.ends_with("algorithms"))
+      prefer_each(options.numbers("--sizes"), table.starts_with("stream"));
   } catch (const std::exception&) {
     // Said in `run`, where it ends all ranks.
   }

@@ -1,47 +1,76 @@
 // See preferences.h.
 #include "collectives/preferences.h"
 
+#include "collectives/chain.h"
+
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
-#include <initializer_list>
-#include <utility>
 
 namespace crosslane::bench {
 
 namespace {
 
-// What reductions and broadcasts share comes first.
-std::vector<std::string> with_shared(std::initializer_list<const char*> own) {
-  std::vector<std::string> all{
-      "mpi", "gsb", "btb", "hierarchy(gsb,gsb)", "hierarchy(gsb,btb)", "hierarchy(btb,gsb)", "hierarchy(btb,btb)"};
-  all.insert(all.end(), own.begin(), own.end());
+struct Setting {
+  const char *name, *collective;
+  std::vector<std::string> kernels;
+  bool driven = false;  // by hosts, too
+};
+
+const std::vector<Setting>& settings() {
+  static const std::vector<std::string> reductions{"one_shot",        "two_shot_ll", "two_shot_ll128",
+                                                   "two_shot_window", "two_shot",    "pipelined"};
+  static const std::vector<std::string> moves{"ll", "ll128", "window", "zero_copy"};
+  static const std::vector<std::string> pushed{"ll", "ll128", "window", "zero_copy", "pipelined"};
+  static const std::vector<Setting> all{
+      {"CROSSLANE_ALLREDUCE", "allreduce", reductions, true},
+      {"CROSSLANE_REDUCE", "reduce", reductions, true},
+      {"CROSSLANE_BROADCAST", "bcast", moves, true},
+      {"CROSSLANE_ALLGATHER", "allgather", moves},
+      {"CROSSLANE_ALLTOALL", "alltoall", moves},
+      {"CROSSLANE_REDUCE_SCATTER_BLOCK", "reduce_scatter", pushed},
+      {"CROSSLANE_GATHER", "gather", pushed},
+      {"CROSSLANE_SCATTER", "scatter", pushed},
+  };
   return all;
+}
+
+std::size_t ranks_of_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* const size = std::getenv(name)) return std::max(std::strtoul(size, nullptr, 10), 1UL);
+  return 1;
 }
 
 }  // namespace
 
-std::vector<std::string> algorithms_of(const std::string& collective) {
-  static const std::vector<std::string> reductions =
-      with_shared({"one_shot", "two_shot_ll", "two_shot_ll128", "two_shot_window", "two_shot", "pipelined"});
-  static const std::vector<std::string> broadcasts = with_shared({"window", "zero_copy"});
-  return collective == "bcast" ? broadcasts : reductions;
+std::vector<std::string> algorithms_of(const std::string& collective, bool on_stream) {
+  std::vector<std::string> all;
+  const auto& known = settings();
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.collective == collective; });
+  if (found == known.end()) return all;
+  if (!on_stream) all.emplace_back("mpi");
+  if (!on_stream && found->driven) {
+    for (const char* const driven :
+         {"gsb", "btb", "hierarchy(gsb,gsb)", "hierarchy(gsb,btb)", "hierarchy(btb,gsb)", "hierarchy(btb,btb)"})
+      all.emplace_back(driven);
+  }
+  all.insert(all.end(), found->kernels.begin(), found->kernels.end());
+  return all;
 }
 
-void prefer_each(const std::vector<long>& sizes) {
-  constexpr std::array<std::pair<const char*, const char*>, 3> settings{
-      {{"CROSSLANE_ALLREDUCE", "allreduce"}, {"CROSSLANE_REDUCE", "reduce"}, {"CROSSLANE_BROADCAST", "bcast"}}};
-  for (const auto& [setting, collective] : settings) {
+void prefer_each(const std::vector<long>& sizes, bool on_stream) {
+  for (const Setting& setting : settings()) {
     std::string text;
     for (const long size : sizes) {
-      auto from = static_cast<std::size_t>(size);
-      for (const auto& algorithm : algorithms_of(collective)) {
+      auto from = static_cast<std::size_t>(size) / (has_blocks(setting.collective) ? ranks_of_launcher() : 1);
+      for (const auto& algorithm : algorithms_of(setting.collective, on_stream)) {
         text += fmt::format("{}{}-{}:{}", text.empty() ? "" : ",", from, from + preference_step, algorithm);
         from += preference_step;
       }
     }
-    setenv(setting, text.c_str(), 1);
+    setenv(setting.name, text.c_str(), 1);
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace crosslane::bench {
 
-/// Sizes of so many bytes, each a step larger than the one before, are taken by the algorithms in this order; what comes
-/// behind them is taken by whatever the library chooses.
+/// Sizes of so many bytes, of a block where each rank has one, each a step larger than the one before, are taken by the algorithms in this
+/// order; what comes behind them is taken by whatever the library chooses.
 inline constexpr std::size_t preference_step = 16;
 
-/// "mpi" (staged), and what the catalogue has for "allreduce", "reduce" or "bcast" of large vectors.
-[[nodiscard]] std::vector<std::string> algorithms_of(const std::string& collective);
+/// What the catalogue has for a collective, "allreduce" or "bcast" and so on; "mpi" is staged. On streams only kernels are there.
+[[nodiscard]] std::vector<std::string> algorithms_of(const std::string& collective, bool on_stream);
 
-/// Sets the environment for these sizes; to be called before MPI_Init.
-void prefer_each(const std::vector<long>& sizes);
+/// Sets the environment for these sizes of whole vectors; to be called before MPI_Init, by ranks that a launcher has told how many they are.
+void prefer_each(const std::vector<long>& sizes, bool on_stream);
 
 }  // namespace crosslane::bench
