@@ -230,6 +230,20 @@ TEST(Board, TellsTheFewestSeatsOfSomeGpus) {
   EXPECT_EQ(node.boards[1]->fewest_seats(std::array{0, 1, 2, 3}), 112U);
 }
 
+TEST(Board, LinesStayWholeAmongGpusOfTheirOwnWithSuchLinks) {
+  Node node(4);
+  const std::array<std::uint8_t, 4> gpu{1, 2, 1, 3};
+  for (std::size_t rank = 0; rank < gpu.size(); ++rank) {
+    WindowRecord& record = node.boards[rank]->own_window();
+    record.gpu[0] = static_cast<Uuid::value_type>(gpu[rank]);
+    record.whole_lines = rank == 3 ? 0 : 1;
+  }
+  EXPECT_TRUE(node.boards[3]->keep_lines_whole(std::array{0, 1}));
+  EXPECT_TRUE(node.boards[0]->keep_lines_whole(std::array{2, 1}));
+  EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{0, 1, 2})) << "two share one";
+  EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{1, 3})) << "one has other links";
+}
+
 TEST(Board, SeatsThatAreSetAsideAreNotGiven) {
   constexpr std::uint32_t all = 8;
   Node node(3);
