@@ -6,7 +6,9 @@
 #include "kernel/low_latency_shares.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
+#include <utility>
 
 namespace crosslane::collective::low_latency {
 namespace {

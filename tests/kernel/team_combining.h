@@ -140,10 +140,10 @@ void TeamTest<Kind>::exchange_one_shot(Members& team, Op op, Element element, st
 template <class Kind>
 void TeamTest<Kind>::exchange_two_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks,
                                        bool zero_copy) {
-  // Each member combines its share, from and into everybody's buffers or windows.
+  // Each member combines its share, from and into everybody's buffers or windows, or keeps its result.
   const std::uint32_t n = team.count();
   const std::size_t size = kernel::bytes_of(element), bytes = count * size;
-  const bool in_place = zero_copy && this->between(0, 1) == 0;
+  const bool in_place = zero_copy && this->between(0, 1) == 0, scatters = zero_copy && this->between(0, 2) == 0;
   const auto data = elements(n, element, count);
   const auto at = shifts(n, size, this->between(0, 2) != 0);
   const auto from = buffers(team, data, at);
@@ -164,6 +164,11 @@ void TeamTest<Kind>::exchange_two_shot(Members& team, Op op, Element element, st
         p.source[k] = address(from[k]) + first(m) * size;
         p.destination[k] = address((in_place ? from : to)[k]) + first(m) * size;
       }
+      if (scatters) {
+        p.destination[0] = p.destination[m];
+        p.destinations = 1;
+        p.own_results = true;
+      }
     } else {
       p.parity = Members::parity();
       p.ins = p.outs = n;
@@ -179,10 +184,14 @@ void TeamTest<Kind>::exchange_two_shot(Members& team, Op op, Element element, st
     team.kernels(m).exchange_combine(team.stream(m), op, element, p, blocks);
   });
   expect_done(team, values);
-  const Bytes expected = significant(element, fold(op, element, data, 0, n));
+  const Bytes result = fold(op, element, data, 0, n);
   for (std::uint32_t m = 0; m < n; ++m) {
-    ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), expected)
-        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks << " blocks";
+    Bytes expected = !scatters ? result : in_place ? data[m] : Bytes(bytes);
+    if (scatters)
+      std::copy_n(result.data() + first(m) * size, (first(m + 1) - first(m)) * size, expected.data() + first(m) * size);
+    ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), significant(element, expected))
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks << " blocks"
+        << (scatters ? ", scattered" : "");
     if (!in_place) {
       ASSERT_EQ(from[m].bytes(), data[m]);
     }
