@@ -8,45 +8,45 @@
 #include <algorithm>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace crosslane::collective::low_latency {
 namespace {
 
-// How data and flags travel: kernel/wire.h.
-enum class Wire : std::uint8_t { packets, lines };
+// Wire: Packets or Lines, how data and flags travel (kernel/wire.h).
 
 // A block's threads have a word of 8 bytes each, in lines nearly two, and share those that go to several members.
 constexpr std::size_t bytes_a_block = std::size_t{4} << 10;
-constexpr std::size_t bytes_a_moving_block(int members, Wire wire) noexcept {
+template <class Wire>
+constexpr std::size_t bytes_a_moving_block(int members) noexcept {
   constexpr std::size_t units = 3;  // a thread, all in flight at once
-  const std::size_t words = wire == Wire::lines ? 2 * units : units;
-  const std::size_t share = words * bytes_a_block / static_cast<std::size_t>(std::max(members - 1, 1));
-  return wire == Wire::lines ? share : std::min(bytes_a_block, share);
+  const std::size_t share = units * Wire::words * bytes_a_block / static_cast<std::size_t>(std::max(members - 1, 1));
+  return std::is_same_v<Wire, kernel::Lines> ? share : std::min(bytes_a_block, share);
 }
 constexpr std::size_t most_blocks = 64;
 
 // Tells the kernel where the members' slots are.
-template <class Parameters>
-void place_slots(Parameters& parameters, const team::TeamView& team, Wire wire) {
-  const team::RegionLayout& layout = team.layout();
-  parameters.slot_bytes = wire == Wire::lines ? layout.line_slot_bytes : layout.slot_bytes;
-  const std::size_t offset = wire == Wire::lines ? layout.lines : layout.low_latency;
+template <class Wire, class Parameters>
+void place_slots(Parameters& parameters, const team::TeamView& team) {
+  const auto& [offset, slot_bytes] = team.layout().template slots<Wire>();
+  parameters.slot_bytes = slot_bytes;
   for (int member = 0; member < team.size(); ++member)
     parameters.low_latency[static_cast<std::size_t>(member)] = address_of(team.region(member)) + offset;
 }
 
-std::size_t payload(const TeamFacts& facts, Wire wire) noexcept {
-  const team::RegionLayout layout = team::region_layout(facts.members);
-  return wire == Wire::lines ? layout.line_payload() : layout.low_latency_payload();
+template <class Wire>
+std::size_t payload(const TeamFacts& facts) noexcept {
+  return Wire::payload(team::region_layout(facts.members).slots<Wire>().slot_bytes);
 }
 
+template <class Wire>
 class Movement final : public Plan {
  public:
-  Movement(const Call& call, Wire wire) : team_(call.team), wire_(wire) {
+  explicit Movement(const Call& call) : team_(call.team) {
     const Shape& shape = call.shape;
-    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block(team_.size(), wire), most_blocks);
-    place_slots(parameters_, team_, wire);
+    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block<Wire>(team_.size()), most_blocks);
+    place_slots<Wire>(parameters_, team_);
     for (int peer = 0; peer < team_.size(); ++peer) {
       const auto p = static_cast<std::size_t>(peer);
       kernel::Move& send = parameters_.send[p];
@@ -68,18 +68,13 @@ class Movement final : public Plan {
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    if (wire_ == Wire::lines) {
-      team_.kernels().line_move(stream, parameters_, blocks_);
-    } else {
-      team_.kernels().low_latency_move(stream, parameters_, blocks_);
-    }
+    team_.kernels().template low_latency_move<Wire>(stream, parameters_, blocks_);
   }
 
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:
   team::TeamView team_;
-  Wire wire_;
   kernel::LowLatencyMoveParameters parameters_{};
   unsigned blocks_;
 };
@@ -118,7 +113,7 @@ class Combination final : public Plan {
     parameters_.from = address_of(call.mine.send);
     parameters_.to = address_of(call.mine.receive);
     parameters_.count = shape_.count();
-    place_slots(parameters_, team_, Wire::packets);
+    place_slots<kernel::Packets>(parameters_, team_);
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
@@ -148,21 +143,21 @@ std::size_t largest_part(const Shape& shape, int members) noexcept {
   return largest;
 }
 
+template <class Wire>
 class Shares final : public Plan {
  public:
-  Shares(const Call& call, Wire wire) : team_(call.team), shape_(call.shape), wire_(wire) {
+  explicit Shares(const Call& call) : team_(call.team), shape_(call.shape) {
     const std::size_t largest = largest_part(shape_, team_.size());
     // What a block combines is there once for all members.
-    blocks_ =
-        blocks_for(facts_of(team_), largest, wire == Wire::lines ? 2 * bytes_a_block : bytes_a_block, most_blocks);
+    blocks_ = blocks_for(facts_of(team_), largest, Wire::words * bytes_a_block, most_blocks);
     const bool scatters = shape_.collective == Collective::reduce_scatter_block;
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
       std::tie(parameters_.share_begin[m], parameters_.share_bytes[m]) = part_of(shape_, team_.size(), member);
       if (!scatters && takes_result(shape_, team_.me(), member)) parameters_.takers |= std::uint32_t{1} << m;
     }
-    place_slots(parameters_, team_, wire);
-    parameters_.units = wire == Wire::lines ? kernel::Lines::units_of(largest) : kernel::Packets::units_of(largest);
+    place_slots<Wire>(parameters_, team_);
+    parameters_.units = Wire::units_of(largest);
     parameters_.from = address_of(call.mine.send);
     parameters_.to = address_of(call.mine.receive);
     if (scatters) {
@@ -174,11 +169,7 @@ class Shares final : public Plan {
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    if (wire_ == Wire::lines) {
-      team_.kernels().line_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
-    } else {
-      team_.kernels().low_latency_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
-    }
+    team_.kernels().template low_latency_shares<Wire>(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
@@ -186,16 +177,16 @@ class Shares final : public Plan {
  private:
   team::TeamView team_;
   Shape shape_;
-  Wire wire_;
   kernel::LowLatencySharesParameters parameters_{};
   unsigned blocks_;
 };
 
 // A slot holds the largest part, and its result, if that goes on.
-bool shares_fit(const Shape& shape, const TeamFacts& facts, Wire wire) noexcept {
+template <class Wire>
+bool shares_fit(const Shape& shape, const TeamFacts& facts) noexcept {
   if (!facts.spinning || !shape.even || !kernel::Kernels::pipelines(shape.op, shape.element)) return false;
   const std::size_t flights = shape.collective == Collective::reduce_scatter_block ? 1 : 2;
-  const std::size_t most = payload(facts, wire) / flights;
+  const std::size_t most = payload<Wire>(facts) / flights;
   return shape.bytes / static_cast<std::size_t>(facts.members) <= most && largest_part(shape, facts.members) <= most;
 }
 
@@ -204,26 +195,26 @@ bool shares_fit(const Shape& shape, const TeamFacts& facts, Wire wire) noexcept 
 bool supports(const Shape& shape, const TeamFacts& facts) {
   // A kernel that combines takes as much from each member for each.
   if (!facts.spinning || !shape.even) return false;
-  return shape.collective == Collective::barrier || shape.bytes <= payload(facts, Wire::packets);
+  return shape.collective == Collective::barrier || shape.bytes <= payload<kernel::Packets>(facts);
 }
 
 std::unique_ptr<Plan> prepare(const Call& call) {
   if (combines(call.shape.collective)) return std::make_unique<Combination>(call);
-  return std::make_unique<Movement>(call, Wire::packets);
+  return std::make_unique<Movement<kernel::Packets>>(call);
 }
 
-bool supports_two_shot(const Shape& shape, const TeamFacts& facts) { return shares_fit(shape, facts, Wire::packets); }
-std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares>(call, Wire::packets); }
+bool supports_two_shot(const Shape& shape, const TeamFacts& facts) { return shares_fit<kernel::Packets>(shape, facts); }
+std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares<kernel::Packets>>(call); }
 
 bool supports_lines(const Shape& shape, const TeamFacts& facts) {
   if (!facts.whole_lines) return false;
-  if (combines(shape.collective)) return shares_fit(shape, facts, Wire::lines);
-  return facts.spinning && shape.even && shape.bytes <= payload(facts, Wire::lines);
+  if (combines(shape.collective)) return shares_fit<kernel::Lines>(shape, facts);
+  return facts.spinning && shape.even && shape.bytes <= payload<kernel::Lines>(facts);
 }
 
 std::unique_ptr<Plan> prepare_lines(const Call& call) {
-  if (combines(call.shape.collective)) return std::make_unique<Shares>(call, Wire::lines);
-  return std::make_unique<Movement>(call, Wire::lines);
+  if (combines(call.shape.collective)) return std::make_unique<Shares<kernel::Lines>>(call);
+  return std::make_unique<Movement<kernel::Lines>>(call);
 }
 
 }  // namespace crosslane::collective::low_latency

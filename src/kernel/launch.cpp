@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 namespace crosslane::kernel {
 namespace {
@@ -69,16 +70,15 @@ Kernels::Kernels(const gpu::Driver& driver)
                load(driver, Family::pipelined), load(driver, Family::pairwise), load(driver, Family::lines)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       exchange_spread_(loaded(modules_[1], "crosslane_exchange_spread")),
-      low_latency_move_(loaded(modules_[2], "crosslane_low_latency_move")),
-      line_move_(loaded(modules_[5], "crosslane_lines_move")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
       pushed_move_(loaded(modules_[4], "crosslane_pushed_move")),
       combining_{combining(modules_[0], "crosslane_local_", every),
                  combining(modules_[1], "crosslane_exchange_", every),
                  combining(modules_[2], "crosslane_low_latency_", every),
                  combining(modules_[3], "crosslane_pipelined_", large)},
-      sharing_(combining(modules_[2], "crosslane_low_latency_shares_", large)),
-      sharing_lines_(combining(modules_[5], "crosslane_lines_", large)) {
+      packets_{loaded(modules_[2], "crosslane_low_latency_move"),
+               combining(modules_[2], "crosslane_low_latency_shares_", large)},
+      lines_{loaded(modules_[5], "crosslane_lines_move"), combining(modules_[5], "crosslane_lines_", large)} {
   const auto processors = static_cast<unsigned>(
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
@@ -111,11 +111,6 @@ void Kernels::exchange_combine(gpu::StreamView stream, Op op, Element element,
   launch_team(*combining_[1][row], stream, blocks, scaled);
 }
 
-void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters,
-                               unsigned blocks) const {
-  launch_team(low_latency_move_, stream, blocks, parameters);
-}
-
 void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element,
                                   const LowLatencyCombineParameters& parameters, unsigned blocks) const {
   const auto [row, factor] = combined(op, element);
@@ -124,19 +119,28 @@ void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element
   launch_team(*combining_[2][row], stream, blocks, scaled);
 }
 
+template <class Wire>
+const Kernels::OfWire& Kernels::on() const noexcept {
+  return std::is_same_v<Wire, Lines> ? lines_ : packets_;
+}
+
+template <class Wire>
+void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters,
+                               unsigned blocks) const {
+  launch_team(on<Wire>().move, stream, blocks, parameters);
+}
+template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
+template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
+
+template <class Wire>
 void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
                                  const LowLatencySharesParameters& parameters, unsigned blocks) const {
-  launch_team(*sharing_[pipelined_row(op, element)], stream, blocks, parameters);
+  launch_team(*on<Wire>().shares[pipelined_row(op, element)], stream, blocks, parameters);
 }
-
-void Kernels::line_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const {
-  launch_team(line_move_, stream, blocks, parameters);
-}
-
-void Kernels::line_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
-                          unsigned blocks) const {
-  launch_team(*sharing_lines_[pipelined_row(op, element)], stream, blocks, parameters);
-}
+template void Kernels::low_latency_shares<Packets>(gpu::StreamView, Op, Element, const LowLatencySharesParameters&,
+                                                   unsigned) const;
+template void Kernels::low_latency_shares<Lines>(gpu::StreamView, Op, Element, const LowLatencySharesParameters&,
+                                                 unsigned) const;
 
 void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                                   const PipelinedReductionParameters& parameters, unsigned blocks) const {

@@ -46,16 +46,15 @@ class Kernels {
   void exchange_spread(gpu::StreamView stream, const ExchangeSpreadParameters& parameters, unsigned blocks) const;
   void exchange_combine(gpu::StreamView stream, Op op, Element element, const ExchangeCombineParameters& parameters,
                         unsigned blocks) const;
-  void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
   void low_latency_combine(gpu::StreamView stream, Op op, Element element,
                            const LowLatencyCombineParameters& parameters, unsigned blocks) const;
+  // On a wire, Packets or Lines (wire.h): `low_latency` and `slot_bytes` are of its areas.
+  template <class Wire>
+  void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
   /// For middling arrays; only where pipelines(op, element), throws Error (op) else.
+  template <class Wire>
   void low_latency_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
                           unsigned blocks) const;
-  /// The same in lines, for longer ones: `low_latency` and `slot_bytes` are of the area for lines then.
-  void line_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
-  void line_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
-                   unsigned blocks) const;
   /// For large arrays; only where pipelines(op, element), throws Error (op) else. Windows hold
   /// pipelined_window_bytes(blocks, members, chunk_bytes).
   void pipelined_reduction(gpu::StreamView stream, Op op, Element element,
@@ -69,9 +68,16 @@ class Kernels {
  private:
   static constexpr std::size_t families = 6;  // all but the copies
   gpu::Module modules_[families];
-  gpu::Function exchange_move_, exchange_spread_, low_latency_move_, line_move_, pairwise_move_, pushed_move_;
-  std::vector<std::optional<gpu::Function>> combining_[families];      // by row of combinations()
-  std::vector<std::optional<gpu::Function>> sharing_, sharing_lines_;  // the same of shares, by wire
+  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_;
+  using Combining = std::vector<std::optional<gpu::Function>>;  // by row of combinations()
+  Combining combining_[families];
+  struct OfWire {
+    gpu::Function move;
+    Combining shares;
+  };
+  template <class Wire>
+  [[nodiscard]] const OfWire& on() const noexcept;
+  OfWire packets_, lines_;
   unsigned resident_team_blocks_;
 };
 

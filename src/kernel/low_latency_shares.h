@@ -119,10 +119,9 @@ struct LowLatencyShares {
         }
       }
     }
-    std::uint32_t m = me;
     CROSSLANE_ROLLED
     for (std::uint32_t k = 1; k < members; ++k) {
-      m = m + 1 == members ? 0 : m + 1;
+      const std::uint32_t m = p.frame.after(k);
       if ((p.takers >> m & 1) != 0) slots.send(m, p.units + i, result);
     }
     if (p.own_to != 0) detail::store_unit<Wire>(block, p.own_to, p.share_bytes[me], i, result);

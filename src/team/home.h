@@ -14,9 +14,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace crosslane::team {
@@ -59,6 +61,10 @@ class Home {
   void keep(std::shared_ptr<const void> leftover);
   /// True if several processes' kernels run on the GPU at the same time (MPS, emulation), rather than in turns.
   [[nodiscard]] bool runs_side_by_side() const noexcept { return side_by_side_; }
+  /// share::whole_lines if it holds of all these ranks, else nothing. Memory of emulated GPUs is the machine's, whoever shares them.
+  [[nodiscard]] std::uint32_t whole_lines(std::span<const int> local_ranks) const noexcept {
+    return driver_.emulated || board_.keep_lines_whole(local_ranks) ? share::whole_lines : 0U;
+  }
 
  private:
   const gpu::Driver& driver_;

@@ -282,13 +282,12 @@ void Prepared::map(Connection& connection) const {
   if (most_on_one_gpu > 1 && !home.runs_side_by_side())
     throw base::Error(base::ErrorClass::unsupported,
                       "several ranks share a GPU without MPS; start it with nvidia-cuda-mps-control -d");
-  const bool whole_lines = home.driver().emulated || home.board().keep_lines_whole(local_ranks_);
   connection.view.emplace(TeamView::Facts{.me = me_,
                                           .size = size(),
                                           .most_on_one_gpu = most_on_one_gpu,
                                           .blocks = home.board().fewest_seats(local_ranks_) / (connection.half ? 2 : 4),
                                           .emulated = home.driver().emulated,
-                                          .abilities = share::spins | (whole_lines ? share::whole_lines : 0U)},
+                                          .abilities = share::spins | home.whole_lines(local_ranks_)},
                           home.kernels(), connection.layout, regions);
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace crosslane::team {
 
@@ -19,20 +20,23 @@ inline constexpr std::size_t large_window_bytes = std::size_t{96} << 20;
 }
 
 struct RegionLayout {
-  std::size_t low_latency;      ///< Offset of the slots of data with flags: two parities, one slot a member.
-  std::size_t slot_bytes;       ///< Of one slot: twice the payload that it takes.
-  std::size_t lines;            ///< The same of slots of lines (kernel/wire.h),
-  std::size_t line_slot_bytes;  ///< which take 15 bytes in 16.
-  std::size_t staging;          ///< Offset of the staging memory: two parities, an inbound and an outbound part each.
-  std::size_t part_bytes;       ///< Of one part.
-  std::size_t bytes;            ///< Of the region.
+  /// Of data with flags: two parities, one slot a member.
+  struct Slots {
+    std::size_t offset, slot_bytes;
+  };
+  Slots packets, lines;    ///< By wire (kernel/wire.h).
+  std::size_t staging;     ///< Offset of the staging memory: two parities, an inbound and an outbound part each.
+  std::size_t part_bytes;  ///< Of one part.
+  std::size_t bytes;       ///< Of the region.
 
   /// Bytes from a place in staging memory of even parity to the same of odd parity.
   [[nodiscard]] std::size_t parity_bytes() const noexcept { return 2 * part_bytes; }
   [[nodiscard]] std::size_t inbound() const noexcept { return staging; }
   [[nodiscard]] std::size_t outbound() const noexcept { return staging + part_bytes; }
-  [[nodiscard]] std::size_t low_latency_payload() const noexcept { return kernel::Packets::payload(slot_bytes); }
-  [[nodiscard]] std::size_t line_payload() const noexcept { return kernel::Lines::payload(line_slot_bytes); }
+  template <class Wire>
+  [[nodiscard]] const Slots& slots() const noexcept {
+    return std::is_same_v<Wire, kernel::Lines> ? lines : packets;
+  }
   /// Of each of so many slots (0 is 1) that share the staging memory of a parity, as relays cut it: whole elements. Larger ones gain
   /// nothing but fewer flags, smaller ones keep the levels of a hierarchy busy at once.
   [[nodiscard]] std::size_t relay_bytes(std::size_t slots) const noexcept {
@@ -50,16 +54,16 @@ inline constexpr std::size_t default_part_bytes = std::size_t{2} << 20;
   constexpr auto paged = [](std::size_t bytes) { return (bytes + page - 1) / page * page; };
   const auto n = static_cast<std::size_t>(members);
   RegionLayout layout{};
-  layout.low_latency = paged(sizeof(kernel::Control));
+  layout.packets.offset = paged(sizeof(kernel::Control));
   // 256 KiB of payload for up to four members, 64 KiB for eight, less for more: what each sends to all is to stay as much, and what they
   // send together grows with their square.
   const std::size_t few = std::min<std::size_t>(std::size_t{512} << 10, (std::size_t{8} << 20) / (n * n));
   const std::size_t many = std::min<std::size_t>(std::size_t{128} << 10, (std::size_t{1} << 20) / n);
-  layout.slot_bytes = paged(std::max(few, many));
+  layout.packets.slot_bytes = paged(std::max(few, many));
   // Of middling messages: what is longer goes as fast without flags. 512 KiB for up to four members, half as much for eight.
-  layout.lines = layout.low_latency + 2 * n * layout.slot_bytes;
-  layout.line_slot_bytes = paged(std::min<std::size_t>(std::size_t{548} << 10, (std::size_t{2192} << 10) / n));
-  layout.staging = layout.lines + 2 * n * layout.line_slot_bytes;
+  layout.lines.offset = layout.packets.offset + 2 * n * layout.packets.slot_bytes;
+  layout.lines.slot_bytes = paged(std::min<std::size_t>(std::size_t{548} << 10, (std::size_t{2192} << 10) / n));
+  layout.staging = layout.lines.offset + 2 * n * layout.lines.slot_bytes;
   layout.part_bytes = paged(part_bytes);
   layout.bytes = layout.staging + 4 * layout.part_bytes;
   return layout;

@@ -288,7 +288,7 @@ std::optional<std::string> Team::map_regions() {
   abilities_ = in_turns ? 0U : static_cast<std::uint32_t>(share::spins);
   if ((in_turns || drives_) && open_events()) abilities_ |= share::drives;
   if (!parallel_edges_) abilities_ |= share::single_edges;
-  if (home.driver().emulated || home.board().keep_lines_whole(local_ranks_)) abilities_ |= share::whole_lines;
+  abilities_ |= home.whole_lines(local_ranks_);
   if (in_turns && me_ == 0) {
     base::log(base::Topic::info,
               "several ranks share a GPU without MPS: only collectives that the host drives go direct; "

@@ -85,11 +85,7 @@ void TeamTest<Kind>::shares(Members& team, Op op, Element element, std::size_t c
       p.share_begin[k] = start[k] * size;
       p.share_bytes[k] = (start[k + 1] - start[k]) * size;
     }
-    if constexpr (in_lines) {
-      team.kernels(m).line_shares(team.stream(m), op, element, p, blocks);
-    } else {
-      team.kernels(m).low_latency_shares(team.stream(m), op, element, p, blocks);
-    }
+    team.kernels(m).template low_latency_shares<Wire>(team.stream(m), op, element, p, blocks);
   });
   expect_done(team, values);
   const Bytes result = fold(op, element, data, 0, n);

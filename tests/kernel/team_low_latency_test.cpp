@@ -96,9 +96,9 @@ TYPED_TEST(TeamLowLatencyTest, AllToAllInPlace) {
         p.receive[k] = {0, at, bytes};
       }
       if (in_lines) {
-        team.kernels(m).line_move(team.stream(m), p, blocks);
+        team.kernels(m).low_latency_move<kernel::Lines>(team.stream(m), p, blocks);
       } else {
-        team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+        team.kernels(m).low_latency_move<kernel::Packets>(team.stream(m), p, blocks);
       }
     });
     for (std::uint32_t m = 0; m < n; ++m) {

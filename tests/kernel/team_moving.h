@@ -50,9 +50,9 @@ void TeamTest<Kind>::all_to_all(Members& team, unsigned blocks, Way way) {
       p.slot_bytes = Members::slot_bytes;
       for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = way == Way::lines ? team.lines(k) : team.low_latency(k);
       if (way == Way::lines) {
-        team.kernels(m).line_move(team.stream(m), p, blocks);
+        team.kernels(m).low_latency_move<kernel::Lines>(team.stream(m), p, blocks);
       } else {
-        team.kernels(m).low_latency_move(team.stream(m), p, blocks);
+        team.kernels(m).low_latency_move<kernel::Packets>(team.stream(m), p, blocks);
       }
     } else {
       kernel::PairwiseMoveParameters p{};

@@ -42,8 +42,10 @@ TYPED_TEST(TeamTest, UndefinedOperations) {
     for (const Op op : all_ops()) {
       if (!kernel::Kernels::pipelines(op, element)) {
         EXPECT_THROW(team.kernels(0).pipelined_reduction(team.stream(0), op, element, {}, 1), base::Error);
-        EXPECT_THROW(team.kernels(0).low_latency_shares(team.stream(0), op, element, {}, 1), base::Error);
-        EXPECT_THROW(team.kernels(0).line_shares(team.stream(0), op, element, {}, 1), base::Error);
+        EXPECT_THROW(team.kernels(0).low_latency_shares<kernel::Packets>(team.stream(0), op, element, {}, 1),
+                     base::Error);
+        EXPECT_THROW(team.kernels(0).low_latency_shares<kernel::Lines>(team.stream(0), op, element, {}, 1),
+                     base::Error);
       }
       if (defined(op, element)) continue;
       EXPECT_THROW(team.kernels(0).exchange_combine(team.stream(0), op, element, {}, 1), base::Error);
@@ -238,9 +240,9 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
             p.share_bytes[k] = 1024;
           }
           if (in_lines) {
-            team.kernels(m).line_shares(team.stream(m), Op::sum, Element::f32, p, 4);
+            team.kernels(m).low_latency_shares<kernel::Lines>(team.stream(m), Op::sum, Element::f32, p, 4);
           } else {
-            team.kernels(m).low_latency_shares(team.stream(m), Op::sum, Element::f32, p, 4);
+            team.kernels(m).low_latency_shares<kernel::Packets>(team.stream(m), Op::sum, Element::f32, p, 4);
           }
         } else if (kind == 8) {
           kernel::PushedMoveParameters p{};
@@ -271,9 +273,9 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
             }
           }  // else: tokens alone
           if (in_lines) {
-            team.kernels(m).line_move(team.stream(m), p, 4);
+            team.kernels(m).low_latency_move<kernel::Lines>(team.stream(m), p, 4);
           } else {
-            team.kernels(m).low_latency_move(team.stream(m), p, 4);
+            team.kernels(m).low_latency_move<kernel::Packets>(team.stream(m), p, 4);
           }
         }
       }
