@@ -17,8 +17,9 @@ namespace crosslane::kernel {
 template <class T, class Op>
 struct Combine {
   /// Bytes [slice) of the arrays at source(0), source(1), ..., in this order, to destination(0), ... . `turn` says with
-  /// which destination to begin: another one for each member, so that none gets all at once.
-  template <class B, class Source, class Destination>
+  /// which destination to begin: another one for each member, so that none gets all at once. A thread has loads in flight from `batch`
+  /// sources at `places` places.
+  template <std::uint32_t places = 2, std::uint32_t batch = 4, class B, class Source, class Destination>
   CROSSLANE_DEVICE static void run(const B& block, Slice slice, std::uint32_t sources, Source source,
                                    std::uint32_t destinations, Destination destination, std::uint64_t turn) {
     if (slice.begin == slice.end) return;
@@ -30,13 +31,29 @@ struct Combine {
     const auto first = static_cast<std::uint32_t>((turn + block.index()) % (destinations == 0 ? 1 : destinations));
     const std::uint64_t vectors_end = slice.begin + (slice.end - slice.begin) / 16 * 16;
     if (ends % 16 == 0) {
-      words<Word16, 2>(block, {slice.begin, vectors_end}, sources, source, destinations, destination, first);
+      words<Word16, places, batch>(block, {slice.begin, vectors_end}, sources, source, destinations, destination,
+                                   first);
       if (vectors_end < slice.end) bytes(block, {vectors_end, slice.end}, sources, source, destinations, destination);
     } else if (ends % alignof(T) == 0 && sizeof(T) != 16) {
-      words<T, 1>(block, slice, sources, source, destinations, destination, first);
+      words<T, 1, batch>(block, slice, sources, source, destinations, destination, first);
     } else {
       bytes(block, slice, sources, source, destinations, destination);
     }
+  }
+
+  /// The same of all bytes up to `bytes`, by all blocks: each has its slice (slice_of), or, where no block has to know what another one
+  /// combines, they take tiles in turns, so that all are at work on one stretch of memory.
+  template <class B, class Source, class Destination>
+  CROSSLANE_DEVICE static void shared(const B& block, std::uint64_t bytes, bool by_slices, std::uint32_t sources,
+                                      Source source, std::uint32_t destinations, Destination destination,
+                                      std::uint64_t turn) {
+    const Slice slice = slice_of(bytes, block.index(), block.count());
+    const std::uint64_t most = block.size() * 32, share = slice_of(bytes, 0, block.count()).end;
+    const std::uint64_t piece = by_slices || share < most ? (share + 15) / 16 * 16 : most;
+    const std::uint64_t step = by_slices ? bytes : block.count() * piece;
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = by_slices ? slice.begin : block.index() * piece; at < bytes; at += step)
+      run(block, {at, bytes - at < piece ? bytes : at + piece}, sources, source, destinations, destination, turn);
   }
 
  private:
@@ -56,9 +73,8 @@ struct Combine {
     return inout;
   }
 
-  // A multiple of the word. A thread has loads in flight from `batch` sources at so many places.
-  static constexpr std::uint32_t batch = 4;
-  template <class Word, std::uint32_t places, class B, class Source, class Destination>
+  // A multiple of the word.
+  template <class Word, std::uint32_t places, std::uint32_t batch, class B, class Source, class Destination>
   CROSSLANE_DEVICE static void words(const B& block, Slice slice, std::uint32_t sources, Source source,
                                      std::uint32_t destinations, Destination destination, std::uint32_t turn) {
     const std::uint64_t step = block.size() * sizeof(Word);

@@ -97,10 +97,10 @@ struct ExchangeCombine {
     move_slices(block, p.in, p.ins, 0, shift);
     if (launch.barrier(1, p.ins == 0 ? Stored::nothing : Stored::something)) {
       const std::uint64_t to_shift = p.destination_parity ? shift : 0;
-      const Slice slice = slice_of(p.count * sizeof(T), block.index(), block.count());
-      Combine<T, Op>::run(
-          block, slice, p.sources, [&](std::uint32_t i) { return p.source[i] + shift; }, p.destinations,
-          [&](std::uint32_t i) { return p.destination[i] + to_shift; }, p.frame.me);
+      // Out of a window, or into one that peers then read, a block combines what the peers' blocks of its number have.
+      Combine<T, Op>::shared(
+          block, p.count * sizeof(T), p.parity != 0, p.sources, [&](std::uint32_t i) { return p.source[i] + shift; },
+          p.destinations, [&](std::uint32_t i) { return p.destination[i] + to_shift; }, p.frame.me);
       if (!p.second_barrier || launch.barrier(2, p.own_results ? Stored::nothing : Stored::something)) {
         move_slices(block, p.out, p.outs, shift, 0);
       }
