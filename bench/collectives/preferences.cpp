@@ -19,17 +19,18 @@ struct Setting {
 };
 
 const std::vector<Setting>& settings() {
-  static const std::vector<std::string> reductions{"one_shot",        "two_shot_ll", "two_shot_ll128",
-                                                   "two_shot_window", "two_shot",    "pipelined"};
+  static const std::vector<std::string> reductions{
+      "one_shot", "two_shot_ll", "two_shot_ll128", "two_shot_window", "two_shot", "pipelined", "ring"};
   static const std::vector<std::string> moves{"ll", "ll128", "window", "zero_copy"};
+  static const std::vector<std::string> travelling{"ll", "ll128", "window", "zero_copy", "ring"};
   static const std::vector<std::string> pushed{"ll", "ll128", "window", "zero_copy", "pipelined"};
   static const std::vector<Setting> all{
       {"CROSSLANE_ALLREDUCE", "allreduce", reductions, true},
       {"CROSSLANE_REDUCE", "reduce", reductions, true},
-      {"CROSSLANE_BROADCAST", "bcast", moves, true},
-      {"CROSSLANE_ALLGATHER", "allgather", moves},
+      {"CROSSLANE_BROADCAST", "bcast", travelling, true},
+      {"CROSSLANE_ALLGATHER", "allgather", travelling},
       {"CROSSLANE_ALLTOALL", "alltoall", moves},
-      {"CROSSLANE_REDUCE_SCATTER_BLOCK", "reduce_scatter", pushed},
+      {"CROSSLANE_REDUCE_SCATTER_BLOCK", "reduce_scatter", {"ll", "ll128", "window", "zero_copy", "pipelined", "ring"}},
       {"CROSSLANE_GATHER", "gather", pushed},
       {"CROSSLANE_SCATTER", "scatter", pushed},
   };

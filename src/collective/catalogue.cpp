@@ -6,6 +6,7 @@
 #include "collective/low_latency.h"
 #include "collective/pairwise.h"
 #include "collective/pipelined.h"
+#include "collective/ring.h"
 #include "collective/shared_buffer.h"
 #include "collective/window.h"
 #include "collective/zero_copy.h"
@@ -24,12 +25,16 @@ constexpr std::string_view window_summary = "through the members' windows, each 
 constexpr std::string_view window_source = "COLL 4.1.1 (GPU shared buffer), one buffer a rank, over peer memory";
 constexpr std::string_view push_summary = "each block written once from its owner's buffer into its taker's";
 constexpr std::string_view own = "this library's";
+constexpr std::string_view ring_source = "the ring algorithms of Patarasuk and Yuan, and NCCL's; over peer memory";
 constexpr std::string_view copied_summary =
     "each block copied once from its owner's buffer into its taker's, by copy engines";
 constexpr std::string_view pipelined_summary =
     "parts pushed to their owners and results to who wants them, chunk by chunk in one kernel; sum, prod, min, max";
 constexpr std::string_view pushed_summary =
     "blocks pushed through their takers' large windows, chunk by chunk in one kernel";
+constexpr std::string_view ring_summary =
+    "shards from each member to the next one, combined on the way, chunk by chunk in one kernel; sum, prod, min, max";
+constexpr std::string_view ring_move_summary = "blocks from each member to the next one, chunk by chunk in one kernel";
 constexpr std::string_view pairwise_summary =
     "each pair by itself, in chunks through the sender's window; sizes need be known to the two alone";
 constexpr std::string_view gsb_summary =
@@ -63,6 +68,7 @@ constexpr std::string_view btb_summary = "along a binomial tree of windows and b
   {"pipelined", pipelined_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
 #define CROSSLANE_PUSHED(kind) \
   {"pipelined", pushed_summary, own, Collective::kind, pipelined::supports, pipelined::prepare}
+#define CROSSLANE_RING(kind, summary) {"ring", summary, ring_source, Collective::kind, ring::supports, ring::prepare}
 #define CROSSLANE_PAIRWISE(kind) \
   {"pairwise", pairwise_summary, own, Collective::kind, pairwise::supports, pairwise::prepare}
 #define CROSSLANE_DRIVEN(kind, name, summary, source, supports, run) \
@@ -115,7 +121,7 @@ constexpr std::array rows = std::to_array<Algorithm>({
     {"two_shot", "shares read from all send buffers, results written to all receive buffers", own,
      Collective::allreduce, zero_copy::supports, zero_copy::prepare_two_shot},
     {"two_shot", "shares of all but the root, read from all send buffers, results written to the root's", own,
-     Collective::reduce, zero_copy::supports, zero_copy::prepare_two_shot},
+     Collective::reduce, zero_copy::supports_reduce, zero_copy::prepare_reduce},
     {"zero_copy", "each member combines its block straight from all send buffers", own,
      Collective::reduce_scatter_block, zero_copy::supports, zero_copy::prepare_two_shot},
     {"zero_copy", "each member combines its block straight from all send buffers", own, Collective::reduce_scatter,
@@ -140,6 +146,11 @@ constexpr std::array rows = std::to_array<Algorithm>({
     CROSSLANE_PIPELINED(allreduce),
     CROSSLANE_PIPELINED(reduce),
     CROSSLANE_PIPELINED(reduce_scatter_block),
+    CROSSLANE_RING(allreduce, ring_summary),
+    CROSSLANE_RING(reduce, ring_summary),
+    CROSSLANE_RING(reduce_scatter_block, ring_summary),
+    CROSSLANE_RING(allgather, ring_move_summary),
+    CROSSLANE_RING(broadcast, ring_move_summary),
     CROSSLANE_PUSHED(gather),
     CROSSLANE_PUSHED(scatter),
     CROSSLANE_PUSH(allgather),
@@ -176,6 +187,7 @@ constexpr std::array rows = std::to_array<Algorithm>({
 #undef CROSSLANE_COPIED
 #undef CROSSLANE_PIPELINED
 #undef CROSSLANE_PUSHED
+#undef CROSSLANE_RING
 #undef CROSSLANE_PAIRWISE
 #undef CROSSLANE_SHARED_BUFFER
 #undef CROSSLANE_HIERARCHY

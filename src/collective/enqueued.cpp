@@ -92,6 +92,25 @@ std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const 
   return landing;
 }
 
+// The same of what a reduce's members combine, wherever that is on each of them. Nothing of other collectives, or where there is no such
+// buffer.
+std::optional<kernel::Parts> parts_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
+  if (shape.collective != Collective::reduce || prepared.buffers() == 0) return std::nullopt;
+  kernel::Parts parts{};
+  const int members = prepared.size();
+  const auto most = static_cast<int>(kernel::Parts::most_buffers(static_cast<std::uint32_t>(members)));
+  const int known = std::min(prepared.buffers(), most);
+  for (int index = 0; index < known; ++index)
+    for (int member = 0; member < members; ++member)
+      parts.base[index * members + member] = address_of(prepared.begin(index, member));
+  const int index = prepared.find(mine.send, shape.bytes);
+  if (index >= 0 && index < known) {
+    const std::uint64_t begin = address_of(prepared.begin(index, prepared.me()));
+    parts.told = kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(mine.send) - begin);
+  }
+  return parts;
+}
+
 }  // namespace
 
 double Enqueued::limit_seconds() const noexcept {
@@ -108,6 +127,9 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   const std::vector<Buffers> all = prepared_buffers(prepared, shape, mine, pieces, in_place);
   facts.exposed = !all.empty();
   facts.large_windows = team.has_large_windows();
+  facts.deterministic = choice_.deterministic();
+  const auto parts = parts_of(prepared, shape, mine);
+  facts.told = parts.has_value();
   const Algorithm* const algorithm = choice_.choose(shape, facts);
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
@@ -116,7 +138,8 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   team::Home& home = prepared.home();
   const gpu::ContextScope scope(home.driver(), home.context());
   const auto landing = landing_of(prepared, shape, mine);
-  algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr})->start(stream, report);
+  algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr})
+      ->start(stream, report);
   return *algorithm;
 }
 

@@ -20,8 +20,8 @@ constexpr std::size_t most_collected_chunk = std::size_t{16} << 10;
 
 class Reduction final : public Plan {
  public:
-  /// `whole`: results go to all who want them, not to their owner alone.
-  Reduction(const Call& call, bool whole) : team_(call.team), shape_(call.shape) {
+  /// `whole`: results go to all who want them, not to their owner alone. `told`: members tell where their parts are.
+  Reduction(const Call& call, bool whole, bool told) : team_(call.team), shape_(call.shape) {
     // Whom nobody reaches collects; of two members it combines all by itself.
     const bool collected = shape_.collective == Collective::reduce && call.all.empty() && team_.size() > 2;
     const bool scatters = shape_.collective == Collective::reduce_scatter_block;
@@ -52,6 +52,8 @@ class Reduction final : public Plan {
     if (collected) parameters_.results = 1;
     parameters_.collector = collected ? static_cast<std::uint32_t>(shape_.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
+    parameters_.tells = collected && told;
+    if (parameters_.tells) parameters_.parts = *call.parts;
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
@@ -130,10 +132,16 @@ bool supports(const Shape& shape, const TeamFacts& facts) {
 }
 
 std::unique_ptr<Plan> prepare(const Call& call) {
-  if (combines(call.shape.collective)) return std::make_unique<Reduction>(call, true);
+  if (combines(call.shape.collective)) return std::make_unique<Reduction>(call, true, false);
   return std::make_unique<Movement>(call);
 }
 
-std::unique_ptr<Plan> prepare_shares(const Call& call) { return std::make_unique<Reduction>(call, false); }
+bool supports_told(const Shape& shape, const TeamFacts& facts) {
+  return facts.told && facts.members > 2 && supports(shape, facts);
+}
+
+std::unique_ptr<Plan> prepare_told(const Call& call) { return std::make_unique<Reduction>(call, true, true); }
+
+std::unique_ptr<Plan> prepare_shares(const Call& call) { return std::make_unique<Reduction>(call, false, false); }
 
 }  // namespace crosslane::collective::pipelined

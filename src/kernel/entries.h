@@ -10,6 +10,7 @@
 #include "kernel/pipelined.h"
 #include "kernel/pushed.h"
 #include "kernel/reduce.h"
+#include "kernel/ring.h"
 
 // clang-format off: tables, of which it would make staircases
 #define CROSSLANE_EXCHANGE_KERNELS(X)                           \
@@ -20,6 +21,7 @@
   X(crosslane_pushed_move, crosslane::kernel::PushedMove)
 #define CROSSLANE_LOW_LATENCY_KERNELS(X) \
   X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>)
+#define CROSSLANE_RING_KERNELS(X) X(crosslane_ring_move, crosslane::kernel::RingMove)
 #define CROSSLANE_LINES_KERNELS(X) X(crosslane_lines_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>)
 
 // Y(op in names, op's functor, element in names, C type). Each family has a kernel crosslane_<family>_<op>_<element> a row.
@@ -51,7 +53,7 @@
   Y(band, Band, u8, std::uint8_t) Y(bor, Bor, u8, std::uint8_t) Y(bxor, Bxor, u8, std::uint8_t)        \
   CROSSLANE_PAIRS(Y, minloc, Minloc) CROSSLANE_PAIRS(Y, maxloc, Maxloc)
 
-// What large arrays are made of: these have a pipelined kernel, too, and one for shares on each wire.
+// What large arrays are made of: these have a pipelined kernel, too, one for rings, and one for shares on each wire.
 #define CROSSLANE_PIPELINED_COMBINATIONS(Y)                                                            \
   CROSSLANE_WIDE_UNSIGNED(Y, sum, Sum) CROSSLANE_REALS(Y, sum, Sum)                                    \
   CROSSLANE_WIDE_UNSIGNED(Y, prod, Prod) CROSSLANE_REALS(Y, prod, Prod)                                \

@@ -7,6 +7,7 @@ CROSSLANE_EMBED(exchange)
 CROSSLANE_EMBED(low_latency)
 CROSSLANE_EMBED(lines)
 CROSSLANE_EMBED(pipelined)
+CROSSLANE_EMBED(ring)
 CROSSLANE_EMBED(pairwise)
 CROSSLANE_EMBED(copy)
 
@@ -24,6 +25,8 @@ std::span<const std::byte> fat_binary(Family family) noexcept {
       return {&crosslane_fat_binary_lines, &crosslane_fat_binary_lines_end};
     case Family::pipelined:
       return {&crosslane_fat_binary_pipelined, &crosslane_fat_binary_pipelined_end};
+    case Family::ring:
+      return {&crosslane_fat_binary_ring, &crosslane_fat_binary_ring_end};
     case Family::pairwise:
       return {&crosslane_fat_binary_pairwise, &crosslane_fat_binary_pairwise_end};
     case Family::copy:

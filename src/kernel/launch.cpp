@@ -67,15 +67,20 @@ void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned
 
 Kernels::Kernels(const gpu::Driver& driver)
     : modules_{load(driver, Family::local),     load(driver, Family::exchange), load(driver, Family::low_latency),
-               load(driver, Family::pipelined), load(driver, Family::pairwise), load(driver, Family::lines)},
+               load(driver, Family::pipelined), load(driver, Family::pairwise), load(driver, Family::lines),
+               load(driver, Family::ring)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       exchange_spread_(loaded(modules_[1], "crosslane_exchange_spread")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
       pushed_move_(loaded(modules_[4], "crosslane_pushed_move")),
+      ring_move_(loaded(modules_[6], "crosslane_ring_move")),
       combining_{combining(modules_[0], "crosslane_local_", every),
                  combining(modules_[1], "crosslane_exchange_", every),
                  combining(modules_[2], "crosslane_low_latency_", every),
-                 combining(modules_[3], "crosslane_pipelined_", large)},
+                 combining(modules_[3], "crosslane_pipelined_", large),
+                 {},
+                 {},
+                 combining(modules_[6], "crosslane_ring_", large)},
       packets_{loaded(modules_[2], "crosslane_low_latency_move"),
                combining(modules_[2], "crosslane_low_latency_shares_", large)},
       lines_{loaded(modules_[5], "crosslane_lines_move"), combining(modules_[5], "crosslane_lines_", large)} {
@@ -145,6 +150,15 @@ template void Kernels::low_latency_shares<Lines>(gpu::StreamView, Op, Element, c
 void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                                   const PipelinedReductionParameters& parameters, unsigned blocks) const {
   launch_team(*combining_[3][pipelined_row(op, element)], stream, blocks, parameters);
+}
+
+void Kernels::ring_move(gpu::StreamView stream, const RingParameters& parameters, unsigned blocks) const {
+  launch_team(ring_move_, stream, blocks, parameters);
+}
+
+void Kernels::ring_reduction(gpu::StreamView stream, Op op, Element element, const RingParameters& parameters,
+                             unsigned blocks) const {
+  launch_team(*combining_[6][pipelined_row(op, element)], stream, blocks, parameters);
 }
 
 void Kernels::pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const {

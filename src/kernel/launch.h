@@ -14,6 +14,7 @@
 #include "kernel/pipelined.h"
 #include "kernel/pushed.h"
 #include "kernel/reduce.h"
+#include "kernel/ring.h"
 
 #include <cstddef>
 #include <optional>
@@ -60,15 +61,20 @@ class Kernels {
   void pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                            const PipelinedReductionParameters& parameters, unsigned blocks) const;
   [[nodiscard]] static bool pipelines(Op op, Element element) noexcept;
+  // Along a ring of at least three members; `complete` is 0 for the first, and for the second op and element as above. Windows hold
+  // ring_window_bytes(blocks, places, chunk_bytes).
+  void ring_move(gpu::StreamView stream, const RingParameters& parameters, unsigned blocks) const;
+  void ring_reduction(gpu::StreamView stream, Op op, Element element, const RingParameters& parameters,
+                      unsigned blocks) const;
   /// Windows hold pairwise_window_bytes(blocks, members, chunk_bytes) for each parity.
   void pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const;
   /// Windows hold pushed_window_bytes(blocks, members, places, chunk_bytes).
   void pushed_move(gpu::StreamView stream, const PushedMoveParameters& parameters, unsigned blocks) const;
 
  private:
-  static constexpr std::size_t families = 6;  // all but the copies
+  static constexpr std::size_t families = 7;  // all but the copies
   gpu::Module modules_[families];
-  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_;
+  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_;
   using Combining = std::vector<std::optional<gpu::Function>>;  // by row of combinations()
   Combining combining_[families];
   struct OfWire {

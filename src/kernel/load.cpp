@@ -24,6 +24,8 @@ const void* image_for(const gpu::Driver& driver, Family family) {
       return &emulated_lines();
     case Family::pipelined:
       return &emulated_pipelined();
+    case Family::ring:
+      return &emulated_ring();
     case Family::pairwise:
       return &emulated_pairwise();
     case Family::copy:

@@ -54,7 +54,13 @@ struct PipelinedReductionParameters {
   /// alone, though all have one. most_members: nobody.
   std::uint32_t collector;
   Landing landing;
+  /// With a collector: members tell each other where their parts are. If all are known, and where the results belong, owners read the parts
+  /// and write the results there, and no window is used.
+  bool tells;
+  Parts parts;
 };
+
+static_assert(sizeof(PipelinedReductionParameters) <= 4096, "what a launch takes");
 
 inline constexpr std::uint64_t pipelined_places = 3;
 constexpr std::uint64_t pipelined_window_bytes(std::uint64_t blocks, std::uint64_t members, std::uint64_t chunk_bytes) {
@@ -75,7 +81,11 @@ struct PipelinedReduction {
     for (std::uint32_t m = 0; m < members; ++m) longest = p.shard_bytes[m] > longest ? p.shard_bytes[m] : longest;
     const std::uint64_t chunks = (slice_of(longest, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
     std::uint64_t heard;
-    bool well = launch.start_barrier(p.collector, p.landing, heard);
+    bool well = launch.start_barrier(p.collector, p.landing, heard, p.tells ? &p.parts : nullptr);
+    if (well && heard != Landing::nowhere && p.tells && launch.parts_known()) {
+      straight(block, p, launch, p.landing.find(heard));
+      return launch.finish();
+    }
     const std::uint64_t landing = p.collector == me ? p.landing.told : p.landing.find(heard);
     const bool rooted = p.collector < members, through_window = rooted && landing == 0;
     for (std::uint64_t k = 0; well && k <= chunks + 1; ++k) {
@@ -107,6 +117,24 @@ struct PipelinedReduction {
   }
 
  private:
+  template <class B>
+  CROSSLANE_DEVICE static void straight(const B& block, const Parameters& p, const Launch<B>& launch,
+                                        std::uint64_t landing) {
+    const std::uint32_t me = p.frame.me;
+    if (me != p.collector) {
+      const std::uint32_t members = p.frame.members;
+      const std::uint64_t first = p.shard_begin[me];
+      std::uint64_t part[most_members];
+      CROSSLANE_ROLLED
+      for (std::uint32_t m = 0; m < members; ++m)
+        part[m] = first + (m == me ? p.from : p.parts.find(launch.heard_of(m), m, members));
+      Combine<T, Op>::shared(
+          block, p.shard_bytes[me], false, members, [&](std::uint32_t m) { return part[m]; }, 1,
+          [&](std::uint32_t /*r*/) { return landing + first; }, me);
+    }
+    launch.barrier(2);
+  }
+
   // Chunk k of this block's slice of a shard, in bytes of the array.
   template <class B>
   CROSSLANE_DEVICE static Slice chunk(const B& block, const Parameters& p, std::uint32_t shard, std::uint64_t k) {

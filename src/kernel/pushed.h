@@ -67,9 +67,10 @@ struct PushedMove {
                                         std::uint64_t landing) {
     const std::uint32_t me = p.frame.me;
     if (me == p.root) {
-      move_slice(block, p.own, 0, 0);
+      move_tiles(block, &p.own, 1);
     } else if (p.send_to != 0) {
-      move_slice(block, Move{p.user[p.root], landing + me * p.bytes, p.bytes}, 0, 0);
+      const Move move{p.user[p.root], landing + me * p.bytes, p.bytes};
+      move_tiles(block, &move, 1);
     }
     launch.barrier(2);
   }

@@ -23,6 +23,7 @@ struct Control {
   alignas(128) std::uint64_t flags[most_team_blocks][most_members];  ///< [block][member]: 4 * L + phase (1 to 3)
   alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
   alignas(128) std::uint64_t places[2][most_team_blocks];            ///< [L & 1][block]: what a root told, see Landing
+  alignas(128) std::uint64_t parts[2][most_team_blocks][most_members];  ///< [L & 1][block][member]: see Parts
 };
 
 /// Where a root's results belong, which the root alone knows: in one of some buffers that all members have mapped, or in none of them. Its
@@ -39,6 +40,23 @@ struct Landing {
   /// Where it is; 0: nowhere.
   [[nodiscard]] CROSSLANE_DEVICE std::uint64_t find(std::uint64_t heard) const {
     return heard == nowhere ? 0 : base[(heard >> 48) - 1] + (heard & ((std::uint64_t{1} << 48) - 1));
+  }
+};
+
+/// Where the members' parts of a reduction are, in the same words. No host knows which buffers others' calls use: so each kernel tells all
+/// others, and what is done follows from what all told.
+struct Parts {
+  static constexpr std::uint32_t room = 256;
+  /// How many of the buffers can be told of among so many members.
+  static constexpr std::uint32_t most_buffers(std::uint32_t members) {
+    return room / members < Landing::most_buffers ? room / members : Landing::most_buffers;
+  }
+
+  std::uint64_t told;        ///< by this member: Landing::word(), or `nowhere`
+  std::uint64_t base[room];  ///< [buffer][member]: where it begins, as mapped here
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t find(std::uint64_t heard, std::uint32_t member,
+                                                    std::uint32_t members) const {
+    return base[((heard >> 48) - 1) * members + member] + (heard & ((std::uint64_t{1} << 48) - 1));
   }
 };
 
@@ -67,6 +85,7 @@ struct Frame {
 //                                            second and third barrier
 //   own places[L & 1][b], as flags[b][root]   where the root of launch L wants its results, told along with its first barrier. The root of
 //                 >= 4 L + 1                 L + 2, which writes there next, has ended L + 1: so all have started L + 1, and read this
+//   own parts[L & 1][b][p], the same          where p's part of launch L is, told and overwritten in the same way
 //   LL packet of launch L from p             as 4 L + 1, for block 0 and the counters alone: no other data may be read
 //   own `finished` = k < blocks              k blocks of my launch are done; the last one advances `launches`
 //   own `given_up` = L + 1                   a wait of launch L hit its limit: this launch ends at once, its results are
@@ -114,14 +133,17 @@ class Launch {
   }
 
   /// The first barrier of a launch with a root that has stored nothing, but the root tells with it where its results belong. Then `heard` is
-  /// what it told, to all threads.
-  CROSSLANE_DEVICE bool start_barrier(std::uint32_t root, const Landing& landing, std::uint64_t& heard) const {
+  /// what it told, to all threads. With `parts` all tell of those, too.
+  CROSSLANE_DEVICE bool start_barrier(std::uint32_t root, const Landing& landing, std::uint64_t& heard,
+                                      const Parts* parts = nullptr) const {
     heard = Landing::nowhere;
-    const bool tells = root == frame_.me;
+    const bool is_root = root == frame_.me, tells = is_root || parts != nullptr;
     if (tells && !lost_) {
       // By the thread that posts to that member.
       block_.for_each(frame_.members, [&](std::uint64_t p) {
-        block_.store_now(&frame_.control[p]->places[number_ & 1][block_.index()], landing.told);
+        Control* const control = frame_.control[p];
+        if (is_root) block_.store_now(&control->places[number_ & 1][block_.index()], landing.told);
+        if (parts != nullptr) block_.store_now(&control->parts[number_ & 1][block_.index()][frame_.me], parts->told);
       });
     }
     if (!barrier(1, tells ? Stored::something : Stored::nothing)) return false;
@@ -129,19 +151,38 @@ class Launch {
     return true;
   }
 
+  /// After one with parts: what a member told.
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t heard_of(std::uint64_t member) const {
+    return block_.load_now(&own_->parts[number_ & 1][block_.index()][member]);
+  }
+  /// True to all threads of all members if all told where their parts are.
+  CROSSLANE_DEVICE bool parts_known() const {
+    return block_.all_of(frame_.members, [&](std::uint64_t p) { return heard_of(p) != Landing::nowhere; });
+  }
+
   /// The same in two halves, for pipelines, whose launch has many steps: tells those peers' (a bit each) blocks of this
   /// index that what was before is done, and waits until they are as far. No barrier() before, which is for the caller.
   CROSSLANE_DEVICE void post_step(std::uint64_t step, std::uint32_t to = ~std::uint32_t{0}) const {
-    block_.for_each(frame_.members, [&](std::uint64_t p) {
-      if (p != frame_.me && (to >> p & 1) != 0)
-        block_.post(&frame_.control[p]->steps[block_.index()][frame_.me], step_epoch(step));
-    });
+    post_steps([&](std::uint64_t p) { return (to >> p & 1) != 0 ? step : 0; });
   }
   CROSSLANE_DEVICE bool await_step(std::uint64_t step, std::uint32_t from = ~std::uint32_t{0}) const {
+    return await_steps([&](std::uint64_t p) { return (from >> p & 1) != 0 ? step : 0; });
+  }
+  /// The same where steps differ by the peer: step(p), 0 for none.
+  template <class Step>
+  CROSSLANE_DEVICE void post_steps(Step step) const {
+    block_.for_each(frame_.members, [&](std::uint64_t p) {
+      const std::uint64_t done = p == frame_.me ? 0 : step(p);
+      if (done != 0) block_.post(&frame_.control[p]->steps[block_.index()][frame_.me], step_epoch(done));
+    });
+  }
+  template <class Step>
+  CROSSLANE_DEVICE bool await_steps(Step step) const {
     return block_.all_of(frame_.members, [&](std::uint64_t p) {
-      if (p == frame_.me || (from >> p & 1) == 0) return true;
+      const std::uint64_t wanted = p == frame_.me ? 0 : step(p);
+      if (wanted == 0) return true;
       const std::uint64_t* const flag = &own_->steps[block_.index()][p];
-      return await([&] { return p; }, [&] { return block_.reached(flag, step_epoch(step)); });
+      return await([&] { return p; }, [&] { return block_.reached(flag, step_epoch(wanted)); });
     });
   }
 

@@ -159,8 +159,9 @@ class Test {
   // Whatever the dice said: each collective by its algorithm once.
   void run_once(Kind kind, const Job& world) {
     // Bytes, where the algorithm takes them.
+    const char* const plain = algorithm_ == "ring" && !any_order_ ? "int" : "float";
     const Element& element = *std::ranges::find_if(elements(), [&](const Element& each) {
-      return (!of_pipelined_kernels(kind) && !in_shares(kind)) || each.base.name == "float";
+      return (!of_pipelined_kernels(kind) && !in_shares(kind)) || each.base.name == plain;
     });
     Case what{.kind = kind, .element = &element, .op = element.ops[0].second, .op_name = element.ops[0].first};
     what.units = algorithm_.ends_with("ll") || algorithm_ == "ll128" ? 1000 : 300 * kib;
@@ -222,8 +223,9 @@ class Test {
     if (driven()) return drivable(kind);
     if (algorithm_ == "two_shot_window" || algorithm_ == "two_shot_ll")
       return kind == Kind::allreduce || kind == Kind::reduce;
-    if (algorithm_ == "pipelined")
-      return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::reduce_scatter_block;
+    const bool reduction = kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::reduce_scatter_block;
+    if (algorithm_ == "pipelined") return reduction;
+    if (algorithm_ == "ring") return reduction || kind == Kind::allgather || kind == Kind::broadcast;
     if (algorithm_ == "copy_engine")
       return kind == Kind::allreduce || kind == Kind::allgather || kind == Kind::alltoall || kind == Kind::gather ||
              kind == Kind::scatter;
@@ -232,7 +234,8 @@ class Test {
   [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
 
   [[nodiscard]] bool of_pipelined_kernels(Kind kind) const {
-    return algorithm_ == "pipelined" || (algorithm_ == "copy_engine" && kind == Kind::allreduce);
+    return algorithm_ == "pipelined" || (algorithm_ == "ring" && combining(kind)) ||
+           (algorithm_ == "copy_engine" && kind == Kind::allreduce);
   }
   // Whether the kernels of shares in low-latency words or lines do it, which know the same.
   [[nodiscard]] bool in_shares(Kind kind) const {
@@ -250,11 +253,12 @@ class Test {
   // copies that stand for them before, and always for what has gaps, may have been mapped for other calls. A reduce needs nobody's
   // buffer, but windows that an earlier call on the communicator may have wanted.
   [[nodiscard]] bool either(const Case& what, const Job& job, int repeat) const {
-    const bool maps = straight() || algorithm_ == "pipelined";
-    return maps && repeat < 2 && takes(what, job);
+    return (straight() || large()) && repeat < 2 && takes(what, job);
   }
   // Whether the algorithm goes straight between the ranks' buffers.
   [[nodiscard]] bool straight() const { return algorithm_ == "zero_copy" || algorithm_ == "copy_engine"; }
+  // Whether it goes through large windows, or between buffers and them.
+  [[nodiscard]] bool large() const { return algorithm_ == "pipelined" || algorithm_ == "ring"; }
   // Whether the algorithm takes this call, by docs/collectives.md, once what it needs is there.
   [[nodiscard]] bool takes(const Case& what, const Job& job) const {
     if (!exists(what.kind) || (job.in_turns() && !driven())) return false;
@@ -277,9 +281,13 @@ class Test {
       return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= slot / 2;
     }
     if (of_pipelined_kernels(what.kind) && !pipelined(what)) return false;
-    if (!straight() && algorithm_ != "pipelined") return true;
+    if (!straight() && !large()) return true;
+    // A ring has three at least, and begins shards at each of them. What goes to the next one alone need not be shown.
+    const bool ring = algorithm_ == "ring";
+    if (ring && (job.size() < 3 || (combining(what.kind) && !any_order_ && !what.element->exact))) return false;
     // Saved first, or not shown, in place.
-    const bool copied = what.in_place && (what.kind == Kind::reduce_scatter_block || what.kind == Kind::scatter);
+    const bool copied =
+        !ring && what.in_place && (what.kind == Kind::reduce_scatter_block || what.kind == Kind::scatter);
     const std::size_t blocks = in_blocks(what.kind) ? static_cast<std::size_t>(job.size()) : 1;
     return !copied && what.sent_bytes() * blocks >= 256 * kib;
   }

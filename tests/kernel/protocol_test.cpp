@@ -26,10 +26,11 @@ enum class Kind {
   pairwise,
   collected,
   shares,
-  pushed
+  pushed,
+  ring
 };
 // Only where a test says so: `collected`, a pipeline whose results go through member 0's window; `shares`, LL in two flights; `pushed`, to
-// member 0 through its window, chunk by chunk.
+// member 0 through its window, chunk by chunk; `ring`, a reduction of three along it.
 constexpr std::array all_kinds{Kind::window,      Kind::two_shot,  Kind::pull,      Kind::push,
                                Kind::low_latency, Kind::broadcast, Kind::pipelined, Kind::pairwise};
 constexpr std::size_t chunks = 4;  // of a pipeline
@@ -40,6 +41,9 @@ struct Protocol {
   bool pairs_hear_all = true;
   std::size_t pipeline_places = 3, pair_places = 2, push_places = 3;
   bool waits_to_collect = true, waits_to_push = true, results_apart = true;
+  // Of a ring: chunks of a round, how many rounds, places; whether results go on.
+  std::size_t ring_chunks = 1, ring_rounds = 1, ring_places = 2;
+  bool ring_results = true;
 };
 
 // Chunks that go between two members in a pairwise launch: some pairs have none.
@@ -307,6 +311,40 @@ std::vector<Step> program(const Team& team, std::size_t m, std::size_t b, std::s
       }
       break;
     }
+    case Kind::ring: {
+      const auto of_chunk = [&](std::size_t k) { return static_cast<std::uint8_t>(8 * (launch + 1) + k); };
+      const std::size_t n = team.members, next = (m + 1) % n, before = (m + n - 1) % n;
+      const std::size_t complete = n - 1, end = protocol.ring_results ? 2 * n - 2 : n - 1,
+                        places = protocol.ring_places;
+      std::size_t sent = 0, received = 0, placed = 0, taken = 0;
+      // Shard s starts at member s + 1; in how many hops this one sees it, at first.
+      const auto shard_at = [&](std::size_t hop) { return (m + 2 * n - 1 - hop % n) % n; };
+      if (protocol.start_barrier) barrier(1);
+      for (std::size_t round = 0; round < protocol.ring_rounds; ++round) {
+        for (std::size_t each = 0; each < (end + 1) * protocol.ring_chunks; ++each) {
+          const std::size_t hop = each / protocol.ring_chunks;
+          const bool from_window = hop != 0 && hop <= complete, into_window = hop < complete;
+          if (hop != 0) steps.push_back({Do::await, memory.step(m, b, before), of_chunk(++received)});
+          if (into_window && ++placed > places && protocol.waits_to_push)
+            steps.push_back({Do::await, memory.step(m, b, next), of_chunk(placed - places)});
+          if (from_window) {
+            steps.push_back({Do::read, memory.chunk(m, b, taken % places, before), of_chunk(taken + 1)});
+            ++taken;
+          }
+          if (hop > complete)
+            steps.push_back({Do::read, memory.chunk_result(m, b, shard_at(hop), before), of_chunk(received)});
+          if (hop < end) {
+            ++sent;
+            const std::size_t to = into_window ? memory.chunk(next, b, (placed - 1) % places, m)
+                                               : memory.chunk_result(next, b, shard_at(hop), m);
+            steps.push_back({Do::write, to, of_chunk(sent)});
+            steps.push_back({Do::post, memory.step(next, b, m), of_chunk(sent)});
+          }
+          if (from_window) steps.push_back({Do::post, memory.step(before, b, m), of_chunk(taken)});
+        }
+      }
+      break;
+    }
     case Kind::broadcast:  // from member 0; who sends no data sends a token
       for_peers([&](std::size_t p) {
         if (m == 0) {
@@ -494,8 +532,8 @@ void for_each_sequence(std::size_t length, F f) {
 }
 
 std::string name_of(const std::vector<Kind>& sequence) {
-  static constexpr const char* names[] = {"window",    "two-shot", "pull",      "push",   "LL",    "broadcast",
-                                          "pipelined", "pairwise", "collected", "shares", "pushed"};
+  static constexpr const char* names[] = {"window",    "two-shot", "pull",      "push",   "LL",     "broadcast",
+                                          "pipelined", "pairwise", "collected", "shares", "pushed", "ring"};
   std::string text;
   for (const auto kind : sequence) text += std::string(text.empty() ? "" : ", ") + names[static_cast<int>(kind)];
   return text;
@@ -575,6 +613,29 @@ TEST(Protocol, HoldsForPushedMoves) {
   EXPECT_TRUE(caught_alone(Kind::pushed, {.waits_to_push = false}));
   const std::vector<Kind> three{Kind::window, Kind::pushed, Kind::window};
   EXPECT_FALSE(Checker({3, 1, three, {}}).check());
+}
+
+// Twice the same, and others before and behind, whose windows are the ring's: for them is the barrier at its start.
+TEST(Protocol, HoldsForRings) {
+  const auto checked = [](std::vector<Kind> sequence, const Protocol& protocol) {
+    return Checker({3, 1, std::move(sequence), protocol}).check();
+  };
+  const std::vector<Kind> twice{Kind::ring, Kind::ring};
+  for (const bool results : {true, false}) {
+    for (const std::vector<Kind>& sequence : {twice, {Kind::pushed, Kind::ring, Kind::pushed}}) {
+      const auto wrong = checked(sequence, {.ring_results = results});
+      EXPECT_FALSE(wrong) << *wrong;
+    }
+  }
+  const Protocol several{.ring_chunks = 2, .ring_places = 3, .ring_results = false};
+  EXPECT_FALSE(checked(twice, several));
+  EXPECT_FALSE(checked(twice, {.ring_chunks = 1, .ring_rounds = 2, .ring_places = 2, .ring_results = false}));
+  // As many places as chunks of a round: all wait for one another.
+  EXPECT_EQ(checked(twice, {.ring_chunks = 2, .ring_places = 2, .ring_results = false}), "a hang");
+  Protocol hasty = several;
+  hasty.waits_to_push = false;
+  EXPECT_TRUE(checked(twice, hasty));
+  EXPECT_TRUE(checked(twice, {.releases = false}));
 }
 
 TEST(Protocol, HoldsForTwoBlocks) {

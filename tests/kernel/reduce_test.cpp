@@ -68,10 +68,12 @@ TEST(Catalogue, ImagesAreWhatDriversTake) {
   EXPECT_EQ(kernel::emulated_local().count, kernel::combinations().size());
   for (const auto* image : {&kernel::emulated_exchange(), &kernel::emulated_low_latency()})
     EXPECT_GT(image->count, kernel::combinations().size());
-  for (const auto* image : {&kernel::emulated_pipelined(), &kernel::emulated_pairwise(), &kernel::emulated_copy()})
+  for (const auto* image : {&kernel::emulated_pipelined(), &kernel::emulated_ring(), &kernel::emulated_pairwise(),
+                            &kernel::emulated_copy()})
     EXPECT_GT(image->count, 0U);
-  for (const auto family : {kernel::Family::local, kernel::Family::exchange, kernel::Family::low_latency,
-                            kernel::Family::pipelined, kernel::Family::pairwise, kernel::Family::copy}) {
+  for (const auto family :
+       {kernel::Family::local, kernel::Family::exchange, kernel::Family::low_latency, kernel::Family::pipelined,
+        kernel::Family::ring, kernel::Family::pairwise, kernel::Family::copy}) {
     const auto binary = kernel::fat_binary(family);
     if (binary.empty()) GTEST_SKIP() << "built without GPU kernels";
     std::uint32_t magic = 0;

@@ -202,13 +202,16 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
   const std::uint64_t chunk = 16 * static_cast<std::uint64_t>(this->between(1, 100));
   ASSERT_LE(kernel::pipelined_window_bytes(blocks, n, chunk), 2 * Members::area_bytes);
   const bool in_place = this->between(0, 1) == 0;
-  // Whose root tells where its results belong, or not.
-  enum class What { all_reduce, reduce, collected_reduce, landed_reduce, reduce_scatter };
-  auto what = static_cast<What>(this->between(0, 4));
-  const bool landed = what == What::landed_reduce;
+  // Whose root tells where its results belong, or not; whose members tell where their parts are, alike or not.
+  enum class What { all_reduce, reduce, collected_reduce, landed_reduce, told_reduce, reduce_scatter };
+  auto what = static_cast<What>(this->between(0, 5));
+  const bool tells = what == What::told_reduce, landed = tells || what == What::landed_reduce;
   if (landed) what = What::collected_reduce;
   const std::uint64_t number = this->between(0, kernel::Landing::most_buffers - 1), offset = this->between(0, 100'000);
   const auto root = static_cast<std::uint32_t>(this->between(0, n - 1));
+  // Who tells of no place, if anybody; else each tells of one in a buffer of its own choice.
+  const auto silent = static_cast<std::uint32_t>(this->between(0, 2 * n));
+  const bool known = silent >= n;
   auto start = starts_of_shares(n, size, count);
   const bool to_root = what == What::reduce || what == What::collected_reduce;
   if (what == What::collected_reduce) {
@@ -230,6 +233,12 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
     if (what == What::collected_reduce && m != root) p.results = 1;
     if (landed) p.landing.base[number] = address((in_place ? from : to)[root]) - offset;
     if (landed && m == root) p.landing.told = kernel::Landing::word(number, offset);
+    p.tells = tells;
+    if (tells) {
+      const auto buffer = [n](std::uint32_t k) { return k % kernel::Parts::most_buffers(n); };
+      if (m != silent) p.parts.told = kernel::Landing::word(buffer(m), 16 * m);
+      for (std::uint32_t k = 0; k < n; ++k) p.parts.base[buffer(k) * n + k] = address(from[k]) - 16 * k;
+    }
     p.frame = team.frame(m);
     values[m] = p.frame.done_value;
     p.chunk_bytes = chunk;
@@ -240,7 +249,8 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
       if (wants && reached) p.result[p.results++] = address((in_place ? from : to)[k]);
       p.shard_begin[k] = start[k] * size;
       p.shard_bytes[k] = (start[k + 1] - start[k]) * size;
-      p.window[k] = team.area(k);
+      // What is not to be used is not there.
+      p.window[k] = tells && known ? 0 : team.area(k);
     }
     team.kernels(m).pipelined_reduction(team.stream(m), op, element, p, blocks);
   });
@@ -257,6 +267,83 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
     ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), significant(element, expected))
         << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks
         << " blocks, chunks of " << chunk << ", kind " << static_cast<int>(what);
+    if (!in_place) {
+      ASSERT_EQ(from[m].bytes(), data[m]);
+    }
+  }
+}
+
+// Along a ring of at least three. Chunks and rounds are small, so that places are used again and again.
+template <class Kind>
+void TeamTest<Kind>::ring(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  const std::uint32_t n = team.count();
+  const std::size_t size = kernel::bytes_of(element);
+  enum class What { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
+  const auto what = static_cast<What>(this->between(0, 4));
+  const bool combining = what != What::all_gather && what != What::broadcast;
+  const bool one_shard = what == What::reduce || what == What::broadcast;
+  const bool in_place = what == What::broadcast || this->between(0, 1) == 0;
+  const auto root = static_cast<std::uint32_t>(this->between(0, n - 1));
+  const std::uint64_t chunk = 16 * static_cast<std::uint64_t>(this->between(1, 60));
+  const auto round = static_cast<std::uint32_t>(this->between(1, 5));
+  const auto places = round + static_cast<std::uint32_t>(this->between(1, 3));
+  ASSERT_LE(kernel::ring_window_bytes(blocks, places, chunk), 2 * Members::area_bytes);
+  const auto start = starts_of_shares(n, size, count);
+  const auto data = elements(n, element, count);
+  const auto from = buffers(team, data, shifts(n, size, false));
+  const auto to = buffers(team, std::vector<Bytes>(n, Bytes(count * size)), shifts(n, size, false));
+  const auto& results = in_place ? from : to;
+  // Where shard s starts.
+  const auto starter = [&](std::uint32_t s) {
+    return what == What::reduce ? (root + 1) % n : what == What::broadcast ? root : (s + (combining ? 1 : 0)) % n;
+  };
+  std::vector<std::uint64_t> values(n);
+  team.run(order(n), [&](std::uint32_t m) {
+    kernel::RingParameters p{};
+    p.frame = team.frame(m);
+    values[m] = p.frame.done_value;
+    p.chunk_bytes = chunk;
+    p.round = round;
+    p.places = places;
+    p.from = address(from[m]);
+    p.result = what == What::reduce && m != root ? 0 : address(results[m]);
+    p.next_result = address(results[(m + 1) % n]);
+    p.window = team.area(m);
+    p.next_window = team.area((m + 1) % n);
+    p.shards = one_shard ? 1 : n;
+    p.starter = starter(0);
+    p.complete = combining ? n - 1 : 0;
+    p.end = what == What::all_reduce ? 2 * n - 2 : n - 1;
+    for (std::uint32_t s = 0; s < p.shards; ++s) {
+      p.shard_begin[s] = one_shard ? 0 : start[s] * size;
+      p.shard_bytes[s] = one_shard ? count * size : (start[s + 1] - start[s]) * size;
+    }
+    if (combining) {
+      team.kernels(m).ring_reduction(team.stream(m), op, element, p, blocks);
+    } else {
+      team.kernels(m).ring_move(team.stream(m), p, blocks);
+    }
+  });
+  expect_done(team, values);
+  // Each shard is combined from where it starts on, and lies there whole where nothing is combined.
+  Bytes whole(count * size);
+  for (std::uint32_t s = 0; s < (one_shard ? 1 : n); ++s) {
+    std::vector<Bytes> turned;
+    for (std::uint32_t k = 0; k < n; ++k) turned.push_back(data[(starter(s) + k) % n]);
+    const Bytes shard = combining ? fold(op, element, turned, 0, n) : turned.front();
+    const std::size_t first = one_shard ? 0 : start[s] * size, last = one_shard ? count * size : start[s + 1] * size;
+    std::copy_n(shard.data() + first, last - first, whole.data() + first);
+  }
+  for (std::uint32_t m = 0; m < n; ++m) {
+    Bytes expected = in_place ? data[m] : Bytes(count * size);
+    const bool takes = what != What::reduce || m == root;
+    const std::size_t first = what == What::reduce_scatter ? start[m] * size : 0;
+    const std::size_t last = !takes ? 0 : what == What::reduce_scatter ? start[m + 1] * size : count * size;
+    if (first < last) std::copy_n(whole.data() + first, last - first, expected.data() + first);
+    ASSERT_EQ(significant(element, results[m].bytes()), significant(element, expected))
+        << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks
+        << " blocks, chunks of " << chunk << ", rounds of " << round << ", places " << places << ", kind "
+        << static_cast<int>(what);
     if (!in_place) {
       ASSERT_EQ(from[m].bytes(), data[m]);
     }

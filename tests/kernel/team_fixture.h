@@ -114,6 +114,7 @@ class TeamTest : public KernelTest<Kind> {
   void exchange_one_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void exchange_two_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks, bool zero_copy);
   void pipelined_reduction(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
+  void ring(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void low_latency_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, Way::packets); }
   void line_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, Way::lines); }
   void pairwise_all_to_all(Members& team, unsigned blocks) { all_to_all(team, blocks, Way::pairwise); }

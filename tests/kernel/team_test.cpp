@@ -25,6 +25,8 @@ TYPED_TEST(TeamTest, EveryOperationAndElement) {
       if (kernel::Kernels::pipelines(op, element)) {
         this->pipelined_reduction(this->members(this->some_members()), op, element, this->some_count(20'000 / size),
                                   this->some_blocks());
+        this->ring(this->members(std::max(this->some_members(), 3U)), op, element, this->some_count(20'000 / size),
+                   this->some_blocks());
         this->low_latency_shares(this->members(this->some_members()), op, element,
                                  this->some_count(Members::slot_bytes / 4 / size), this->some_blocks());
         this->line_shares(this->members(this->some_members()), op, element,
@@ -42,6 +44,7 @@ TYPED_TEST(TeamTest, UndefinedOperations) {
     for (const Op op : all_ops()) {
       if (!kernel::Kernels::pipelines(op, element)) {
         EXPECT_THROW(team.kernels(0).pipelined_reduction(team.stream(0), op, element, {}, 1), base::Error);
+        EXPECT_THROW(team.kernels(0).ring_reduction(team.stream(0), op, element, {}, 1), base::Error);
         EXPECT_THROW(team.kernels(0).low_latency_shares<kernel::Packets>(team.stream(0), op, element, {}, 1),
                      base::Error);
         EXPECT_THROW(team.kernels(0).low_latency_shares<kernel::Lines>(team.stream(0), op, element, {}, 1),
@@ -66,6 +69,7 @@ TYPED_TEST(TeamTest, AsManyMembersAsThereMayBe) {
     this->line_shares(team, Op::sum, Element::f32, 500, 1);
     this->exchange_spread(team, 1);
     this->pushed_move(team, 1);
+    this->ring(team, Op::sum, Element::f32, 5000, 1);
   }
 }
 
@@ -91,6 +95,14 @@ TYPED_TEST(TeamTest, PushedMoves) {
   }
 }
 
+TYPED_TEST(TeamTest, Rings) {
+  for (int i = 0; i < 150 / CROSSLANE_TESTS_FEWER; ++i) {
+    this->ring(this->members(std::max(this->some_members(), 3U)), Op::sum, Element::f32, this->some_count(20'000),
+               this->some_blocks());
+    if (this->HasFatalFailure()) return;
+  }
+}
+
 // What was told long ago, or never, is no step of a launch of today.
 TYPED_TEST(TeamTest, StepsAfterManyLaunches) {
   constexpr std::uint32_t n = 3;
@@ -106,9 +118,10 @@ TYPED_TEST(TeamTest, StepsAfterManyLaunches) {
       this->pairwise_all_to_all(team, 2);
       this->pipelined_reduction(team, Op::sum, Element::f32, 20'000, 2);
       this->pushed_move(team, 2);
+      this->ring(team, Op::sum, Element::f32, 20'000, 2);
       if (this->HasFatalFailure()) return;
     }
-    EXPECT_EQ(team.read_control(0).launches, start + 12);
+    EXPECT_EQ(team.read_control(0).launches, start + 16);
   }
 }
 
@@ -334,7 +347,7 @@ TYPED_TEST(TeamTest, LongSequences) {
     ++launched[n];
     const unsigned blocks = this->some_blocks();
     team.tells_host = this->between(0, 1) == 0;
-    switch (this->between(0, 11)) {
+    switch (this->between(0, 12)) {
       case 0:
         this->low_latency_all_reduce(team, Op::sum, Element::f32, this->some_count(4096), blocks);
         break;
@@ -368,6 +381,13 @@ TYPED_TEST(TeamTest, LongSequences) {
         break;
       case 9:
         this->line_shares(team, Op::max, Element::f64, this->some_count(1000), blocks);
+        break;
+      case 10:
+        if (n == 2) {
+          this->pairwise_all_to_all(team, blocks);
+        } else {
+          this->ring(team, Op::sum, Element::f64, this->some_count(10'000), blocks);
+        }
         break;
       default:
         this->exchange_two_shot(team, Op::max, Element::i16, this->some_count(20'000), blocks,

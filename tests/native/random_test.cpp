@@ -1,5 +1,6 @@
 // Enqueued collectives: random ones of every kind x element and operation x size x in place x root, on communicators of all shapes,
 // many in flight on several streams, with MPI's own calls in between, against what must come out.
+//   --any_order 1    what algorithms take that combine in another order
 //   --most <bytes>  the largest block      --algorithm <name>  by which a plain call of each of --kinds must go
 //   --kinds <collective>,<collective>  those alone
 #include "native/enqueued.h"
@@ -41,7 +42,10 @@ struct Lane {
 
 class Test {
  public:
-  explicit Test(Program& program) : program_(program), most_(static_cast<std::size_t>(program.option("most", 400000))) {
+  explicit Test(Program& program)
+      : program_(program),
+        most_(static_cast<std::size_t>(program.option("most", 400000))),
+        any_order_(program.option("any_order", 0) != 0) {
     const std::string wanted = "," + program.text_option("kinds", "") + ",";
     for (std::size_t kind = 0; kind < kind_names.size(); ++kind)
       if (wanted == ",," || wanted.find(fmt::format(",{},", kind_names.at(kind))) != wanted.npos)
@@ -106,6 +110,9 @@ class Test {
     const std::size_t blocks = in_blocks(what.kind) ? static_cast<std::size_t>(job.size()) : 1;
     while (what.bytes() * blocks > 2 * most_) what.units /= 2;
     what.in_place = random.chance(40) && what.kind != Kind::broadcast;
+    what.whole = any_order_ && combining(what.kind);
+    if (what.whole && !what.element->exact && what.op == MPI_PROD)
+      std::tie(what.op_name, what.op) = what.element->ops.front();
     what.root = static_cast<int>(random.below(static_cast<std::uint64_t>(job.size())));
     what.seed = random.next();
     return what;
@@ -189,6 +196,7 @@ class Test {
 
   Program& program_;
   std::size_t most_;
+  bool any_order_;
   std::vector<Kind> kinds_;
   std::vector<Lane> lanes_;
 };

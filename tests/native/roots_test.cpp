@@ -1,6 +1,7 @@
 // Enqueued reduces and gathers whose root alone knows where the result belongs: in one of many buffers that all have mapped, at any
-// offset, or in none of them; root after root, without a wait in between, and in graphs.
-//   --rounds <n>   --most <n>  words of a call
+// offset, or in none of them; root after root, without a wait in between, and in graphs. What is reduced lies in a mapped buffer at one
+// place on all ranks, on some, on none, or at places of their own.
+//   --rounds <n>   --most <n>  words of a call   --reduce <name>  the algorithm by which reduces must go
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace crosslane::tests {
@@ -27,6 +29,8 @@ struct Call {
   std::uint64_t seed;
   // The root's own affair.
   std::size_t buffer, offset;
+  // Each rank's own affair, though all may do the same.
+  std::size_t from;
 };
 
 class Roots {
@@ -35,12 +39,14 @@ class Roots {
       : program_(program),
         ranks_(static_cast<std::size_t>(program.size)),
         most_(static_cast<std::size_t>(program.option("most", 60'000))),
-        send_(MemoryKind::device, calls * most_ * word) {
+        reduce_(program.text_option("reduce", "pipelined")),
+        named_(MemoryKind::device, 2 * calls * most_ * word),
+        unnamed_(MemoryKind::device, calls * most_ * word) {
     // Some more than are told of by number, and some that nobody else knows.
     constexpr std::size_t prepared = 18, others = 2;
     for (std::size_t i = 0; i < prepared + others; ++i)
       results_.push_back(std::make_unique<Memory>(MemoryKind::device, ranks_ * most_ * word + most_offset));
-    std::vector<void*> named;
+    std::vector<void*> named{named_.data()};
     for (std::size_t i = 0; i < prepared; ++i) named.push_back(results_[i]->data());
     prepare(MPI_COMM_WORLD, 0, named);
   }
@@ -59,18 +65,19 @@ class Roots {
                 0,
                 random.next(),
                 free[i],
-                program_.local().below(most_offset / word) * word};
+                program_.local().below(most_offset / word) * word,
+                some_place(random, i)};
       call.root = static_cast<int>(random.below(ranks_));
       call.count = 1 + random.below(random.chance(50) ? most_ : 100);
       all.push_back(call);
     }
     CROSSLANE_STEP("round {}{}", number, graph ? ", as a graph" : "");
-    for (std::size_t i = 0; i < calls; ++i) fill(all[i], i);
+    for (const Call& call : all) fill(call);
     std::optional<Graph> captured;
     if (graph) captured.emplace(stream_);
-    for (std::size_t i = 0; i < calls; ++i) {
+    for (const Call& call : all) {
       const NothingAllocated scope;
-      enqueue(all[i], i);
+      enqueue(call);
     }
     if (graph) {
       captured->end();
@@ -86,24 +93,42 @@ class Roots {
 
   // Where this rank's input of the call is: a send buffer, or the result's place.
   [[nodiscard]] bool own_place(const Call& call) const { return call.in_place && program_.rank == call.root; }
-  void fill(const Call& call, std::size_t i) {
+  void fill(const Call& call) {
     const Words input = words_of(call.seed, program_.rank, call.count);
     const auto bytes = std::as_bytes(std::span(input));
     if (own_place(call)) {
       const std::size_t block = call.gathers ? static_cast<std::size_t>(program_.rank) * call.count * word : 0;
       results_[call.buffer]->write(bytes, call.offset + block);
     } else {
-      send_.write(bytes, i * most_ * word);
+      const auto [memory, at] = place(call);
+      memory->write(bytes, at);
     }
   }
+  // Of call i: one of the two places for it in the buffer that all have named, or the one in what nobody has.
+  std::size_t some_place(Random& random, std::size_t i) {
+    const auto way = random.below(4);
+    const std::size_t shared = random.below(3), own = program_.local().below(3);
+    return i * 3 + (way == 0 ? own : way == 1 ? 2 : shared);
+  }
+  struct Place {
+    Memory* memory;
+    std::size_t at;
+  };
+  [[nodiscard]] Place place(const Call& call) {
+    const std::size_t i = call.from / 3, which = call.from % 3;
+    if (which == 2) return {&unnamed_, i * most_ * word};
+    return {&named_, (which * calls + i) * most_ * word};
+  }
 
-  void enqueue(const Call& call, std::size_t i) {
-    const void* const send = own_place(call) ? MPI_IN_PLACE : send_.as<std::byte>() + i * most_ * word;
+  void enqueue(const Call& call) {
+    const auto [memory, at] = place(call);
+    const void* const send = own_place(call) ? MPI_IN_PLACE : memory->as<std::byte>() + at;
     void* const receive = program_.rank == call.root ? results_[call.buffer]->as<std::byte>() + call.offset : nullptr;
     const auto n = static_cast<MPI_Count>(call.count);
     const MPI_Datatype type = MPI_UINT32_T;
     const Kind kind = call.gathers ? Kind::gather : Kind::reduce;
-    const std::int64_t before = direct_calls(kind, "pipelined");
+    const char* const algorithm = call.gathers ? "pipelined" : reduce_.c_str();
+    const std::int64_t before = direct_calls(kind, algorithm);
     if (call.gathers) {
       CROSSLANE_MPI(
           crosslane_gather_enqueue(send, n, type, receive, n, type, call.root, MPI_COMM_WORLD, stream_.handle()));
@@ -111,7 +136,7 @@ class Roots {
       CROSSLANE_MPI(
           crosslane_reduce_enqueue(send, receive, n, type, MPI_SUM, call.root, MPI_COMM_WORLD, stream_.handle()));
     }
-    CROSSLANE_CHECK_EQUAL(direct_calls(kind, "pipelined") - before, 1);
+    CROSSLANE_CHECK_EQUAL(direct_calls(kind, algorithm) - before, 1);
   }
 
   void check(const Call& call) const {
@@ -130,7 +155,8 @@ class Roots {
 
   Program& program_;
   std::size_t ranks_, most_;
-  Memory send_;
+  std::string reduce_;
+  Memory named_, unnamed_;
   std::vector<std::unique_ptr<Memory>> results_;
   Stream stream_;
 };
