@@ -19,8 +19,8 @@ struct Setting {
 };
 
 const std::vector<Setting>& settings() {
-  static const std::vector<std::string> reductions{
-      "one_shot", "two_shot_ll", "two_shot_ll128", "two_shot_window", "two_shot", "pipelined", "ring"};
+  static const std::vector<std::string> reductions{"ll",       "one_shot",  "two_shot_ll", "two_shot_window",
+                                                   "two_shot", "pipelined", "ring"};
   static const std::vector<std::string> moves{"ll", "ll128", "window", "zero_copy"};
   static const std::vector<std::string> travelling{"ll", "ll128", "window", "zero_copy", "ring"};
   static const std::vector<std::string> pushed{"ll", "ll128", "window", "zero_copy", "pipelined"};
@@ -30,7 +30,7 @@ const std::vector<Setting>& settings() {
       {"CROSSLANE_BROADCAST", "bcast", travelling, true},
       {"CROSSLANE_ALLGATHER", "allgather", travelling},
       {"CROSSLANE_ALLTOALL", "alltoall", moves},
-      {"CROSSLANE_REDUCE_SCATTER_BLOCK", "reduce_scatter", {"ll", "ll128", "window", "zero_copy", "pipelined", "ring"}},
+      {"CROSSLANE_REDUCE_SCATTER_BLOCK", "reduce_scatter", {"ll", "window", "zero_copy", "pipelined", "ring"}},
       {"CROSSLANE_GATHER", "gather", pushed},
       {"CROSSLANE_SCATTER", "scatter", pushed},
   };

@@ -75,8 +75,9 @@ CROSSLANE_API uint64_t crosslane_direct_calls(const char* collective, const char
               the rank's own until the stream is past the call, for captured calls as long as the graph is launched. No host or
               managed memory, no memory of another GPU: MPI_ERR_BUFFER.
    In place.  MPI_IN_PLACE where MPI allows it. Other overlaps are wrong, as in MPI.
-   Reductions Predefined operations and types, as MPI defines them (MPI_ERR_OP, MPI_ERR_TYPE otherwise), in rank order: all ranks get
-              the same bits, from run to run.
+   Reductions Predefined operations and types, as MPI defines them (MPI_ERR_OP, MPI_ERR_TYPE otherwise), in rank order, or, of large
+              arrays, in ranks' order from another one on in each part (not where CROSSLANE_DETERMINISTIC=1): all ranks get the same
+              bits, from run to run.
    Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. What goes
               wrong later is seen by crosslane_status, and by the stream.
    The end.   Before MPI_Comm_free and MPI_Finalize all ranks' streams must be past all calls on the communicator. */

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view ll_summary = "data and flags in one word, written to every peer in one flight";
 constexpr std::string_view ll_source = "NCCL's LL protocol; flags in library windows, double-buffered by launch";
+constexpr std::string_view lines_summary = "lines of 120 bytes and a flag, written to every peer in one flight";
 constexpr std::string_view lines_source = "NCCL's LL128 protocol; flags in library windows, double-buffered by launch";
 constexpr std::string_view two_shot_ll_summary =
     "shares combined by their owners, data and flags in one word, in two flights; sum, prod, min, max";
@@ -51,13 +52,8 @@ constexpr std::string_view btb_summary = "along a binomial tree of windows and b
    Collective::kind,                \
    low_latency::supports_two_shot,  \
    low_latency::prepare_two_shot}
-#define CROSSLANE_LINES(kind, name, summary) \
-  {name, summary, lines_source, Collective::kind, low_latency::supports_lines, low_latency::prepare_lines}
-#define CROSSLANE_LINES_MOVE(kind) \
-  CROSSLANE_LINES(kind, "ll128", "lines of 120 bytes and a flag, written to every peer in one flight")
-#define CROSSLANE_LINES_SHARES(kind)      \
-  CROSSLANE_LINES(kind, "two_shot_ll128", \
-                  "shares combined by their owners, data in lines of 120 bytes and a flag: two flights")
+#define CROSSLANE_LINES(kind) \
+  {"ll128", lines_summary, lines_source, Collective::kind, low_latency::supports_lines, low_latency::prepare_lines}
 #define CROSSLANE_WINDOW(kind, name) \
   {name, window_summary, window_source, Collective::kind, window::supports, window::prepare_one_shot}
 #define CROSSLANE_PUSH(kind) \
@@ -130,19 +126,15 @@ constexpr std::array rows = std::to_array<Algorithm>({
      Collective::broadcast, zero_copy::supports, zero_copy::prepare_broadcast},
     CROSSLANE_TWO_SHOT_LL(allreduce),
     CROSSLANE_TWO_SHOT_LL(reduce),
-    CROSSLANE_LINES_SHARES(allreduce),
-    CROSSLANE_LINES_SHARES(reduce),
-    CROSSLANE_LINES(reduce_scatter_block, "ll128",
-                    "each member's part for each in lines of 120 bytes and a flag, combined there"),
-    CROSSLANE_LINES_MOVE(broadcast),
-    CROSSLANE_LINES_MOVE(allgather),
-    CROSSLANE_LINES_MOVE(alltoall),
-    CROSSLANE_LINES_MOVE(gather),
-    CROSSLANE_LINES_MOVE(scatter),
-    CROSSLANE_LINES_MOVE(allgatherv),
-    CROSSLANE_LINES_MOVE(gatherv),
-    CROSSLANE_LINES_MOVE(scatterv),
-    CROSSLANE_LINES_MOVE(alltoallv),
+    CROSSLANE_LINES(broadcast),
+    CROSSLANE_LINES(allgather),
+    CROSSLANE_LINES(alltoall),
+    CROSSLANE_LINES(gather),
+    CROSSLANE_LINES(scatter),
+    CROSSLANE_LINES(allgatherv),
+    CROSSLANE_LINES(gatherv),
+    CROSSLANE_LINES(scatterv),
+    CROSSLANE_LINES(alltoallv),
     CROSSLANE_PIPELINED(allreduce),
     CROSSLANE_PIPELINED(reduce),
     CROSSLANE_PIPELINED(reduce_scatter_block),
@@ -180,8 +172,6 @@ constexpr std::array rows = std::to_array<Algorithm>({
 #undef CROSSLANE_LL
 #undef CROSSLANE_TWO_SHOT_LL
 #undef CROSSLANE_LINES
-#undef CROSSLANE_LINES_MOVE
-#undef CROSSLANE_LINES_SHARES
 #undef CROSSLANE_WINDOW
 #undef CROSSLANE_PUSH
 #undef CROSSLANE_COPIED

@@ -130,46 +130,33 @@ class Combination final : public Plan {
   unsigned blocks_;
 };
 
-// Which bytes of what a member sends another one combines.
-std::pair<std::size_t, std::size_t> part_of(const Shape& shape, int members, int member) noexcept {
-  if (shape.collective == Collective::reduce_scatter_block)
-    return {static_cast<std::size_t>(member) * shape.bytes, shape.bytes};
-  return share_of(shape, members, member);
-}
-
-std::size_t largest_part(const Shape& shape, int members) noexcept {
+std::size_t largest_share(const Shape& shape, int members) noexcept {
   std::size_t largest = 0;
-  for (int member = 0; member < members; ++member) largest = std::max(largest, part_of(shape, members, member).second);
+  for (int member = 0; member < members; ++member) largest = std::max(largest, share_of(shape, members, member).second);
   return largest;
 }
 
-template <class Wire>
 class Shares final : public Plan {
  public:
   explicit Shares(const Call& call) : team_(call.team), shape_(call.shape) {
-    const std::size_t largest = largest_part(shape_, team_.size());
-    // What a block combines is there once for all members.
-    blocks_ = blocks_for(facts_of(team_), largest, Wire::words * bytes_a_block, most_blocks);
-    const bool scatters = shape_.collective == Collective::reduce_scatter_block;
+    const std::size_t largest = largest_share(shape_, team_.size());
+    blocks_ = blocks_for(facts_of(team_), largest, bytes_a_block, most_blocks);
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
-      std::tie(parameters_.share_begin[m], parameters_.share_bytes[m]) = part_of(shape_, team_.size(), member);
-      if (!scatters && takes_result(shape_, team_.me(), member)) parameters_.takers |= std::uint32_t{1} << m;
+      std::tie(parameters_.share_begin[m], parameters_.share_bytes[m]) = share_of(shape_, team_.size(), member);
+      if (takes_result(shape_, team_.me(), member)) parameters_.takers |= std::uint32_t{1} << m;
     }
-    place_slots<Wire>(parameters_, team_);
-    parameters_.units = Wire::units_of(largest);
+    place_slots<kernel::Packets>(parameters_, team_);
+    parameters_.units = kernel::Packets::units_of(largest);
     parameters_.from = address_of(call.mine.send);
     parameters_.to = address_of(call.mine.receive);
-    if (scatters) {
-      parameters_.own_to = parameters_.to;
-    } else if (takes_result(shape_, team_.me(), team_.me())) {
+    if (takes_result(shape_, team_.me(), team_.me()))
       parameters_.own_to = parameters_.to + parameters_.share_begin[static_cast<std::size_t>(team_.me())];
-    }
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
     parameters_.frame = frame_of(team_, report);
-    team_.kernels().template low_latency_shares<Wire>(stream, shape_.op, shape_.element, parameters_, blocks_);
+    team_.kernels().low_latency_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
@@ -180,15 +167,6 @@ class Shares final : public Plan {
   kernel::LowLatencySharesParameters parameters_{};
   unsigned blocks_;
 };
-
-// A slot holds the largest part, and its result, if that goes on.
-template <class Wire>
-bool shares_fit(const Shape& shape, const TeamFacts& facts) noexcept {
-  if (!facts.spinning || !shape.even || !kernel::Kernels::pipelines(shape.op, shape.element)) return false;
-  const std::size_t flights = shape.collective == Collective::reduce_scatter_block ? 1 : 2;
-  const std::size_t most = payload<Wire>(facts) / flights;
-  return shape.bytes / static_cast<std::size_t>(facts.members) <= most && largest_part(shape, facts.members) <= most;
-}
 
 }  // namespace
 
@@ -203,18 +181,17 @@ std::unique_ptr<Plan> prepare(const Call& call) {
   return std::make_unique<Movement<kernel::Packets>>(call);
 }
 
-bool supports_two_shot(const Shape& shape, const TeamFacts& facts) { return shares_fit<kernel::Packets>(shape, facts); }
-std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares<kernel::Packets>>(call); }
+bool supports_two_shot(const Shape& shape, const TeamFacts& facts) {
+  if (!facts.spinning || !kernel::Kernels::pipelines(shape.op, shape.element)) return false;
+  // A slot holds the largest share, and its result.
+  const std::size_t most = payload<kernel::Packets>(facts) / 2;
+  return shape.bytes / static_cast<std::size_t>(facts.members) <= most && largest_share(shape, facts.members) <= most;
+}
+std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<Shares>(call); }
 
 bool supports_lines(const Shape& shape, const TeamFacts& facts) {
-  if (!facts.whole_lines) return false;
-  if (combines(shape.collective)) return shares_fit<kernel::Lines>(shape, facts);
-  return facts.spinning && shape.even && shape.bytes <= payload<kernel::Lines>(facts);
+  return facts.whole_lines && facts.spinning && shape.even && shape.bytes <= payload<kernel::Lines>(facts);
 }
-
-std::unique_ptr<Plan> prepare_lines(const Call& call) {
-  if (combines(call.shape.collective)) return std::make_unique<Shares<kernel::Lines>>(call);
-  return std::make_unique<Movement<kernel::Lines>>(call);
-}
+std::unique_ptr<Plan> prepare_lines(const Call& call) { return std::make_unique<Movement<kernel::Lines>>(call); }
 
 }  // namespace crosslane::collective::low_latency

@@ -10,11 +10,22 @@
 namespace crosslane::collective::ring {
 namespace {
 
+// Measured on four H200, an all-reduce of 128 MiB: 577 us with chunks of 96 KiB, 582 with 64, 676 with 32 (in rounds of four), 876 with
+// 64 blocks of these; 610 with 96 blocks of 64 KiB. Rounds of three gain nothing.
 constexpr std::size_t bytes_a_block = std::size_t{16} << 10;
 constexpr std::size_t most_blocks = 128;
-constexpr std::size_t most_chunk = std::size_t{64} << 10;
+constexpr std::size_t most_chunk = std::size_t{96} << 10;
 constexpr std::uint32_t round = 2;
 constexpr std::uint32_t places = 2 * round;
+
+// Equal chunks of the longest slice, in full rounds where it is long enough.
+std::size_t chunk_of(std::size_t slice, std::size_t most) noexcept {
+  constexpr std::size_t granule = 64;
+  const std::size_t whole = std::max(slice, granule),
+                    largest = std::max(std::min(most, most_chunk) / granule * granule, granule);
+  const std::size_t chunks = (whole + round * largest - 1) / (round * largest) * round;
+  return (whole + chunks * granule - 1) / (chunks * granule) * granule;
+}
 
 class Ring final : public Plan {
  public:
@@ -66,9 +77,8 @@ class Ring final : public Plan {
     blocks_ = blocks_for(facts_of(team_), longest, bytes_a_block, most_blocks);
     parameters_.round = round;
     parameters_.places = places;
-    constexpr std::size_t granule = 64;
     const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::ring_window_bytes(blocks_, places, 1);
-    parameters_.chunk_bytes = std::min(most_chunk, fits / granule * granule);
+    parameters_.chunk_bytes = chunk_of((longest + blocks_ - 1) / blocks_, fits);
     const int next = static_cast<int>((me + 1) % n);
     if (parameters_.end > parameters_.complete)
       parameters_.next_result = address_of(call.all[static_cast<std::size_t>(next)].receive);

@@ -81,9 +81,9 @@ Kernels::Kernels(const gpu::Driver& driver)
                  {},
                  {},
                  combining(modules_[6], "crosslane_ring_", large)},
-      packets_{loaded(modules_[2], "crosslane_low_latency_move"),
-               combining(modules_[2], "crosslane_low_latency_shares_", large)},
-      lines_{loaded(modules_[5], "crosslane_lines_move"), combining(modules_[5], "crosslane_lines_", large)} {
+      packets_move_(loaded(modules_[2], "crosslane_low_latency_move")),
+      lines_move_(loaded(modules_[5], "crosslane_lines_move")),
+      shares_(combining(modules_[2], "crosslane_low_latency_shares_", large)) {
   const auto processors = static_cast<unsigned>(
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
@@ -125,27 +125,17 @@ void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element
 }
 
 template <class Wire>
-const Kernels::OfWire& Kernels::on() const noexcept {
-  return std::is_same_v<Wire, Lines> ? lines_ : packets_;
-}
-
-template <class Wire>
 void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters,
                                unsigned blocks) const {
-  launch_team(on<Wire>().move, stream, blocks, parameters);
+  launch_team(std::is_same_v<Wire, Lines> ? lines_move_ : packets_move_, stream, blocks, parameters);
 }
 template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
 template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
 
-template <class Wire>
 void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
                                  const LowLatencySharesParameters& parameters, unsigned blocks) const {
-  launch_team(*on<Wire>().shares[pipelined_row(op, element)], stream, blocks, parameters);
+  launch_team(*shares_[pipelined_row(op, element)], stream, blocks, parameters);
 }
-template void Kernels::low_latency_shares<Packets>(gpu::StreamView, Op, Element, const LowLatencySharesParameters&,
-                                                   unsigned) const;
-template void Kernels::low_latency_shares<Lines>(gpu::StreamView, Op, Element, const LowLatencySharesParameters&,
-                                                 unsigned) const;
 
 void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                                   const PipelinedReductionParameters& parameters, unsigned blocks) const {

@@ -52,8 +52,7 @@ class Kernels {
   // On a wire, Packets or Lines (wire.h): `low_latency` and `slot_bytes` are of its areas.
   template <class Wire>
   void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
-  /// For middling arrays; only where pipelines(op, element), throws Error (op) else.
-  template <class Wire>
+  /// For middling arrays, in packets; only where pipelines(op, element), throws Error (op) else.
   void low_latency_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
                           unsigned blocks) const;
   /// For large arrays; only where pipelines(op, element), throws Error (op) else. Windows hold
@@ -77,13 +76,8 @@ class Kernels {
   gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_;
   using Combining = std::vector<std::optional<gpu::Function>>;  // by row of combinations()
   Combining combining_[families];
-  struct OfWire {
-    gpu::Function move;
-    Combining shares;
-  };
-  template <class Wire>
-  [[nodiscard]] const OfWire& on() const noexcept;
-  OfWire packets_, lines_;
+  gpu::Function packets_move_, lines_move_;
+  Combining shares_;
   unsigned resident_team_blocks_;
 };
 

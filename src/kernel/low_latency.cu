@@ -9,8 +9,7 @@ CROSSLANE_LOW_LATENCY_KERNELS(CROSSLANE_TEAM_ENTRY)
 CROSSLANE_COMBINATIONS(CROSSLANE_ROW)
 
 #undef CROSSLANE_ROW
-#define CROSSLANE_ROW(op_name, functor, element, type)    \
-  CROSSLANE_TEAM_ENTRY(                                   \
-      crosslane_low_latency_shares_##op_name##_##element, \
-      crosslane::kernel::LowLatencyShares<type, crosslane::kernel::op::functor, crosslane::kernel::Packets>)
+#define CROSSLANE_ROW(op_name, functor, element, type)                     \
+  CROSSLANE_TEAM_ENTRY(crosslane_low_latency_shares_##op_name##_##element, \
+                       crosslane::kernel::LowLatencyShares<type, crosslane::kernel::op::functor>)
 CROSSLANE_PIPELINED_COMBINATIONS(CROSSLANE_ROW)

@@ -30,9 +30,10 @@ struct LowLatencySharesParameters {
 };
 
 /// Combines in the order of ranks, from the lowest, so that all members get the same bits.
-template <class T, class Op, class Wire>
+template <class T, class Op>
 struct LowLatencyShares {
   using Parameters = LowLatencySharesParameters;
+  using Wire = Packets;
   static_assert(sizeof(T) <= 8);
 
   template <Block B>

@@ -59,9 +59,9 @@ def test_choice_by_shipped_preferences(built: CommandLine) -> None:
     assert [call["mapped"] for call in small["calls"]] == [False]
     assert "shipped" in small["calls"][0]["why"]
     middle = choose(built, "broadcast", "128k", "-n", 8)
-    assert middle["algorithm"] == "window"
+    assert middle["algorithm"] == "ll128"
     assert [(call["algorithm"], call["enqueued_alone"]) for call in middle["calls"]] == [
-        ("window", False),
+        ("ll128", False),
         ("zero_copy", True),
     ]
     large = choose(built, "allreduce", "8m", "-n", 8, "--gpus", 4)

@@ -161,7 +161,7 @@ class Test {
     // Bytes, where the algorithm takes them.
     const char* const plain = algorithm_ == "ring" && !any_order_ ? "int" : "float";
     const Element& element = *std::ranges::find_if(elements(), [&](const Element& each) {
-      return (!of_pipelined_kernels(kind) && !in_shares(kind)) || each.base.name == plain;
+      return (!of_pipelined_kernels(kind) && !in_shares()) || each.base.name == plain;
     });
     Case what{.kind = kind, .element = &element, .op = element.ops[0].second, .op_name = element.ops[0].first};
     what.units = algorithm_.ends_with("ll") || algorithm_ == "ll128" ? 1000 : 300 * kib;
@@ -216,7 +216,6 @@ class Test {
     const bool all = kind == Kind::allreduce || kind == Kind::reduce;
     if (algorithm_ == "zero_copy" && all) return "two_shot";
     if (algorithm_ == "window" && all) return "one_shot";
-    if (algorithm_ == "ll128" && all) return "two_shot_ll128";
     return algorithm_;
   }
   [[nodiscard]] bool exists(Kind kind) const {
@@ -229,7 +228,8 @@ class Test {
     if (algorithm_ == "copy_engine")
       return kind == Kind::allreduce || kind == Kind::allgather || kind == Kind::alltoall || kind == Kind::gather ||
              kind == Kind::scatter;
-    return (algorithm_ != "zero_copy" && algorithm_ != "ll128") || (kind != Kind::scan && kind != Kind::exscan);
+    if (algorithm_ == "ll128") return !combining(kind);
+    return algorithm_ != "zero_copy" || (kind != Kind::scan && kind != Kind::exscan);
   }
   [[nodiscard]] std::int64_t by_name(Kind kind) const { return direct_calls(kind, name_of(kind).c_str()); }
 
@@ -237,10 +237,8 @@ class Test {
     return algorithm_ == "pipelined" || (algorithm_ == "ring" && combining(kind)) ||
            (algorithm_ == "copy_engine" && kind == Kind::allreduce);
   }
-  // Whether the kernels of shares in low-latency words or lines do it, which know the same.
-  [[nodiscard]] bool in_shares(Kind kind) const {
-    return algorithm_ == "two_shot_ll" || (algorithm_ == "ll128" && combining(kind));
-  }
+  // Whether the kernels of shares in low-latency words do it, which know the same.
+  [[nodiscard]] bool in_shares() const { return algorithm_ == "two_shot_ll"; }
   // Whether the pipelined kernels know the operation and the numbers, by `crosslane algorithms`.
   [[nodiscard]] static bool pipelined(const Case& what) {
     const std::string_view name = what.element->base.name;
@@ -268,17 +266,16 @@ class Test {
       return algorithm_ == "gsb" || any_order_ || !combining(what.kind) || (what.element->exact && !number);
     }
     if (algorithm_ == "ll") return what.sent_bytes() <= (job.size() <= 4 ? 256 : 64) * kib;
-    const bool lines = algorithm_ == "ll128";
-    const std::size_t page = 4 * kib, share = 2192 * kib / static_cast<std::size_t>(job.size());
-    const std::size_t slot = lines ? std::min(548 * kib, (share + page - 1) / page * page) / 128 * 120 : 256 * kib;
-    if (lines && (!combining(what.kind) || what.kind == Kind::reduce_scatter_block))
-      return (!combining(what.kind) || pipelined(what)) && what.sent_bytes() <= slot;
-    if (lines || algorithm_ == "two_shot_ll") {
+    if (algorithm_ == "ll128") {
+      const std::size_t page = 4 * kib, share = 2192 * kib / static_cast<std::size_t>(job.size());
+      return what.sent_bytes() <= std::min(548 * kib, (share + page - 1) / page * page) / 128 * 120;
+    }
+    if (in_shares()) {
       // Of two ranks a reduction's root has all for its share. A slot has room for it twice.
       const auto n = static_cast<std::size_t>(job.size());
       const bool root = what.kind == Kind::reduce;
       const std::size_t owners = !root ? n : n > 2 ? n - 1 : 1;
-      return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= slot / 2;
+      return pipelined(what) && (what.sent_bytes() + owners - 1) / owners <= 128 * kib;
     }
     if (of_pipelined_kernels(what.kind) && !pipelined(what)) return false;
     if (!straight() && !large()) return true;

@@ -54,9 +54,8 @@ void TeamTest<Kind>::low_latency_all_reduce(Members& team, Op op, Element elemen
 
 // Shares of any size, some of them nothing, whose results some members want, or each its own alone.
 template <class Kind>
-template <class Wire>
-void TeamTest<Kind>::shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
-  constexpr bool in_lines = std::is_same_v<Wire, kernel::Lines>;
+void TeamTest<Kind>::low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
+  using Wire = kernel::Packets;
   const std::uint32_t n = team.count();
   const std::size_t size = kernel::bytes_of(element);
   const bool in_place = this->between(0, 1) == 0, scatters = this->between(0, 3) == 0;
@@ -81,11 +80,11 @@ void TeamTest<Kind>::shares(Members& team, Op op, Element element, std::size_t c
     p.to = in_place ? p.from : address(to[m]);
     if (scatters || (takers >> m & 1) != 0) p.own_to = p.to + start[m] * size;
     for (std::uint32_t k = 0; k < n; ++k) {
-      p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
+      p.low_latency[k] = team.low_latency(k);
       p.share_begin[k] = start[k] * size;
       p.share_bytes[k] = (start[k + 1] - start[k]) * size;
     }
-    team.kernels(m).template low_latency_shares<Wire>(team.stream(m), op, element, p, blocks);
+    team.kernels(m).low_latency_shares(team.stream(m), op, element, p, blocks);
   });
   expect_done(team, values);
   const Bytes result = fold(op, element, data, 0, n);
@@ -95,7 +94,7 @@ void TeamTest<Kind>::shares(Members& team, Op op, Element element, std::size_t c
       std::copy_n(result.data() + start[m] * size, (start[m + 1] - start[m]) * size, expected.data() + start[m] * size);
     ASSERT_EQ(significant(element, (in_place ? from : to)[m].bytes()), significant(element, expected))
         << name_of(op, element) << " of " << count << " at member " << m << " of " << n << ", " << blocks
-        << " blocks, takers " << takers << (scatters ? ", scattered" : "") << (in_lines ? ", in lines" : "");
+        << " blocks, takers " << takers << (scatters ? ", scattered" : "");
     if (!in_place) {
       ASSERT_EQ(from[m].bytes(), data[m]);
     }

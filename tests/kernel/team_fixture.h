@@ -105,12 +105,7 @@ class TeamTest : public KernelTest<Kind> {
 
   std::vector<std::size_t> starts_of_shares(std::uint32_t n, std::size_t size, std::size_t count);
   void low_latency_all_reduce(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
-  void low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
-    shares<kernel::Packets>(team, op, element, count, blocks);
-  }
-  void line_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks) {
-    shares<kernel::Lines>(team, op, element, count, blocks);
-  }
+  void low_latency_shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void exchange_one_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
   void exchange_two_shot(Members& team, Op op, Element element, std::size_t count, unsigned blocks, bool zero_copy);
   void pipelined_reduction(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
@@ -127,8 +122,6 @@ class TeamTest : public KernelTest<Kind> {
  private:
   enum class Way { packets, lines, pairwise };
   void all_to_all(Members& team, unsigned blocks, Way way);
-  template <class Wire>
-  void shares(Members& team, Op op, Element element, std::size_t count, unsigned blocks);
 
   std::map<std::uint32_t, std::unique_ptr<Members>> made_;
 };

@@ -29,9 +29,6 @@ TYPED_TEST(TeamTest, EveryOperationAndElement) {
                    this->some_blocks());
         this->low_latency_shares(this->members(this->some_members()), op, element,
                                  this->some_count(Members::slot_bytes / 4 / size), this->some_blocks());
-        this->line_shares(this->members(this->some_members()), op, element,
-                          this->some_count(kernel::Lines::payload(Members::slot_bytes / 2) / size),
-                          this->some_blocks());
       }
       if (this->HasFatalFailure()) return;
     }
@@ -45,10 +42,7 @@ TYPED_TEST(TeamTest, UndefinedOperations) {
       if (!kernel::Kernels::pipelines(op, element)) {
         EXPECT_THROW(team.kernels(0).pipelined_reduction(team.stream(0), op, element, {}, 1), base::Error);
         EXPECT_THROW(team.kernels(0).ring_reduction(team.stream(0), op, element, {}, 1), base::Error);
-        EXPECT_THROW(team.kernels(0).low_latency_shares<kernel::Packets>(team.stream(0), op, element, {}, 1),
-                     base::Error);
-        EXPECT_THROW(team.kernels(0).low_latency_shares<kernel::Lines>(team.stream(0), op, element, {}, 1),
-                     base::Error);
+        EXPECT_THROW(team.kernels(0).low_latency_shares(team.stream(0), op, element, {}, 1), base::Error);
       }
       if (defined(op, element)) continue;
       EXPECT_THROW(team.kernels(0).exchange_combine(team.stream(0), op, element, {}, 1), base::Error);
@@ -66,7 +60,6 @@ TYPED_TEST(TeamTest, AsManyMembersAsThereMayBe) {
     this->exchange_all_gather(team, 1, i % 2 == 0);
     this->pairwise_all_to_all(team, 1);
     this->line_all_to_all(team, 1);
-    this->line_shares(team, Op::sum, Element::f32, 500, 1);
     this->exchange_spread(team, 1);
     this->pushed_move(team, 1);
     this->ring(team, Op::sum, Element::f32, 5000, 1);
@@ -198,7 +191,7 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
         const auto scope = team.enter(m);
         kernel::Frame frame = team.frame(m);
         values[m] = frame.done_value;
-        const bool in_lines = kind >= 9;
+        const bool in_lines = kind == 10;
         const auto low_latency = [&](auto& p) {
           p.frame = frame;
           p.slot_bytes = Members::slot_bytes;
@@ -241,22 +234,38 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
             p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
           }
           team.kernels(m).pairwise_move(team.stream(m), p, 4);
-        } else if (kind == 7 || kind == 9) {
+        } else if (kind == 9) {
+          kernel::RingParameters p{};
+          p.frame = frame;
+          p.chunk_bytes = 64;
+          p.round = 2;
+          p.places = 4;
+          p.from = mine;
+          p.result = mine + 4096;
+          p.next_result = this->address(buffers[(m + 1) % n]) + 4096;
+          p.window = team.area(m);
+          p.next_window = team.area((m + 1) % n);
+          p.shards = n;
+          p.starter = 1;
+          p.complete = n - 1;
+          p.end = 2 * n - 2;
+          for (std::uint32_t k = 0; k < n; ++k) {
+            p.shard_begin[k] = k * 1024;
+            p.shard_bytes[k] = 1024;
+          }
+          team.kernels(m).ring_reduction(team.stream(m), Op::sum, Element::f32, p, 4);
+        } else if (kind == 7) {
           kernel::LowLatencySharesParameters p{};
           low_latency(p);
           p.from = p.to = mine;
           p.own_to = mine + m * 1024;
-          p.units = in_lines ? kernel::Lines::units_of(1024) : kernel::Packets::units_of(1024);
+          p.units = kernel::Packets::units_of(1024);
           p.takers = (1U << n) - 1;
           for (std::uint32_t k = 0; k < n; ++k) {
             p.share_begin[k] = k * 1024;
             p.share_bytes[k] = 1024;
           }
-          if (in_lines) {
-            team.kernels(m).low_latency_shares<kernel::Lines>(team.stream(m), Op::sum, Element::f32, p, 4);
-          } else {
-            team.kernels(m).low_latency_shares<kernel::Packets>(team.stream(m), Op::sum, Element::f32, p, 4);
-          }
+          team.kernels(m).low_latency_shares(team.stream(m), Op::sum, Element::f32, p, 4);
         } else if (kind == 8) {
           kernel::PushedMoveParameters p{};
           p.frame = frame;
@@ -347,7 +356,7 @@ TYPED_TEST(TeamTest, LongSequences) {
     ++launched[n];
     const unsigned blocks = this->some_blocks();
     team.tells_host = this->between(0, 1) == 0;
-    switch (this->between(0, 12)) {
+    switch (this->between(0, 11)) {
       case 0:
         this->low_latency_all_reduce(team, Op::sum, Element::f32, this->some_count(4096), blocks);
         break;
@@ -380,9 +389,6 @@ TYPED_TEST(TeamTest, LongSequences) {
         this->line_all_to_all(team, blocks);
         break;
       case 9:
-        this->line_shares(team, Op::max, Element::f64, this->some_count(1000), blocks);
-        break;
-      case 10:
         if (n == 2) {
           this->pairwise_all_to_all(team, blocks);
         } else {
