@@ -21,12 +21,14 @@ struct Setting {
 const std::vector<Setting>& settings() {
   static const std::vector<std::string> reductions{"ll",       "one_shot",  "two_shot_ll", "two_shot_window",
                                                    "two_shot", "pipelined", "ring"};
+  static const std::vector<std::string> to_root{"ll",       "one_shot",      "two_shot_ll", "two_shot_window",
+                                                "two_shot", "two_shot_told", "pipelined",   "ring"};
   static const std::vector<std::string> moves{"ll", "ll128", "window", "zero_copy"};
   static const std::vector<std::string> travelling{"ll", "ll128", "window", "zero_copy", "ring"};
   static const std::vector<std::string> pushed{"ll", "ll128", "window", "zero_copy", "pipelined"};
   static const std::vector<Setting> all{
       {"CROSSLANE_ALLREDUCE", "allreduce", reductions, true},
-      {"CROSSLANE_REDUCE", "reduce", reductions, true},
+      {"CROSSLANE_REDUCE", "reduce", to_root, true},
       {"CROSSLANE_BROADCAST", "bcast", travelling, true},
       {"CROSSLANE_ALLGATHER", "allgather", travelling},
       {"CROSSLANE_ALLTOALL", "alltoall", moves},

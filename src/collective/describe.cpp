@@ -32,7 +32,7 @@ class Asked {
     shape_.collective = algorithm.collective;
     shape_.element = combines(algorithm.collective) ? kernel::Element::f32 : kernel::Element::u8;
     // On GPUs of their own, mapped, with events for one another: what most algorithms support at some size.
-    facts_ = {.members = 2, .exposed = true, .large_windows = true, .driven = true};
+    facts_ = {.members = 2, .exposed = true, .large_windows = true, .told = true, .driven = true};
   }
 
   [[nodiscard]] bool takes(std::size_t bytes) const { return takes(bytes, facts_); }

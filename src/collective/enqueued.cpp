@@ -92,10 +92,8 @@ std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const 
   return landing;
 }
 
-// The same of what a reduce's members combine, wherever that is on each of them. Nothing of other collectives, or where there is no such
-// buffer.
-std::optional<kernel::Parts> parts_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
-  if (shape.collective != Collective::reduce || prepared.buffers() == 0) return std::nullopt;
+// The same of what a reduce's members combine, wherever that is on each of them.
+kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
   kernel::Parts parts{};
   const int members = prepared.size();
   const auto most = static_cast<int>(kernel::Parts::most_buffers(static_cast<std::uint32_t>(members)));
@@ -128,8 +126,7 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   facts.exposed = !all.empty();
   facts.large_windows = team.has_large_windows();
   facts.deterministic = choice_.deterministic();
-  const auto parts = parts_of(prepared, shape, mine);
-  facts.told = parts.has_value();
+  facts.told = shape.collective == Collective::reduce && prepared.buffers() > 0;
   const Algorithm* const algorithm = choice_.choose(shape, facts);
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
@@ -138,6 +135,8 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   team::Home& home = prepared.home();
   const gpu::ContextScope scope(home.driver(), home.context());
   const auto landing = landing_of(prepared, shape, mine);
+  std::optional<kernel::Parts> parts;
+  if (facts.told && landing) parts = parts_of(prepared, shape, mine);
   algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr})
       ->start(stream, report);
   return *algorithm;

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 namespace crosslane::collective::low_latency {
 namespace {

@@ -78,7 +78,8 @@ class Ring final : public Plan {
     parameters_.round = round;
     parameters_.places = places;
     const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::ring_window_bytes(blocks_, places, 1);
-    parameters_.chunk_bytes = chunk_of((longest + blocks_ - 1) / blocks_, fits);
+    parameters_.chunk_bytes =
+        chunk_of((longest + blocks_ - 1) / blocks_, parameters_.complete == 0 ? most_chunk : fits);
     const int next = static_cast<int>((me + 1) % n);
     if (parameters_.end > parameters_.complete)
       parameters_.next_result = address_of(call.all[static_cast<std::size_t>(next)].receive);
@@ -110,8 +111,8 @@ class Ring final : public Plan {
 }  // namespace
 
 bool supports(const Shape& shape, const TeamFacts& facts) {
-  // A member of two would have the same neighbour on both sides.
-  if (!facts.spinning || facts.members < 3) return false;
+  // A member of two would have the same neighbour on both sides; ranks that share a GPU also share what its blocks have under way.
+  if (!facts.spinning || facts.members < 3 || facts.most_on_one_gpu > 1) return false;
   const bool results_travel =
       shape.collective != Collective::reduce && shape.collective != Collective::reduce_scatter_block;
   if (results_travel && !facts.exposed) return false;

@@ -1,5 +1,5 @@
 // Large collectives in one kernel along a ring of the members (kernel/ring.h): each writes to the next one alone, which links carry
-// faster than writes to all.
+// faster than writes to all. Of ranks with a GPU each.
 #pragma once
 
 #include "collective/catalogue.h"

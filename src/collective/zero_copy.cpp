@@ -2,7 +2,6 @@
 #include "collective/zero_copy.h"
 
 #include "collective/frame.h"
-#include "collective/pipelined.h"
 #include "collective/pushes.h"
 #include "kernel/exchange.h"
 
@@ -134,12 +133,5 @@ bool supports(const Shape& /*shape*/, const TeamFacts& facts) { return facts.spi
 std::unique_ptr<Plan> prepare_push(const Call& call) { return std::make_unique<Push>(call); }
 std::unique_ptr<Plan> prepare_broadcast(const Call& call) { return std::make_unique<Broadcast>(call); }
 std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_unique<TwoShot>(call); }
-
-bool supports_reduce(const Shape& shape, const TeamFacts& facts) {
-  return supports(shape, facts) || pipelined::supports_told(shape, facts);
-}
-std::unique_ptr<Plan> prepare_reduce(const Call& call) {
-  return call.all.empty() ? pipelined::prepare_told(call) : prepare_two_shot(call);
-}
 
 }  // namespace crosslane::collective::zero_copy

@@ -13,8 +13,5 @@ namespace crosslane::collective::zero_copy {
 [[nodiscard]] std::unique_ptr<Plan> prepare_broadcast(const Call& call);
 /// Each member combines a share of the elements and writes it to all that want it: all-reduce, reduce, reduce-scatter.
 [[nodiscard]] std::unique_ptr<Plan> prepare_two_shot(const Call& call);
-/// A reduce's, where only kernels know whose buffers they can reach (pipelined.h), or all do.
-[[nodiscard]] bool supports_reduce(const Shape& shape, const TeamFacts& facts);
-[[nodiscard]] std::unique_ptr<Plan> prepare_reduce(const Call& call);
 
 }  // namespace crosslane::collective::zero_copy

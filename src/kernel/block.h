@@ -17,15 +17,18 @@
 #endif
 
 // Marks what runs inside kernels; and what stays a function of its own there, shared by kernels, because it is long and
-// its speed does not matter. CROSSLANE_ROLLED stands before a loop of few rounds that is not to be unrolled.
+// its speed does not matter. CROSSLANE_ROLLED stands before a loop of few rounds that is not to be unrolled, CROSSLANE_UNROLLED before one
+// that must be, for what it indexes is to stay in registers.
 #if defined(__CUDACC__)
 #define CROSSLANE_DEVICE __device__ __forceinline__
 #define CROSSLANE_DEVICE_CALL static __device__ __noinline__
 #define CROSSLANE_ROLLED _Pragma("unroll 1")
+#define CROSSLANE_UNROLLED _Pragma("unroll")
 #else
 #define CROSSLANE_DEVICE inline
 #define CROSSLANE_DEVICE_CALL inline
 #define CROSSLANE_ROLLED
+#define CROSSLANE_UNROLLED
 #endif
 
 namespace crosslane::kernel {

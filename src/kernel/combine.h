@@ -17,9 +17,8 @@ namespace crosslane::kernel {
 template <class T, class Op>
 struct Combine {
   /// Bytes [slice) of the arrays at source(0), source(1), ..., in this order, to destination(0), ... . `turn` says with
-  /// which destination to begin: another one for each member, so that none gets all at once. A thread has loads in flight from `batch`
-  /// sources at `places` places.
-  template <std::uint32_t places = 2, std::uint32_t batch = 4, class B, class Source, class Destination>
+  /// which destination to begin: another one for each member, so that none gets all at once.
+  template <class B, class Source, class Destination>
   CROSSLANE_DEVICE static void run(const B& block, Slice slice, std::uint32_t sources, Source source,
                                    std::uint32_t destinations, Destination destination, std::uint64_t turn) {
     if (slice.begin == slice.end) return;
@@ -31,13 +30,49 @@ struct Combine {
     const auto first = static_cast<std::uint32_t>((turn + block.index()) % (destinations == 0 ? 1 : destinations));
     const std::uint64_t vectors_end = slice.begin + (slice.end - slice.begin) / 16 * 16;
     if (ends % 16 == 0) {
-      words<Word16, places, batch>(block, {slice.begin, vectors_end}, sources, source, destinations, destination,
+      words<Word16, vector_places>(block, {slice.begin, vectors_end}, sources, source, destinations, destination,
                                    first);
       if (vectors_end < slice.end) bytes(block, {vectors_end, slice.end}, sources, source, destinations, destination);
     } else if (ends % alignof(T) == 0 && sizeof(T) != 16) {
-      words<T, 1, batch>(block, slice, sources, source, destinations, destination, first);
+      words<T, 1>(block, slice, sources, source, destinations, destination, first);
     } else {
       bytes(block, slice, sources, source, destinations, destination);
+    }
+  }
+
+  /// The same of the first `bytes` of one array or two, to one place or two, in few registers. `second`, `to` and `also` may be 0: not there.
+  template <class B>
+  CROSSLANE_DEVICE static void pair(const B& block, std::uint64_t bytes, std::uint64_t first, std::uint64_t second,
+                                    std::uint64_t to, std::uint64_t also) {
+    if (((first | second | to | also | bytes) % 16) != 0) {
+      const std::uint64_t one_place = to != 0 ? to : also;
+      return run(
+          block, {0, bytes}, second != 0 ? 2 : 1, [&](std::uint32_t s) { return s == 0 ? first : second; },
+          (to != 0 ? 1 : 0) + (also != 0 ? 1 : 0), [&](std::uint32_t d) { return d == 0 ? one_place : also; }, 0);
+    }
+    constexpr std::uint32_t places = 4;
+    const std::uint64_t step = block.size() * sizeof(Word16);
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = block.rank() * sizeof(Word16); at < bytes; at += places * step) {
+      Word16 word[places] = {};
+      CROSSLANE_UNROLLED
+      for (std::uint32_t k = 0; k < places; ++k)
+        if (at + k * step < bytes) word[k] = block.load(reinterpret_cast<const Word16*>(first + at + k * step));
+      if (second != 0) {
+        Word16 other[places] = {};
+        CROSSLANE_UNROLLED
+        for (std::uint32_t k = 0; k < places; ++k)
+          if (at + k * step < bytes) other[k] = block.load(reinterpret_cast<const Word16*>(second + at + k * step));
+        CROSSLANE_UNROLLED
+        for (std::uint32_t k = 0; k < places; ++k) word[k] = one(word[k], other[k]);
+      }
+      const auto store = [&](std::uint64_t place) {
+        CROSSLANE_UNROLLED
+        for (std::uint32_t k = 0; k < places; ++k)
+          if (at + k * step < bytes) block.store(reinterpret_cast<Word16*>(place + at + k * step), word[k]);
+      };
+      if (to != 0) store(to);
+      if (also != 0) store(also);
     }
   }
 
@@ -48,7 +83,10 @@ struct Combine {
                                       Source source, std::uint32_t destinations, Destination destination,
                                       std::uint64_t turn) {
     const Slice slice = slice_of(bytes, block.index(), block.count());
-    const std::uint64_t most = block.size() * 32, share = slice_of(bytes, 0, block.count()).end;
+    // What a block's threads have in flight; emulated blocks have one thread.
+    const std::uint64_t in_flight = block.size() * vector_places * sizeof(Word16);
+    const std::uint64_t most = in_flight < least_tile ? least_tile : in_flight,
+                        share = slice_of(bytes, 0, block.count()).end;
     const std::uint64_t piece = by_slices || share < most ? (share + 15) / 16 * 16 : most;
     const std::uint64_t step = by_slices ? bytes : block.count() * piece;
     CROSSLANE_ROLLED
@@ -57,6 +95,8 @@ struct Combine {
   }
 
  private:
+  static constexpr std::uint64_t least_tile = 4096;
+
   template <class Word>
   struct Elements {
     T element[sizeof(Word) / sizeof(T)];
@@ -73,8 +113,9 @@ struct Combine {
     return inout;
   }
 
-  // A multiple of the word.
-  template <class Word, std::uint32_t places, std::uint32_t batch, class B, class Source, class Destination>
+  // A multiple of the word. A thread has loads in flight from `batch` sources at so many places.
+  static constexpr std::uint32_t batch = 4, vector_places = 2;
+  template <class Word, std::uint32_t places, class B, class Source, class Destination>
   CROSSLANE_DEVICE static void words(const B& block, Slice slice, std::uint32_t sources, Source source,
                                      std::uint32_t destinations, Destination destination, std::uint32_t turn) {
     const std::uint64_t step = block.size() * sizeof(Word);
@@ -84,15 +125,19 @@ struct Combine {
       CROSSLANE_ROLLED
       for (std::uint32_t first = 0; first < sources; first += batch) {
         Word word[batch][places] = {};
+        CROSSLANE_UNROLLED
         for (std::uint32_t s = 0; s < batch; ++s) {
           if (first + s >= sources) break;
+          CROSSLANE_UNROLLED
           for (std::uint32_t k = 0; k < places; ++k) {
             if (at + k * step < slice.end)
               word[s][k] = block.load(reinterpret_cast<const Word*>(source(first + s) + at + k * step));
           }
         }
+        CROSSLANE_UNROLLED
         for (std::uint32_t s = 0; s < batch; ++s) {
           if (first + s >= sources) break;
+          CROSSLANE_UNROLLED
           for (std::uint32_t k = 0; k < places; ++k)
             result[k] = first + s == 0 ? word[s][k] : one(result[k], word[s][k]);
         }
@@ -100,6 +145,7 @@ struct Combine {
       std::uint32_t d = turn;
       CROSSLANE_ROLLED
       for (std::uint32_t i = 0; i < destinations; ++i) {
+        CROSSLANE_UNROLLED
         for (std::uint32_t k = 0; k < places; ++k) {
           if (at + k * step < slice.end)
             block.store(reinterpret_cast<Word*>(destination(d) + at + k * step), result[k]);

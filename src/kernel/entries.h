@@ -53,7 +53,7 @@
   Y(band, Band, u8, std::uint8_t) Y(bor, Bor, u8, std::uint8_t) Y(bxor, Bxor, u8, std::uint8_t)        \
   CROSSLANE_PAIRS(Y, minloc, Minloc) CROSSLANE_PAIRS(Y, maxloc, Maxloc)
 
-// What large arrays are made of: these have a pipelined kernel, too, one for rings, and one for shares on each wire.
+// What large arrays are made of: these have a pipelined kernel, too, one for rings, and one for shares.
 #define CROSSLANE_PIPELINED_COMBINATIONS(Y)                                                            \
   CROSSLANE_WIDE_UNSIGNED(Y, sum, Sum) CROSSLANE_REALS(Y, sum, Sum)                                    \
   CROSSLANE_WIDE_UNSIGNED(Y, prod, Prod) CROSSLANE_REALS(Y, prod, Prod)                                \

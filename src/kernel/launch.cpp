@@ -63,6 +63,13 @@ void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned
   function.launch(stream, {blocks}, {Kernels::team_threads}, 0, parameters);
 }
 
+void check_ring(const RingParameters& parameters) {
+  if (parameters.frame.members < 3 || parameters.round == 0 || parameters.places <= parameters.round) {
+    throw base::Error(base::ErrorClass::intern, "a ring of {} members, with {} places for rounds of {} chunks",
+                      parameters.frame.members, parameters.places, parameters.round);
+  }
+}
+
 }  // namespace
 
 Kernels::Kernels(const gpu::Driver& driver)
@@ -143,11 +150,13 @@ void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element
 }
 
 void Kernels::ring_move(gpu::StreamView stream, const RingParameters& parameters, unsigned blocks) const {
+  check_ring(parameters);
   launch_team(ring_move_, stream, blocks, parameters);
 }
 
 void Kernels::ring_reduction(gpu::StreamView stream, Op op, Element element, const RingParameters& parameters,
                              unsigned blocks) const {
+  check_ring(parameters);
   launch_team(*combining_[6][pipelined_row(op, element)], stream, blocks, parameters);
 }
 

@@ -1,5 +1,5 @@
-// Reductions of middling arrays in one flight or two: each member combines a share of what all send it, and sends the result to whoever
-// wants it, all in units that carry their flags (low_latency.h). It must not know collectives: callers name the shares.
+// Reductions of middling arrays in two flights: each member combines a share of what all send it, and sends the result to whoever wants
+// it, all in units that carry their flags (low_latency.h). It must not know collectives: callers name the shares.
 #pragma once
 
 #include "kernel/low_latency.h"

@@ -56,7 +56,7 @@ constexpr std::uint64_t ring_window_bytes(std::uint64_t blocks, std::uint64_t pl
   return blocks * places * chunk_bytes;
 }
 
-/// `Handle` combines a chunk's sources, one or two, into its destinations, none to two: see Combine.
+/// `Handle` combines a chunk of one array or two into one place or two, or none: see Combine::pair.
 template <class Handle>
 struct Ring {
   using Parameters = RingParameters;
@@ -124,10 +124,8 @@ struct Ring {
     const std::uint64_t come = place(block, p, p.window, counts.taken);
     const std::uint64_t onward = into_window ? place(block, p, p.next_window, counts.placed) : p.next_result + offset;
     const bool keeps = is_result && !passes_on && p.result != 0 && (from_window || p.result != p.from);
-    Handle::run(
-        block, {0, bytes}, from_window ? 2 : 1, [&](std::uint32_t s) { return from_window && s == 0 ? come : own; },
-        (sends ? 1 : 0) + (keeps ? 1 : 0),
-        [&](std::uint32_t d) { return sends && d == 0 ? onward : p.result + offset; });
+    Handle::run(block, bytes, from_window ? come : own, from_window ? own : 0, sends ? onward : 0,
+                keeps ? p.result + offset : 0);
     block.barrier();
     launch.post_steps([&](std::uint64_t m) {
       return m == next && sends ? counts.sent : m == before && from_window ? counts.taken : 0;
@@ -146,19 +144,20 @@ namespace detail {
 
 template <class T, class Op>
 struct CombineChunk {
-  template <class B, class Source, class Destination>
-  CROSSLANE_DEVICE static void run(const B& block, Slice slice, std::uint32_t sources, Source source,
-                                   std::uint32_t destinations, Destination destination) {
-    if (destinations != 0)
-      Combine<T, Op>::template run<4, 2>(block, slice, sources, source, destinations, destination, 0);
+  template <class B>
+  CROSSLANE_DEVICE static void run(const B& block, std::uint64_t bytes, std::uint64_t first, std::uint64_t second,
+                                   std::uint64_t to, std::uint64_t also) {
+    Combine<T, Op>::pair(block, bytes, first, second, to, also);
   }
 };
 
 struct SpreadChunk {
-  template <class B, class Source, class Destination>
-  CROSSLANE_DEVICE static void run(const B& block, Slice slice, std::uint32_t /*sources*/, Source source,
-                                   std::uint32_t destinations, Destination destination) {
-    spread_bytes(block, source(0) + slice.begin, slice.end - slice.begin, destinations, destination, 0);
+  template <class B>
+  CROSSLANE_DEVICE static void run(const B& block, std::uint64_t bytes, std::uint64_t from, std::uint64_t /*second*/,
+                                   std::uint64_t to, std::uint64_t also) {
+    spread_bytes(
+        block, from, bytes, (to != 0 ? 1 : 0) + (also != 0 ? 1 : 0),
+        [&](std::uint32_t d) { return d == 0 && to != 0 ? to : also; }, 0);
   }
 };
 

@@ -306,6 +306,8 @@ int main(int argc, char** argv) {
   CROSSLANE_CHECK(direct_calls(Kind::allreduce) >= 0, "Crosslane is not there, or too old");
   if (program.text_option("algorithm", "") == "ll128" && !lines_stay_whole(MPI_COMM_WORLD)) {
     program.skip("lines of 128 bytes are for GPUs of their own that NVLink joins");
+  } else if (program.text_option("algorithm", "") == "ring" && share_a_gpu(MPI_COMM_WORLD)) {
+    program.skip("rings are for GPUs of their own");
   } else {
     Test(program).run();
   }

@@ -4,6 +4,8 @@
 //   --large 1           ranks have large windows
 #include "native/enqueued.h"
 
+#include "support/sharing.h"
+
 #include <crosslane/crosslane.h>
 
 #include <cstdint>
@@ -152,7 +154,11 @@ class Test {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "native_graphs");
-  if (can_prepare(program)) Test(program).run();
+  if (program.text_option("algorithm", "") == "ring" && share_a_gpu(MPI_COMM_WORLD)) {
+    program.skip("rings are for GPUs of their own");
+  } else if (can_prepare(program)) {
+    Test(program).run();
+  }
   polite_barrier();
   return program.finish();
 }

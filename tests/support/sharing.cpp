@@ -58,6 +58,11 @@ bool take_turns(MPI_Comm communicator) {
                              [&](const Card& card) { return card.back() != 0 && std::ranges::count(all, card) > 1; });
 }
 
+bool share_a_gpu(MPI_Comm communicator) {
+  const std::vector<Card> all = cards(communicator);
+  return std::ranges::any_of(all, [&](const Card& card) { return std::ranges::count(all, card) > 1; });
+}
+
 bool lines_stay_whole(MPI_Comm communicator) {
   const std::vector<Card> all = cards(communicator);
   if (emulated()) return true;

@@ -16,6 +16,9 @@ namespace crosslane::tests {
 /// Collective, and needs a context.
 [[nodiscard]] bool lines_stay_whole(MPI_Comm communicator);
 
+/// Whether two ranks of the communicator have one GPU current. Collective, and needs a context.
+[[nodiscard]] bool share_a_gpu(MPI_Comm communicator);
+
 /// Bytes from which on calls that the host can drive (all-reduce, reduce, broadcast) go direct in such a communicator, by
 /// docs/collectives.md; others never do.
 inline constexpr std::size_t direct_in_turns_from = std::size_t{256} << 10;
