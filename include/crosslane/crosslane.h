@@ -35,8 +35,8 @@ extern "C" {
      under way, and no graph of such calls is launched any more.
    - Buffers of the same index belong together: where a call uses buffers[i] on one rank, every rank passes its buffers[i] in
      the same argument, at the same offset from its start. What lies in several of them is meant to be in the one that begins last
-     before it. (Of reduces and gathers only the root passes a receive buffer: whichever it likes; what is reduced may be in any of them,
-     anywhere. Scatters, scans and the v forms go through library memory.)
+     before it. (Of reduces and gathers only the root passes a receive buffer: whichever it likes; what is reduced, and what a
+     scatter brings, may be in any of them, anywhere. Scans and the v forms go through library memory.)
    Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
 
    The GPU is that of the first buffer, else the current context's, unless the process already takes part in collectives with

@@ -92,7 +92,11 @@ std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const 
   return landing;
 }
 
-// The same of what a reduce's members combine, wherever that is on each of them.
+// The same of what a reduce's members combine, or those of a scatter receive, wherever that is on each of them.
+bool tells_of_parts(const team::Prepared& prepared, const Shape& shape) noexcept {
+  const bool rooted = shape.collective == Collective::reduce || shape.collective == Collective::scatter;
+  return rooted && prepared.buffers() > 0 && prepared.view().has_large_windows();
+}
 kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
   kernel::Parts parts{};
   const int members = prepared.size();
@@ -101,10 +105,16 @@ kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const
   for (int index = 0; index < known; ++index)
     for (int member = 0; member < members; ++member)
       parts.base[index * members + member] = address_of(prepared.begin(index, member));
-  const int index = prepared.find(mine.send, shape.bytes);
+  const bool scatters = shape.collective == Collective::scatter;
+  if (scatters && prepared.me() == shape.root) {
+    parts.told = kernel::Landing::word(0, 0);  // nobody writes there
+    return parts;
+  }
+  const std::byte* const part = scatters ? mine.receive : mine.send;
+  const int index = prepared.find(part, shape.bytes);
   if (index >= 0 && index < known) {
     const std::uint64_t begin = address_of(prepared.begin(index, prepared.me()));
-    parts.told = kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(mine.send) - begin);
+    parts.told = kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(part) - begin);
   }
   return parts;
 }
@@ -126,7 +136,7 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   facts.exposed = !all.empty();
   facts.large_windows = team.has_large_windows();
   facts.deterministic = choice_.deterministic();
-  facts.told = shape.collective == Collective::reduce && prepared.buffers() > 0;
+  facts.told = tells_of_parts(prepared, shape);
   const Algorithm* const algorithm = choice_.choose(shape, facts);
   if (algorithm == nullptr)
     throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape.collective),
@@ -136,7 +146,7 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   const gpu::ContextScope scope(home.driver(), home.context());
   const auto landing = landing_of(prepared, shape, mine);
   std::optional<kernel::Parts> parts;
-  if (facts.told && landing) parts = parts_of(prepared, shape, mine);
+  if (facts.told) parts = parts_of(prepared, shape, mine);
   algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr})
       ->start(stream, report);
   return *algorithm;

@@ -88,6 +88,8 @@ class Movement final : public Plan {
         shape.collective == Collective::gather ? static_cast<std::uint32_t>(shape.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
     parameters_.chunk_bytes = std::min(most_moved_chunk, fits / granule * granule);
+    parameters_.tells = shape.collective == Collective::scatter && call.parts != nullptr;
+    if (parameters_.tells) parameters_.parts = *call.parts;
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
       parameters_.window[m] = address_of(team_.large_window(member));

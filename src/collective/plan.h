@@ -44,7 +44,8 @@ struct Call {
   const Pieces* pieces = nullptr;  ///< Only where blocks may differ.
   /// Of calls whose root alone has a receive buffer: where that may be, if it is one that all have mapped; else null.
   const kernel::Landing* landing = nullptr;
-  const kernel::Parts* parts = nullptr;  ///< Of reduces: where the members' buffers may be, in the same way; else null.
+  const kernel::Parts* parts =
+      nullptr;  ///< Of reduces and scatters: where the members' parts may be, in the same way; else null.
 };
 
 /// Where the last kernel of a start reports that all is over, as the GPU knows it; null words: nowhere.

@@ -141,8 +141,7 @@ struct TeamFacts {
   bool emulated = false;       ///< Blocks of kernels are threads of this machine.
   bool exposed = false;        ///< Every member's buffers of this call can be mapped by the others.
   bool large_windows = false;  ///< Every member has mapped all others' windows for large reductions.
-  bool told =
-      false;  ///< Of a reduce: kernels tell each other which buffers that all have mapped the members use, if any.
+  bool told = false;           ///< Kernels tell each other which buffers that all have mapped the members use, if any.
   bool spinning = true;        ///< Kernels may wait for other members' kernels; not where they take turns on a GPU.
   bool whole_lines = true;     ///< Lines of 128 bytes come to other members' GPUs at once.
   bool driven = false;         ///< Streams can wait for all other members' events, as host-driven algorithms need it.

@@ -25,6 +25,7 @@ namespace crosslane::kernel {
 // starts whatever uses the window next.
 
 // Where the receiver is a root that has told where its blocks belong (Landing), each sender writes its message there, and a barrier ends it.
+// So does the one sender where all receivers have told where theirs do (Parts).
 
 struct PushedMoveParameters {
   Frame frame;
@@ -37,7 +38,10 @@ struct PushedMoveParameters {
   Move own;                            ///< what stays here; 0 bytes: nothing
   std::uint32_t root;                  ///< who may tell where the blocks that it receives belong; most_members: nobody
   Landing landing;
+  bool tells;  ///< all members tell where what they receive belongs; who sends tells of any place
+  Parts parts;
 };
+static_assert(sizeof(PushedMoveParameters) <= 4096, "what a launch takes");
 
 constexpr std::uint64_t pushed_window_bytes(std::uint64_t blocks, std::uint64_t members, std::uint64_t places,
                                             std::uint64_t chunk_bytes) {
@@ -51,9 +55,11 @@ struct PushedMove {
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
     std::uint64_t heard;
-    if (launch.start_barrier(p.root, p.landing, heard)) {
+    if (launch.start_barrier(p.root, p.landing, heard, p.tells ? &p.parts : nullptr)) {
       if (heard != Landing::nowhere) {
         straight(block, p, launch, p.landing.find(heard));
+      } else if (p.tells && launch.parts_known()) {
+        straight_to_all(block, p, launch);
       } else {
         through_windows(block, p, launch);
       }
@@ -71,6 +77,19 @@ struct PushedMove {
     } else if (p.send_to != 0) {
       const Move move{p.user[p.root], landing + me * p.bytes, p.bytes};
       move_tiles(block, &move, 1);
+    }
+    launch.barrier(2);
+  }
+
+  template <class B>
+  CROSSLANE_DEVICE static void straight_to_all(const B& block, const Parameters& p, const Launch<B>& launch) {
+    if (p.send_to != 0) {
+      move_tiles(block, p.frame.members, p.bytes, [&](std::uint32_t i) {
+        const std::uint32_t m = p.frame.after(i);
+        if (m == p.frame.me) return p.own;
+        if ((p.send_to >> m & 1) == 0) return Move{0, 0, 0};
+        return Move{p.user[m], p.parts.find(launch.heard_of(m), m, p.frame.members), p.bytes};
+      });
     }
     launch.barrier(2);
   }

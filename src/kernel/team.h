@@ -43,7 +43,7 @@ struct Landing {
   }
 };
 
-/// Where the members' parts of a reduction are, in the same words. No host knows which buffers others' calls use: so each kernel tells all
+/// Where the members' parts of what is reduced or scattered are, in the same words. No host knows which buffers others' calls use: so each kernel tells all
 /// others, and what is done follows from what all told.
 struct Parts {
   static constexpr std::uint32_t room = 256;

@@ -155,6 +155,10 @@ void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
   const std::uint32_t n = team.count(), root = static_cast<std::uint32_t>(this->between(0, n - 1));
   const bool gathers = this->between(0, 1) == 0;
   const bool lands = gathers && this->between(0, 1) == 0;  // the root tells where
+  // Or all others do, each of a buffer of its own choice; one may tell of none.
+  const bool tells = !gathers && this->between(0, 1) == 0;
+  const auto silent = static_cast<std::uint32_t>(this->between(0, 2 * n));
+  const bool known = tells && silent >= n;
   const std::uint64_t number = this->between(0, kernel::Landing::most_buffers - 1), offset = this->between(0, 100'000);
   const auto places = static_cast<std::size_t>(this->between(1, 5));
   const auto granules =
@@ -199,8 +203,14 @@ void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
     const bool sends = (m == root) != gathers;
     const std::uint32_t peers = m == root ? others : (others & 1U << m) != 0 ? 1U << root : 0;
     (sends ? p.send_to : p.receive_from) = peers;
+    p.tells = tells;
+    if (tells) {
+      const auto buffer = [n](std::uint32_t k) { return k % kernel::Parts::most_buffers(n); };
+      if (m != silent) p.parts.told = kernel::Landing::word(buffer(m), 16 * m);
+      for (std::uint32_t k = 0; k < n; ++k) p.parts.base[buffer(k) * n + k] = address(to[k]) - 16 * k;
+    }
     for (std::uint32_t k = 0; k < n; ++k) {
-      p.window[k] = team.area(k);
+      p.window[k] = known ? 0 : team.area(k);  // what is not to be used is not there
       p.user[k] = address((sends ? from : to)[m]) + (m == root ? k * bytes : 0);
     }
     if (m == root && !keeps)
@@ -214,6 +224,7 @@ void TeamTest<Kind>::pushed_move(Members& team, unsigned blocks) {
         << places << " places, " << blocks << " blocks"
         << (lands     ? ", landed"
             : gathers ? ", gathered"
+            : known   ? ", told and scattered"
                       : ", scattered");
     ASSERT_EQ(from[m].bytes(), data[m]);
   }

@@ -1,17 +1,20 @@
-// Enqueued reduces and gathers whose root alone knows where the result belongs: in one of many buffers that all have mapped, at any
-// offset, or in none of them; root after root, without a wait in between, and in graphs. What is reduced lies in a mapped buffer at one
-// place on all ranks, on some, on none, or at places of their own.
+// Enqueued reduces, gathers and scatters whose root alone knows where the whole is or belongs: in one of many buffers that all have mapped,
+// at any offset, or in none of them; root after root, without a wait in between, and in graphs. The ranks' parts lie in a mapped buffer at
+// one place on all ranks, on some, on none, or at places of their own.
 //   --rounds <n>   --most <n>  words of a call   --reduce <name>  the algorithm by which reduces must go
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace crosslane::tests {
@@ -23,7 +26,8 @@ constexpr std::size_t most_offset = 64;  // bytes
 using Words = std::vector<std::uint32_t>;
 
 struct Call {
-  bool gathers, in_place;
+  Kind kind;
+  bool in_place;
   int root;
   std::size_t count;
   std::uint64_t seed;
@@ -59,7 +63,7 @@ class Roots {
     std::iota(free.begin(), free.end(), std::size_t{0});
     program_.local().shuffle(free);
     for (std::size_t i = 0; i < calls; ++i) {
-      Call call{random.chance(50),
+      Call call{random.pick(std::array{Kind::reduce, Kind::gather, Kind::scatter}),
                 !graph && random.chance(30),
                 0,
                 0,
@@ -91,13 +95,16 @@ class Roots {
  private:
   static constexpr std::size_t calls = 6;
 
-  // Where this rank's input of the call is: a send buffer, or the result's place.
+  // Where this rank's input of the call is: a send buffer, or the result's place. A scatter's is where the root's results are else.
   [[nodiscard]] bool own_place(const Call& call) const { return call.in_place && program_.rank == call.root; }
   void fill(const Call& call) {
-    const Words input = words_of(call.seed, program_.rank, call.count);
+    const bool scatters = call.kind == Kind::scatter;
+    if (scatters && program_.rank != call.root) return;
+    const Words input = words_of(call.seed, program_.rank, call.count * (scatters ? ranks_ : 1));
     const auto bytes = std::as_bytes(std::span(input));
-    if (own_place(call)) {
-      const std::size_t block = call.gathers ? static_cast<std::size_t>(program_.rank) * call.count * word : 0;
+    if (scatters || own_place(call)) {
+      const std::size_t block =
+          call.kind == Kind::gather ? static_cast<std::size_t>(program_.rank) * call.count * word : 0;
       results_[call.buffer]->write(bytes, call.offset + block);
     } else {
       const auto [memory, at] = place(call);
@@ -122,35 +129,47 @@ class Roots {
 
   void enqueue(const Call& call) {
     const auto [memory, at] = place(call);
-    const void* const send = own_place(call) ? MPI_IN_PLACE : memory->as<std::byte>() + at;
-    void* const receive = program_.rank == call.root ? results_[call.buffer]->as<std::byte>() + call.offset : nullptr;
+    void* const part = own_place(call) ? MPI_IN_PLACE : memory->as<std::byte>() + at;
+    void* const whole = program_.rank == call.root ? results_[call.buffer]->as<std::byte>() + call.offset : nullptr;
     const auto n = static_cast<MPI_Count>(call.count);
     const MPI_Datatype type = MPI_UINT32_T;
-    const Kind kind = call.gathers ? Kind::gather : Kind::reduce;
-    const char* const algorithm = call.gathers ? "pipelined" : reduce_.c_str();
-    const std::int64_t before = direct_calls(kind, algorithm);
-    if (call.gathers) {
-      CROSSLANE_MPI(
-          crosslane_gather_enqueue(send, n, type, receive, n, type, call.root, MPI_COMM_WORLD, stream_.handle()));
-    } else {
-      CROSSLANE_MPI(
-          crosslane_reduce_enqueue(send, receive, n, type, MPI_SUM, call.root, MPI_COMM_WORLD, stream_.handle()));
-    }
-    CROSSLANE_CHECK_EQUAL(direct_calls(kind, algorithm) - before, 1);
+    const MPI_Comm comm = MPI_COMM_WORLD;
+    CUstream const on = stream_.handle();
+    const char* const algorithm = call.kind == Kind::reduce ? reduce_.c_str() : "pipelined";
+    const std::int64_t before = direct_calls(call.kind, algorithm);
+    if (call.kind == Kind::gather)
+      CROSSLANE_MPI(crosslane_gather_enqueue(part, n, type, whole, n, type, call.root, comm, on));
+    if (call.kind == Kind::scatter)
+      CROSSLANE_MPI(crosslane_scatter_enqueue(whole, n, type, part, n, type, call.root, comm, on));
+    if (call.kind == Kind::reduce)
+      CROSSLANE_MPI(crosslane_reduce_enqueue(part, whole, n, type, MPI_SUM, call.root, comm, on));
+    CROSSLANE_CHECK_EQUAL(direct_calls(call.kind, algorithm) - before, 1);
   }
 
-  void check(const Call& call) const {
-    if (program_.rank != call.root) return;
-    Words expected(call.gathers ? 0 : call.count);
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const Words theirs = words_of(call.seed, static_cast<int>(rank), call.count);
-      if (call.gathers) expected.insert(expected.end(), theirs.begin(), theirs.end());
-      for (std::size_t at = 0; !call.gathers && at < call.count; ++at) expected[at] += theirs[at];
+  void check(const Call& call) {
+    Words expected;
+    const Memory* memory = results_[call.buffer].get();
+    std::size_t at = call.offset;
+    if (call.kind == Kind::scatter) {
+      if (own_place(call)) return;
+      const Words all = words_of(call.seed, call.root, call.count * ranks_);
+      const auto mine = all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(program_.rank) * call.count);
+      expected.assign(mine, mine + static_cast<std::ptrdiff_t>(call.count));
+      std::tie(memory, at) = std::pair<const Memory*, std::size_t>(place(call).memory, place(call).at);
+    } else {
+      if (program_.rank != call.root) return;
+      if (call.kind == Kind::reduce) expected.resize(call.count);
+      for (std::size_t rank = 0; rank < ranks_; ++rank) {
+        const Words theirs = words_of(call.seed, static_cast<int>(rank), call.count);
+        if (call.kind == Kind::gather) expected.insert(expected.end(), theirs.begin(), theirs.end());
+        for (std::size_t k = 0; call.kind == Kind::reduce && k < call.count; ++k) expected[k] += theirs[k];
+      }
     }
-    const auto bytes = results_[call.buffer]->read(call.offset, expected.size() * word);
+    const auto bytes = memory->read(at, expected.size() * word);
     CROSSLANE_CHECK(std::memcmp(bytes.data(), expected.data(), bytes.size()) == 0,
-                    "a {} of {} words into buffer {} at {}{} is wrong", call.gathers ? "gather" : "reduce", call.count,
-                    call.buffer, call.offset, call.in_place ? ", in place" : "");
+                    "a {} of {} words with buffer {} of its root at {}{} is wrong",
+                    kind_names.at(static_cast<std::size_t>(call.kind)), call.count, call.buffer, call.offset,
+                    call.in_place ? ", in place" : "");
   }
 
   Program& program_;
