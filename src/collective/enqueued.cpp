@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "collective/blocking.h"
 #include "collective/frame.h"
+#include "collective/pipelined.h"
 #include "gpu/context.h"
 
 #include <algorithm>
@@ -76,6 +77,14 @@ std::vector<Buffers> prepared_buffers(const team::Prepared& prepared, const Shap
   return all;
 }
 
+// How kernels tell of memory of this rank: by number and offset, if it lies in one of the first `known` buffers that all have mapped.
+std::uint64_t word_of(const team::Prepared& prepared, const std::byte* memory, std::size_t bytes, int known) {
+  const int index = prepared.find(memory, bytes);
+  if (index < 0 || index >= known) return kernel::Landing::nowhere;
+  const std::uint64_t begin = address_of(prepared.begin(index, prepared.me()));
+  return kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(memory) - begin);
+}
+
 // What the root of a reduce or gather tells the others, and how they understand it. Nothing of other collectives, and where no algorithm asks
 // for it: those that do go through large windows else.
 std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const Shape& shape, const Buffers& mine) {
@@ -84,11 +93,8 @@ std::optional<kernel::Landing> landing_of(const team::Prepared& prepared, const 
   kernel::Landing landing{};
   const int known = std::min(prepared.buffers(), static_cast<int>(kernel::Landing::most_buffers));
   for (int index = 0; index < known; ++index) landing.base[index] = address_of(prepared.begin(index, shape.root));
-  if (prepared.me() != shape.root) return landing;
-  const int index = prepared.find(mine.receive, received_bytes(prepared, shape));
-  if (index >= 0 && index < known)
-    landing.told =
-        kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(mine.receive) - landing.base[index]);
+  if (prepared.me() == shape.root)
+    landing.told = word_of(prepared, mine.receive, received_bytes(prepared, shape), known);
   return landing;
 }
 
@@ -106,16 +112,9 @@ kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const
     for (int member = 0; member < members; ++member)
       parts.base[index * members + member] = address_of(prepared.begin(index, member));
   const bool scatters = shape.collective == Collective::scatter;
-  if (scatters && prepared.me() == shape.root) {
-    parts.told = kernel::Landing::word(0, 0);  // nobody writes there
-    return parts;
-  }
-  const std::byte* const part = scatters ? mine.receive : mine.send;
-  const int index = prepared.find(part, shape.bytes);
-  if (index >= 0 && index < known) {
-    const std::uint64_t begin = address_of(prepared.begin(index, prepared.me()));
-    parts.told = kernel::Landing::word(static_cast<std::uint64_t>(index), address_of(part) - begin);
-  }
+  parts.told = scatters && prepared.me() == shape.root
+                   ? kernel::Landing::word(0, 0)  // nobody writes there
+                   : word_of(prepared, scatters ? mine.receive : mine.send, shape.bytes, known);
   return parts;
 }
 
@@ -144,9 +143,11 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   const Report report{.failed = prepared.failed_word(), .limit_ns = static_cast<std::uint64_t>(limit_seconds() * 1e9)};
   team::Home& home = prepared.home();
   const gpu::ContextScope scope(home.driver(), home.context());
-  const auto landing = landing_of(prepared, shape, mine);
+  std::optional<kernel::Landing> landing;
   std::optional<kernel::Parts> parts;
-  if (facts.told) parts = parts_of(prepared, shape, mine);
+  const bool tells = pipelined::tells(*algorithm);
+  if (tells) landing = landing_of(prepared, shape, mine);
+  if (tells && facts.told) parts = parts_of(prepared, shape, mine);
   algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr})
       ->start(stream, report);
   return *algorithm;

@@ -144,6 +144,10 @@ bool supports_told(const Shape& shape, const TeamFacts& facts) {
 
 std::unique_ptr<Plan> prepare_told(const Call& call) { return std::make_unique<Reduction>(call, true, true); }
 
+bool tells(const Algorithm& algorithm) noexcept {
+  return algorithm.prepare == &prepare || algorithm.prepare == &prepare_told;
+}
+
 std::unique_ptr<Plan> prepare_shares(const Call& call) { return std::make_unique<Reduction>(call, false, false); }
 
 }  // namespace crosslane::collective::pipelined

@@ -13,6 +13,8 @@ namespace crosslane::collective::pipelined {
 /// the root's; if not, it goes as above.
 [[nodiscard]] bool supports_told(const Shape& shape, const TeamFacts& facts);
 [[nodiscard]] std::unique_ptr<Plan> prepare_told(const Call& call);
+/// Whether its plans look at what Call says of Landing and Parts.
+[[nodiscard]] bool tells(const Algorithm& algorithm) noexcept;
 /// The first half of an all-reduce: each member has its share's result where it belongs in its own buffer.
 [[nodiscard]] std::unique_ptr<Plan> prepare_shares(const Call& call);
 

@@ -176,14 +176,7 @@ class Test {
   void run(Case what, const Job& job) {
     bool may = may_go_direct(what, job);
     // MPI itself may combine in another order, and so does what is taken for ranks in turns unless it was asked for.
-    what.whole = !strict_ || !may || any_order_ || (job.in_turns() && !driven());
-#if CROSSLANE_TEST_MPI_MPICH
-    // MPICH 4.0.2 crashes by itself in longer ones whose root is not 0, and cannot scatter what has gaps.
-    if (what.whole && what.kind == Kind::reduce) what.in_place = false;
-    if (what.whole && !combining(what.kind) && has_gaps(*what.element)) what.element = &elements().front();
-#endif
-    if (what.whole && !what.element->exact && what.op == MPI_PROD)
-      std::tie(what.op_name, what.op) = what.element->ops[0];
+    if (!strict_ || !may || any_order_ || (job.in_turns() && !driven())) leave_to_mpi(what);
     may = may_go_direct(what, job);  // of other elements it may have become shorter
     std::int64_t before = direct_calls(what.kind), named = by_name(what.kind);
     job.run(what, manners_, program_.local(), [&](int repeat) {

@@ -65,6 +65,9 @@ struct Case {
   [[nodiscard]] std::string text() const;
 };
 
+/// A case that the MPI itself may combine, in another order, or has its own trouble with: `whole`, and what it can do alike.
+void leave_to_mpi(Case& what);
+
 /// How a rank makes its buffers.
 struct Manners {
   std::function<MemoryKind(Random&)> kind;

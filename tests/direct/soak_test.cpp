@@ -139,14 +139,7 @@ class Worker {
     if (form == Form::persistent && plain_mpi().persistent_collectives_read_too_early) what.repeats = 1;
     // The first start of a persistent one is the MPI's, and so are those before all ranks are past it.
     const bool certain = strict_ && prepared && form != Form::persistent;
-    // MPI itself may combine in another order, and has its own trouble with some.
-    what.whole = !certain || job.in_turns();
-    if (what.whole && !what.element->exact && what.op == MPI_PROD)
-      std::tie(what.op_name, what.op) = what.element->ops[0];
-#if CROSSLANE_TEST_MPI_MPICH
-    if (what.whole && what.kind == Kind::reduce) what.in_place = false;
-    if (what.whole && !combining(what.kind) && has_gaps(*what.element)) what.element = &elements().front();
-#endif
+    if (!certain || job.in_turns()) leave_to_mpi(what);
     CROSSLANE_STEP("case {}, {}: {}, form {}, seed {}", number, job.name(), what.text(), static_cast<int>(form),
                    what.seed);
     count(job, what, certain);

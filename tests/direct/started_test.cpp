@@ -117,14 +117,9 @@ class Mix {
 
   void start(const Job& job, Case what, Form form, int rounds) {
     // MPI itself may combine in another order, and has its own trouble with some.
-    what.whole = program_.memory() != "device" || program_.option("direct", 1) == 0 || form == Form::persistent ||
-                 job.in_turns();
-    if (what.whole && !what.element->exact && what.op == MPI_PROD)
-      std::tie(what.op_name, what.op) = what.element->ops[0];
-#if CROSSLANE_TEST_MPI_MPICH
-    if (what.whole && what.kind == Kind::reduce) what.in_place = false;
-    if (what.whole && !combining(what.kind) && has_gaps(*what.element)) what.element = &elements().front();
-#endif
+    if (program_.memory() != "device" || program_.option("direct", 1) == 0 || form == Form::persistent ||
+        job.in_turns())
+      leave_to_mpi(what);
     Running running{&job, job.make(what, manners_, local_), MPI_REQUEST_NULL, form == Form::persistent ? rounds : 0};
     job.load(running.run, local_);
     job.call(running.run, form, &running.request);
