@@ -23,7 +23,8 @@ class Reduction final : public Plan {
   /// `whole`: results go to all who want them, not to their owner alone. `told`: members tell where their parts are.
   Reduction(const Call& call, bool whole, bool told) : team_(call.team), shape_(call.shape) {
     // Whom nobody reaches collects; of two members it combines all by itself.
-    const bool collected = shape_.collective == Collective::reduce && call.all.empty() && team_.size() > 2;
+    const bool to_one = shape_.collective == Collective::reduce && call.all.empty();
+    const bool collected = to_one && team_.size() > 2;
     const bool scatters = shape_.collective == Collective::reduce_scatter_block;
     const auto n = static_cast<std::size_t>(team_.size());
     blocks_ = blocks_for(facts_of(team_), shape_.bytes * (scatters ? n : 1), bytes_a_block, most_blocks);
@@ -52,7 +53,7 @@ class Reduction final : public Plan {
     if (collected) parameters_.results = 1;
     parameters_.collector = collected ? static_cast<std::uint32_t>(shape_.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
-    parameters_.tells = collected && told;
+    parameters_.tells = to_one && told;
     if (parameters_.tells) parameters_.parts = *call.parts;
   }
 
@@ -138,9 +139,7 @@ std::unique_ptr<Plan> prepare(const Call& call) {
   return std::make_unique<Movement>(call);
 }
 
-bool supports_told(const Shape& shape, const TeamFacts& facts) {
-  return facts.told && facts.members > 2 && supports(shape, facts);
-}
+bool supports_told(const Shape& shape, const TeamFacts& facts) { return facts.told && supports(shape, facts); }
 
 std::unique_ptr<Plan> prepare_told(const Call& call) { return std::make_unique<Reduction>(call, true, true); }
 

@@ -54,8 +54,8 @@ struct PipelinedReductionParameters {
   /// alone, though all have one. most_members: nobody.
   std::uint32_t collector;
   Landing landing;
-  /// With a collector: members tell each other where their parts are. If all are known, and where the results belong, owners read the parts
-  /// and write the results there, and no window is used.
+  /// Where the results go to one member: all tell each other where their parts are. If all are known, and where a collector's results belong,
+  /// owners read the parts and write the results there, and no window is used.
   bool tells;
   Parts parts;
 };
@@ -82,12 +82,13 @@ struct PipelinedReduction {
     const std::uint64_t chunks = (slice_of(longest, 0, block.count()).end + p.chunk_bytes - 1) / p.chunk_bytes;
     std::uint64_t heard;
     bool well = launch.start_barrier(p.collector, p.landing, heard, p.tells ? &p.parts : nullptr);
-    if (well && heard != Landing::nowhere && p.tells && launch.parts_known()) {
-      straight(block, p, launch, p.landing.find(heard));
+    const bool rooted = p.collector < members;
+    if (well && p.tells && (!rooted || heard != Landing::nowhere) && launch.parts_known()) {
+      straight(block, p, launch, rooted ? p.landing.find(heard) : p.result[0]);
       return launch.finish();
     }
     const std::uint64_t landing = p.collector == me ? p.landing.told : p.landing.find(heard);
-    const bool rooted = p.collector < members, through_window = rooted && landing == 0;
+    const bool through_window = rooted && landing == 0;
     for (std::uint64_t k = 0; well && k <= chunks + 1; ++k) {
       if (k < chunks) {
         move_together(block, members - 1, [&](std::uint32_t i) {

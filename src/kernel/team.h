@@ -32,19 +32,26 @@ struct Landing {
   static constexpr std::uint32_t most_buffers = 16;
   static constexpr std::uint64_t nowhere = 0;
   static constexpr std::uint64_t word(std::uint64_t buffer, std::uint64_t offset) {
-    return (buffer + 1) << 48 | offset;
+    return (buffer + 1) << offset_bits | offset;
+  }
+  CROSSLANE_DEVICE static constexpr std::uint64_t buffer_in(std::uint64_t word) { return (word >> offset_bits) - 1; }
+  CROSSLANE_DEVICE static constexpr std::uint64_t offset_in(std::uint64_t word) {
+    return word & ((std::uint64_t{1} << offset_bits) - 1);
   }
 
   std::uint64_t told;                ///< by the root: word(), or `nowhere`
   std::uint64_t base[most_buffers];  ///< where the root's buffers begin, as mapped here
   /// Where it is; 0: nowhere.
   [[nodiscard]] CROSSLANE_DEVICE std::uint64_t find(std::uint64_t heard) const {
-    return heard == nowhere ? 0 : base[(heard >> 48) - 1] + (heard & ((std::uint64_t{1} << 48) - 1));
+    return heard == nowhere ? 0 : base[buffer_in(heard)] + offset_in(heard);
   }
+
+ private:
+  static constexpr unsigned offset_bits = 48;
 };
 
-/// Where the members' parts of what is reduced or scattered are, in the same words. No host knows which buffers others' calls use: so each kernel tells all
-/// others, and what is done follows from what all told.
+/// Where the members' parts of what is reduced or scattered are, in the same words. No host knows which buffers others' calls use: so each
+/// kernel tells all others, and what is done follows from what all told.
 struct Parts {
   static constexpr std::uint32_t room = 256;
   /// How many of the buffers can be told of among so many members.
@@ -56,7 +63,7 @@ struct Parts {
   std::uint64_t base[room];  ///< [buffer][member]: where it begins, as mapped here
   [[nodiscard]] CROSSLANE_DEVICE std::uint64_t find(std::uint64_t heard, std::uint32_t member,
                                                     std::uint32_t members) const {
-    return base[((heard >> 48) - 1) * members + member] + (heard & ((std::uint64_t{1} << 48) - 1));
+    return base[Landing::buffer_in(heard) * members + member] + Landing::offset_in(heard);
   }
 };
 

@@ -202,9 +202,11 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
   ASSERT_LE(kernel::pipelined_window_bytes(blocks, n, chunk), 2 * Members::area_bytes);
   const bool in_place = this->between(0, 1) == 0;
   // Whose root tells where its results belong, or not; whose members tell where their parts are, alike or not.
-  enum class What { all_reduce, reduce, collected_reduce, landed_reduce, told_reduce, reduce_scatter };
-  auto what = static_cast<What>(this->between(0, 5));
-  const bool tells = what == What::told_reduce, landed = tells || what == What::landed_reduce;
+  enum class What { all_reduce, reduce, collected_reduce, landed_reduce, told_reduce, read_reduce, reduce_scatter };
+  auto what = static_cast<What>(this->between(0, 6));
+  const bool reads = what == What::read_reduce, tells = reads || what == What::told_reduce;
+  const bool landed = what == What::told_reduce || what == What::landed_reduce;
+  if (reads) what = What::reduce;
   if (landed) what = What::collected_reduce;
   const std::uint64_t number = this->between(0, kernel::Landing::most_buffers - 1), offset = this->between(0, 100'000);
   const auto root = static_cast<std::uint32_t>(this->between(0, n - 1));
@@ -213,6 +215,9 @@ void TeamTest<Kind>::pipelined_reduction(Members& team, Op op, Element element, 
   const bool known = silent >= n;
   auto start = starts_of_shares(n, size, count);
   const bool to_root = what == What::reduce || what == What::collected_reduce;
+  // The root combines all by itself.
+  if (reads)
+    for (std::uint32_t m = 0; m < n; ++m) start[m] = m <= root ? 0 : count;
   if (what == What::collected_reduce) {
     // Who collects has no share; what would be its own is its successor's, or its predecessor's.
     if (root + 1 == n) {
