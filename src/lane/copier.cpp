@@ -216,18 +216,21 @@ void Batch::follow(const Place& place, const Side& to, const std::byte* from, co
 
 void Batch::to_host(const Place& place, std::byte* host, const std::byte* device, const layout::Layout& layout,
                     MPI_Count count, std::size_t begin, std::size_t end, Form form) {
-  copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host, Source::gpu);
+  copy(place, host, const_cast<std::byte*>(device), layout, count, begin, end, form, Toward::host);
 }
 
 void Batch::to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
                    MPI_Count count, std::size_t begin, std::size_t end, Form form) {
-  copy(place, const_cast<std::byte*>(host), device, layout, count, begin, end, form, Toward::gpu, Source::host);
+  copy(place, const_cast<std::byte*>(host), device, layout, count, begin, end, form, Toward::gpu);
 }
 
+// What a message of a few microseconds waits for: nothing is worked out that need not be.
 void Batch::pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
                  MPI_Count count, std::size_t begin, std::size_t end) {
-  copy(place, const_cast<std::byte*>(source), device, layout, count, begin, end, Form::packed, Toward::gpu,
-       Source::gpu);
+  if (begin == end) return;
+  const auto first = look(device, layout, count, begin, Use::written).offset;
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  gpu::copy_async(byte_at(device, first), source, end - begin, stream_for(place, end - begin, Toward::gpu));
 }
 
 Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin,
@@ -246,13 +249,13 @@ Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, M
 }
 
 void Batch::copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
-                 std::size_t begin, std::size_t end, Form form, Toward toward, Source source) {
+                 std::size_t begin, std::size_t end, Form form, Toward toward) {
   if (begin == end) return;
   const auto [first, kind] = look(device, layout, count, begin, toward == Toward::host ? Use::read : Use::written);
   std::byte* const byte = byte_at(device, first);
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
-  if (source == Source::host && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&
+  if (toward == Toward::gpu && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&
       layout.contiguous(count) && channel(place).stores.add(byte, host_byte, end - begin)) {
     channel_for(place, end - begin, toward);
     return;

@@ -135,7 +135,7 @@ class Batch {
   void to_gpu(const Place& place, std::byte* device, const std::byte* host, const layout::Layout& layout,
               MPI_Count count, std::size_t begin, std::size_t end, Form form);
 
-  /// The same from memory that the place's context reaches, a peer's on a GPU; `source` is where stream byte `begin` is.
+  /// The same of a contiguous layout, from memory that the place's context reaches, a peer's on a GPU; `source` is where stream byte `begin` is.
   void pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
             MPI_Count count, std::size_t begin, std::size_t end);
 
@@ -197,7 +197,6 @@ class Batch {
 
  private:
   enum class Toward { host, gpu, itself };
-  enum class Source { gpu, host };
   Copier::Channel& channel(const Place& place);
   [[nodiscard]] Memory memory_of(const std::byte* host) const;
   /// What a copy of so many bytes goes through, and its stream with all that was to be enqueued before. The place's context is current.
@@ -205,7 +204,7 @@ class Batch {
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
   void order_after_default_streams(Copier::Channel& channel);
   void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
-            std::size_t begin, std::size_t end, Form form, Toward toward, Source source);
+            std::size_t begin, std::size_t end, Form form, Toward toward);
 
   Copier& copier_;
   const engine::Watch watch_;
