@@ -27,11 +27,6 @@ bool beyond_cpu(const Site& site, const void* pointer) noexcept {
   return site.on_gpu(pointer) && !gpu::shared_with_cpu(site.process().gpu(), pointer);
 }
 
-int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy) {
-  return raise(process, target, call,
-               base::Error(base::ErrorClass::buffer, "{}: argument {} is GPU memory: {}", call, argument, remedy));
-}
-
 }  // namespace crosslane::interpose
 
 using crosslane::interpose::Process;

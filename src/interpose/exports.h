@@ -14,7 +14,4 @@ int missing(Process& process, const Target& target, const char* call);
 /// that the CPU shares it may have: such programs run without us.
 [[nodiscard]] bool beyond_cpu(const Site& site, const void* pointer) noexcept;
 
-/// GPU memory was given to a procedure that takes host memory only.
-int refused(Process& process, const Target& target, const char* call, const char* argument, const char* remedy);
-
 }  // namespace crosslane::interpose

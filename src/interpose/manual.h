@@ -113,6 +113,9 @@ int split_end(const Site& site, const char* call, MPI_File fh, const void* buf, 
 // (MPI 5.0, sections 12.2, 12.5 and 12.7). `call` is the procedure's name.
 int win_create(const Site& site, const char* call, void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
                MPI_Comm comm, MPI_Win* win);
+int win_create_dynamic(const Site& site, MPI_Info info, MPI_Comm comm, MPI_Win* win);
+int win_attach(const Site& site, MPI_Win win, void* base, MPI_Aint size);
+int win_detach(const Site& site, MPI_Win win, const void* base);
 int win_free(const Site& site, MPI_Win* win);
 int win_get_attr(const Site& site, MPI_Win win, int win_keyval, void* attribute_val, int* flag);
 int win_fence(const Site& site, int assert, MPI_Win win);

@@ -87,6 +87,61 @@ int manual::win_create(const Site& site, const char* call, void* base, MPI_Aint 
   });
 }
 
+// Where some ranks cannot take part, the window is what it is without us: GPU memory is refused when it is attached.
+int manual::win_create_dynamic(const Site& site, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const int result = next.Win_create_dynamic(info, comm, win);
+  if (result != mpi::success || !site.outer()) return result;
+  constexpr const char* call = "MPI_Win_create_dynamic";
+  return raising(process, Target::of_comm(comm), call, [&] {
+    if (Attachments::wanted(process, comm))
+      process.windows().put(*win, std::make_shared<Window>(std::make_unique<Attachments>(process, comm)));
+    return mpi::success;
+  });
+}
+
+int manual::win_attach(const Site& site, MPI_Win win, void* base, MPI_Aint size) {
+  const auto& next = site.next();
+  if (size <= 0 || !site.watching() || !beyond_cpu(site, base)) return next.Win_attach(win, base, size);
+  constexpr const char* call = "MPI_Win_attach";
+  return run_route(site.process(), next, call, Target::of_win(win), [&](Route& route) {
+    auto& process = route.process();
+    const auto window = process.windows().find(win);
+    if (window == nullptr || window->attachments() == nullptr) {
+      throw base::Error(
+          base::ErrorClass::buffer,
+          "{}: base: {} is GPU memory, which others can address only if all ranks of the window load Crosslane, "
+          "and belong to one MPI_COMM_WORLD; make a window of it by MPI_Win_create",
+          call, static_cast<const void*>(base));
+    }
+    process.took_route(call, "shadowed", static_cast<std::uint64_t>(size));
+    auto shadow = std::make_unique<Shadow>(process, call, base, size);
+    void* const copy = shadow->host();
+    const int result = route.next().Win_attach(win, copy, size);
+    if (result != mpi::success) return result;
+    try {
+      window->attach(std::move(shadow), static_cast<std::size_t>(size));
+    } catch (...) {
+      route.next().Win_detach(win, copy);
+      throw;
+    }
+    return result;
+  });
+}
+
+int manual::win_detach(const Site& site, MPI_Win win, const void* base) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const auto window = site.watching() ? process.windows().find(win) : nullptr;
+  if (window == nullptr || window->attachments() == nullptr) return next.Win_detach(win, base);
+  constexpr const char* call = "MPI_Win_detach";
+  return raising(process, Target::of_win(win), call, [&] {
+    const auto shadow = window->detach(call, base);
+    return next.Win_detach(win, shadow == nullptr ? base : shadow->host());
+  });
+}
+
 int manual::win_free(const Site& site, MPI_Win* win) {
   auto& process = site.process();
   const MPI_Win handle = win == nullptr ? process.library().handles().win_null : *win;
@@ -95,6 +150,7 @@ int manual::win_free(const Site& site, MPI_Win* win) {
   const int result = site.next().Win_free(win);
   if (window == nullptr || result != mpi::success) return result;
   process.windows().drop(handle, window);
+  if (window->attachments() != nullptr) window->attachments()->free();
   constexpr const char* call = "MPI_Win_free";
   return run_route(process, site.next(), call, Target::self(), [&](Route&) {
     window->complete(process, std::nullopt, window->begun());
@@ -108,12 +164,11 @@ int manual::win_get_attr(const Site& site, MPI_Win win, int win_keyval, void* at
   const bool ours = win_keyval == mpi::win_base || win_keyval == mpi::win_model;
   const auto window = ours && site.watching() ? site.process().windows().find(win) : nullptr;
   const int result = site.next().Win_get_attr(win, win_keyval, attribute_val, flag);
-  if (result != mpi::success || window == nullptr || window->shadow() == nullptr) return result;
-  if (win_keyval == mpi::win_base) {
-    *static_cast<void**>(attribute_val) = window->shadow()->base();
-  } else {
+  if (result != mpi::success || window == nullptr || !window->shadowed()) return result;
+  if (win_keyval == mpi::win_model)
     *static_cast<const int**>(attribute_val) = &separate;
-  }
+  else if (window->shadow() != nullptr)
+    *static_cast<void**>(attribute_val) = window->shadow()->base();
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "interpose/sending.h"
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
@@ -83,18 +84,52 @@ void Window::complete(Process& process, std::optional<int> target, std::uint64_t
 
 void Window::publish(const char* call, bool unchanged) {
   const std::lock_guard lock(copying_);
-  if (shadow_ && !(unchanged && published_)) shadow_->publish(call);
+  if (!(unchanged && published_))
+    for (const auto& shadow : shadows_) shadow->publish(call);
   published_ = true;
 }
 
 void Window::acquire(const char* call) {
   const std::lock_guard lock(copying_);
-  if (shadow_) shadow_->acquire(call);
+  for (const auto& shadow : shadows_) shadow->acquire(call);
+}
+
+bool Window::shadowed() {
+  const std::lock_guard lock(copying_);
+  return !shadows_.empty();
+}
+
+void Window::attach(std::unique_ptr<Shadow> shadow, std::size_t bytes) {
+  const std::lock_guard lock(copying_);
+  shadows_.reserve(shadows_.size() + 1);
+  attachments_->add(shadow->base(), bytes, shadow->host());
+  shadows_.push_back(std::move(shadow));
+}
+
+std::unique_ptr<Shadow> Window::detach(const char* call, const void* base) {
+  const std::lock_guard lock(copying_);
+  const auto found = std::ranges::find_if(shadows_, [&](const auto& shadow) { return shadow->base() == base; });
+  if (found == shadows_.end()) return nullptr;
+  (*found)->acquire(call);
+  attachments_->remove(base);
+  auto shadow = std::move(*found);
+  shadows_.erase(found);
+  return shadow;
 }
 
 void Window::pass_by() {
   const std::lock_guard lock(copying_);
   published_ = false;
+}
+
+int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement) {
+  auto& process = site.process();
+  const auto window = site.outer() ? process.windows().find(win) : nullptr;
+  if (window == nullptr || window->attachments() == nullptr || target == mpi::proc_null) return mpi::success;
+  return raising(process, Target::of_win(win), call, [&] {
+    displacement = window->attachments()->place(target, displacement);
+    return mpi::success;
+  });
 }
 
 Direction fetching(Process& process, MPI_Count count, MPI_Datatype type, MPI_Count target_count,

@@ -2,6 +2,7 @@
 // happen at the calls that complete the accesses or synchronise the windows. It must not know which calls those are.
 #pragma once
 
+#include "interpose/attachments.h"
 #include "interpose/handle_table.h"
 #include "interpose/route.h"
 #include "interpose/shadow.h"
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace crosslane::interpose {
 
@@ -23,9 +25,24 @@ class Window {
   /// This rank's memory in it is the CPU's, or none.
   Window() = default;
   /// It is GPU memory.
-  explicit Window(std::unique_ptr<Shadow> shadow) : shadow_(std::move(shadow)) {}
+  explicit Window(std::unique_ptr<Shadow> shadow) { shadows_.push_back(std::move(shadow)); }
+  /// It is dynamic: what of it is GPU memory comes and goes.
+  explicit Window(std::unique_ptr<Attachments> attachments) : attachments_(std::move(attachments)) {}
 
-  [[nodiscard]] const Shadow* shadow() const noexcept { return shadow_.get(); }
+  /// The GPU memory that it was made of; null where it is another one.
+  [[nodiscard]] const Shadow* shadow() const noexcept {
+    return attachments_ || shadows_.empty() ? nullptr : shadows_.front().get();
+  }
+  /// Whether some memory of it is on a GPU now.
+  [[nodiscard]] bool shadowed();
+  /// Of a dynamic window; else null.
+  [[nodiscard]] Attachments* attachments() const noexcept { return attachments_.get(); }
+
+  /// MPI has attached that copy. Throws Error where there is no room for it.
+  void attach(std::unique_ptr<Shadow> shadow, std::size_t bytes);
+  /// What others stored in the memory at `base` is in the GPU memory; the copy, which MPI is to detach, is the window's no more. Null where
+  /// it is not GPU memory.
+  [[nodiscard]] std::unique_ptr<Shadow> detach(const char* call, const void* base);
 
   /// An access to memory of rank `target`. One that has a request is the request's, which may be completed before.
   struct Access {
@@ -50,14 +67,18 @@ class Window {
   void pass_by();
 
  private:
-  const std::unique_ptr<Shadow> shadow_;
-  std::mutex copying_;      // between the GPU and host copies: one call after the other
-  bool published_ = false;  // by the last synchronisation; guarded by copying_
+  const std::unique_ptr<Attachments> attachments_;
+  std::mutex copying_;  // between the GPU and host copies: one call after the other. Of the next two
+  std::vector<std::unique_ptr<Shadow>> shadows_;
+  bool published_ = false;  // by the last synchronisation
   std::mutex mutex_;        // of what follows
   std::uint64_t begun_ = 0;
   std::list<Access> accesses_;
   std::size_t enough_ = 64;  // of them, until those whose requests were completed are left out
 };
+
+/// The same displacement in a window, as MPI is to be told of it, where it lies in GPU memory that the target has attached. Returns an MPI error code.
+int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement);
 
 /// How a call that fetches `count` elements of a type into a buffer writes it: where the other side has less, the rest of the buffer
 /// keeps what it held.

@@ -267,16 +267,26 @@ class Errors {
     const Allocation memory(megabytes);
     void* const data = memory.data();
     const bool works = plain_mpi_has_windows(MPI_COMM_WORLD);
-    // It is refused before the window is looked at, which may be null where the MPI makes none.
-    MPI_Win dynamic = MPI_WIN_NULL;
-    if (works) {
-      CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
-      MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
-    }
-    expect(MPI_Win_attach(dynamic, data, 64), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
+    // It is refused before the window is looked at, which is null where the MPI makes none.
+    expect(MPI_Win_attach(MPI_WIN_NULL, data, 64), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
     if (!works) return;
-    CROSSLANE_MPI(MPI_Win_free(&dynamic));
+    attached(data);
     nothing_of_it(data);
+  }
+
+  void attached(void* data) const {
+    CROSSLANE_STEP("GPU memory attached to a dynamic window");
+    MPI_Win dynamic = MPI_WIN_NULL;
+    CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
+    MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+    expect(MPI_Win_attach(dynamic, data, megabytes + 1), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
+    CROSSLANE_MPI(MPI_Win_attach(dynamic, data, 64));
+    expect(MPI_Win_attach(dynamic, static_cast<char*>(data) + 32, 64), MPI_ERR_ARG,
+           {"MPI_Win_attach", "base", "overlap"});
+    CROSSLANE_MPI(MPI_Win_detach(dynamic, data));
+    CROSSLANE_MPI(MPI_Win_attach(dynamic, static_cast<char*>(data) + 32, 64));
+    CROSSLANE_MPI(MPI_Win_detach(dynamic, static_cast<char*>(data) + 32));
+    CROSSLANE_MPI(MPI_Win_free(&dynamic));
   }
 
   // Where no byte is touched GPU memory is as good as any, and null and MPI's special addresses are none.

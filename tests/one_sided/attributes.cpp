@@ -2,7 +2,6 @@
 // MPI's or is attached. It must not know Crosslane.
 #include "one_sided/parts.h"
 #include "one_sided/plain.h"
-#include "one_sided/refused.h"
 #include "support/plain_mpi.h"
 
 #include <dlfcn.h>
@@ -181,10 +180,6 @@ class Attributes {
     CROSSLANE_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
     std::vector<std::byte> memory(bytes);
     CROSSLANE_MPI(MPI_Win_attach(window, memory.data(), bytes));
-    if (program_.memory() == "device") {
-      const Memory on_gpu(MemoryKind::device, bytes);
-      expect_refused(MPI_Win_attach(window, on_gpu.data(), bytes), {"MPI_Win_attach", "base"});
-    }
     MPI_Aint mine = 0;
     CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
     std::vector<MPI_Aint> addresses(static_cast<std::size_t>(program_.size));

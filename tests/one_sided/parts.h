@@ -9,6 +9,8 @@ namespace crosslane::tests {
 void one_sided_epochs(Program& program);
 /// What windows say of themselves; windows whose memory is the MPI's own.
 void one_sided_attributes(Program& program);
+/// Dynamic windows, to which memory is attached and from which it is detached.
+void one_sided_dynamic(Program& program);
 /// Wrong buffers are refused, and nothing else suffers.
 void one_sided_wrong(Program& program);
 /// Threads, each with a window of its own.

@@ -1,5 +1,5 @@
-// One-sided communication between windows and buffers in every kind of memory. --what epochs|attributes|wrong|completion|threads|sharing|many
-//   --cases <n>   of epochs: random programs; of threads, sharing and many: rounds
+// One-sided communication between windows and buffers in every kind of memory. --what epochs|attributes|dynamic|wrong|completion|threads|sharing|many
+//   --cases <n>   of epochs: random programs; of dynamic: windows; of threads, sharing and many: rounds
 //   --only <n>    of epochs: this case alone
 #include "direct/parts.h"
 #include "one_sided/parts.h"
@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   return run_part(argc, argv, "one_sided",
                   {{"epochs", one_sided_epochs},
                    {"attributes", one_sided_attributes},
+                   {"dynamic", one_sided_dynamic},
                    {"wrong", one_sided_wrong},
                    {"completion", one_sided_completion},
                    {"threads", one_sided_threads, MPI_THREAD_MULTIPLE},

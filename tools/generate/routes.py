@@ -64,14 +64,6 @@ class Maker:
     child: str
 
 
-@dataclass(frozen=True)
-class Refused:
-    """GPU memory is refused with a clear error; what the CPU reaches (managed memory too), and no elements, go straight on."""
-
-    buffers: tuple[tuple[str, str], ...]  # buffer, and its count or size ("": always one element)
-    remedy: str
-
-
 IN, OUT, INOUT = "Direction::in", "Direction::out", "Direction::inout"
 
 
@@ -336,17 +328,13 @@ MAKERS: dict[str, tuple[str, str]] = {
 BUF = Single("buf", "count", "datatype", IN)
 RECEIVED = Single("buf", "count", "datatype", OUT, received=True)
 
-DYNAMIC_REMEDY = (
-    "dynamic windows take host memory only, since others address what is attached where the MPI sees it; "
-    "make a window of it by MPI_Win_create"
-)
 # The first operand of these is not looked at by MPI_NO_OP, and may be anything.
 OPERAND = f"(op == next.handles->no_op ? Direction::none : {IN})"
 
 
-def table() -> dict[str, Staged | Manual | Maker | Refused]:
+def table() -> dict[str, Staged | Manual | Maker]:
     """The whole table, by procedure name without MPI_."""
-    rows: dict[str, Staged | Manual | Maker | Refused] = {}
+    rows: dict[str, Staged | Manual | Maker] = {}
     rows |= {name: Maker(*pair) for name, pair in MAKERS.items()}
 
     for name, collective in COLLECTIVES.items():
@@ -424,8 +412,10 @@ def table() -> dict[str, Staged | Manual | Maker | Refused]:
         (Single("origin_addr", *one, IN, "mirror"), Single("compare_addr", *one, IN, "mirror"), fetched_one), "one_sided"
     )
     rows["Win_create"] = Manual("win_create", "staged")
-    rows["Win_attach"] = Refused((("base", "size"),), DYNAMIC_REMEDY)
     for name in (
+        "Win_create_dynamic",
+        "Win_attach",
+        "Win_detach",
         "Win_free",
         "Win_get_attr",
         "Win_fence",

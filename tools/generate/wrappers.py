@@ -18,7 +18,7 @@ from pathlib import Path
 import exports
 import routes
 import standard
-from routes import Blocks, Maker, Manual, Refused, Single, Staged
+from routes import Blocks, Maker, Manual, Single, Staged
 from standard import Procedure
 
 FILES = 4
@@ -154,21 +154,13 @@ def staged_body(procedure: Procedure, staged: Staged) -> list[str]:
     return lines
 
 
-def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bool) -> list[str]:
+def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> list[str]:
     member = procedure.name + ("_c" if large else "")
     call = f"MPI_{member}"
     arguments = names(procedure, large)
     forward = f"next.{member}({arguments})"
     here = target(procedure)
     absent = f'if (next.{member} == nullptr) return missing(site.process(), {here}, "{call}");'
-    if isinstance(row, Refused):
-        lines = [absent, "if (site.watching()) {"]
-        for buffer, count in row.buffers:
-            some = f"{count} != 0 && " if count else ""
-            lines.append(
-                f'  if ({some}beyond_cpu(site, {buffer})) return refused(site.process(), {here}, "{call}", "{buffer}", "{row.remedy}");'
-            )
-        return [*lines, "}", f"return {forward};"]
     if isinstance(row, Staged):
         touches = " || ".join(on_gpu(buffer) for buffer in row.buffers)
         lines = []
@@ -188,6 +180,13 @@ def body(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bo
             sender = {"blocking": "send", "nonblocking": "isend", "persistent": "send_init"}[row.kind]
             lines.append(f'return manual::{sender}(site, "{call}", manual::Mode::{row.sent}, {arguments});')
             return lines
+        if row.kind == "one_sided":
+            # Of a dynamic window, where the MPI has what was attached; known ones are few.
+            lines[:0] = [
+                "if (!site.process().windows().empty()) [[unlikely]] {",
+                f'  if (const int code = place_access(site, "{call}", win, target_rank, target_disp); code != mpi::success) return code;',
+                "}",
+            ]
         lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
         lines += ["  " + line for line in staged_body(procedure, row)]
         return [*lines, "});"]
@@ -249,7 +248,7 @@ def through_teams(procedure: Procedure, large: bool, lines: list[str]) -> list[s
     ]
 
 
-def wrapper(procedure: Procedure, row: Staged | Manual | Maker | Refused, large: bool, mutable: bool) -> str:
+def wrapper(procedure: Procedure, row: Staged | Manual | Maker, large: bool, mutable: bool) -> str:
     suffix = "_c" if large else ""
     parameters = procedure.arguments(large)
     parameters = "" if parameters == "void" else parameters
@@ -290,14 +289,12 @@ def extension(procedure: Procedure) -> str:
     return "\n".join(prototypes + lines) + "\n"
 
 
-def coverage_route(name: str, row: Staged | Manual | Maker | Refused) -> str:
+def coverage_route(name: str, row: Staged | Manual | Maker) -> str:
     """What `crosslane doctor` says of a procedure."""
     return "gpu" if routes.direct_form(name) else route_name(row)
 
 
-def route_name(row: Staged | Manual | Maker | Refused) -> str:
-    if isinstance(row, Refused):
-        return "refused"
+def route_name(row: Staged | Manual | Maker) -> str:
     if isinstance(row, Maker):
         return "forwarded"
     return "staged" if isinstance(row, Staged) else row.reason
