@@ -36,25 +36,22 @@ class PrimaryContext {
   CUcontext context_ = nullptr;
 };
 
-/// Makes a context current on this thread from construction to destruction. Where it is already, as mostly, that costs a third of a push and
-/// a pop. Neither copied nor moved: it is a scope.
+/// Makes a context current on this thread from construction to destruction; throws Error where it has ended, before any handle of it is
+/// used. Neither copied nor moved: it is a scope.
 class ContextScope {
  public:
   ContextScope(const Driver& driver, CUcontext context) : driver_(driver) {
-    CUcontext current = nullptr;
-    pushed_ = driver.ctx_get_current(&current) != CUDA_SUCCESS || current != context;
-    if (pushed_) check(driver, driver.ctx_push_current(context), "cuCtxPushCurrent");
+    check(driver, driver.ctx_push_current(context), "cuCtxPushCurrent");
   }
   ~ContextScope() {
     CUcontext popped = nullptr;
-    if (pushed_ && !driver_.unloading()) driver_.ctx_pop_current(&popped);
+    if (!driver_.unloading()) driver_.ctx_pop_current(&popped);
   }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
  private:
   const Driver& driver_;
-  bool pushed_;
 };
 
 /// While one lives, this thread's calls are not held to what a graph's capture by another thread allows: for questions

@@ -2,6 +2,7 @@
 #include "interpose/attachments.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "team/communicators.h"
 #include "team/messenger.h"
 
@@ -10,76 +11,137 @@
 #include <new>
 
 namespace crosslane::interpose {
+namespace {
 
-bool Attachments::wanted(Process& process, MPI_Comm comm) {
-  const team::World* const world = process.world();
-  if (world == nullptr || !world->agreed()) return false;
-  const auto& ranks = process.communicators()->of(comm).world_ranks;
-  return std::ranges::all_of(ranks, [&](int rank) { return world->takes_part(rank); }) &&
-         std::ranges::any_of(ranks, [&](int rank) { return world->may_have_gpus(rank); });
+// A program may have the MPI end it where a call fails that it has not made.
+class ReturnsErrors {
+ public:
+  ReturnsErrors(const mpi::Functions& mpi, const mpi::Handles& handles, MPI_Comm comm) : mpi_(mpi), comm_(comm) {
+    mpi_.Comm_get_errhandler(comm_, &handler_);
+    mpi_.Comm_set_errhandler(comm_, handles.errors_return);
+  }
+  ~ReturnsErrors() {
+    mpi_.Comm_set_errhandler(comm_, handler_);
+    mpi_.Errhandler_free(&handler_);
+  }
+  ReturnsErrors(const ReturnsErrors&) = delete;
+  ReturnsErrors& operator=(const ReturnsErrors&) = delete;
+
+ private:
+  const mpi::Functions& mpi_;
+  const MPI_Comm comm_;
+  MPI_Errhandler handler_{};
+};
+
+}  // namespace
+
+Attachments::Attachments(Process& process, MPI_Comm comm, int ranks)
+    : process_(process), win_(process.library().handles().win_null), known_(static_cast<std::size_t>(ranks)) {
+  process.library().below().Comm_rank(comm, &me_);
 }
 
-Attachments::Attachments(Process& process, MPI_Comm comm)
-    : process_(process), win_(process.library().handles().win_null) {
+std::unique_ptr<Attachments> Attachments::make(Process& process, MPI_Comm comm) {
+  const team::World* const world = process.world();
+  if (world == nullptr || !world->agreed()) return nullptr;
+  const auto& ranks = process.communicators()->of(comm).world_ranks;
+  if (!std::ranges::all_of(ranks, [&](int rank) { return world->takes_part(rank); }) ||
+      std::ranges::none_of(ranks, [&](int rank) { return world->may_have_gpus(rank); }))
+    return nullptr;
   const auto& below = process.library().below();
-  const auto& handles = process.library().handles();
-  const auto& facts = process.communicators()->of(comm);
-  known_.resize(facts.world_ranks.size());
-  on_node_ = std::ranges::all_of(facts.world_ranks, [&](int rank) { return process.world()->on_my_node(rank); });
-  team::check(below, below.Comm_rank(comm, &me_), "MPI_Comm_rank");
-  void* memory = nullptr;
-  team::check(below,
-              below.Win_allocate(static_cast<MPI_Aint>(sizeof(Table)), 1, handles.info_null, comm,
-                                 static_cast<void*>(&memory), &win_),
-              "MPI_Win_allocate");
-  own_ = ::new (memory) Table{};
-  team::check(below, below.Win_set_errhandler(win_, handles.errors_return), "MPI_Win_set_errhandler");
-  // For as long as it lives: what is looked up is never written by others.
-  team::check(below, below.Win_lock_all(0, win_), "MPI_Win_lock_all");
-  publish();
+  std::unique_ptr<Attachments> made(new Attachments(process, comm, static_cast<int>(ranks.size())));
+  const ReturnsErrors returns(below, process.library().handles(), comm);
+  int opened = made->open(comm) ? 1 : 0, everywhere = 0;
+  team::check(
+      below,
+      below.Allreduce(&opened, &everywhere, 1, process.library().handles().int_, process.library().handles().min, comm),
+      "MPI_Allreduce");
+  if (everywhere != 0) return made;
+  base::log(base::Topic::warning,
+            "GPU memory cannot be attached to a window: the MPI makes no window for what others must know of it");
+  return nullptr;
+}
+
+// What is looked up is never written by others but for the versions, so one epoch lasts for as long as the window lives.
+bool Attachments::open(MPI_Comm comm) {
+  const auto& below = process_.library().below();
+  const auto& handles = process_.library().handles();
+  const std::size_t bytes = sizeof(Table) + known_.size() * sizeof(std::uint64_t);
+  memory_.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
+  own_ = ::new (memory_.data()) Table{};
+  for (int rank = 0; rank < static_cast<int>(known_.size()); ++rank)
+    ::new (&heard_of(rank)) std::atomic<std::uint64_t>(0);
+  if (known_.size() == 1) return true;  // nobody else looks
+  if (below.Win_create(own_, static_cast<MPI_Aint>(bytes), 1, handles.info_null, comm, &win_) != mpi::success)
+    return false;
+  below.Win_set_errhandler(win_, handles.errors_return);
+  return below.Win_lock_all(0, win_) == mpi::success && below.Win_sync(win_) == mpi::success;
 }
 
 void Attachments::free() noexcept {
   const auto& below = process_.library().below();
+  if (win_ == process_.library().handles().win_null) return;
   below.Win_unlock_all(win_);
   below.Win_free(&win_);
 }
 
-void Attachments::publish() noexcept { process_.library().below().Win_sync(win_); }
+std::atomic<std::uint64_t>& Attachments::heard_of(int rank) const noexcept {
+  return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(own_ + 1) + rank);
+}
+
+// Of the own table, under the mutex. Others hear of it before this returns.
+template <class Change>
+void Attachments::change(const Change& change) {
+  const auto& below = process_.library().below();
+  const auto byte = process_.library().handles().byte;
+  const std::uint64_t version = own_->version.load(std::memory_order_relaxed) + 2;
+  if (known_.size() == 1) return change();
+  own_->version.store(version - 1, std::memory_order_release);
+  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+  change();
+  own_->version.store(version, std::memory_order_release);
+  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+  constexpr int bytes = sizeof version;
+  const auto place = static_cast<MPI_Aint>(sizeof(Table) + static_cast<std::size_t>(me_) * sizeof version);
+  for (int rank = 0; rank < static_cast<int>(known_.size()); ++rank)
+    if (rank != me_) team::check(below, below.Put(&version, bytes, byte, rank, place, bytes, byte, win_), "MPI_Put");
+  for (int rank = 0; rank < static_cast<int>(known_.size()); ++rank)
+    if (rank != me_) team::check(below, below.Win_flush(rank, win_), "MPI_Win_flush");
+}
+
+void Attachments::check_room(const Row& row) const {
+  if (attached_.size() == most)
+    throw base::Error(base::ErrorClass::no_memory,
+                      "base: {} pieces of GPU memory are attached to the window; detach some first", most);
+  for (const Row& other : attached_) {
+    if (row.base < other.base + other.bytes && other.base < row.base + row.bytes)
+      throw base::Error(base::ErrorClass::argument,
+                        "base: {} bytes at {:#x} overlap memory that is attached already; detach that first", row.bytes,
+                        row.base);
+  }
+}
+
+void Attachments::check(const void* base, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_room({reinterpret_cast<std::uintptr_t>(base), bytes, 0});
+}
 
 void Attachments::add(const void* base, std::size_t bytes, const void* copy) {
   const std::lock_guard lock(mutex_);
   const Row row{reinterpret_cast<std::uintptr_t>(base), bytes, reinterpret_cast<std::uintptr_t>(copy)};
-  if (attached_.size() == most)
-    throw base::Error(base::ErrorClass::no_memory,
-                      "{} pieces of GPU memory are attached to the window; detach some first", most);
-  for (const Row& other : attached_) {
-    if (row.base < other.base + other.bytes && other.base < row.base + row.bytes)
-      throw base::Error(base::ErrorClass::argument,
-                        "base: {} bytes at {} overlap memory that is attached already; detach that first", bytes, base);
-  }
+  check_room(row);
+  attached_.reserve(attached_.size() + 1);
+  change([&] { own_->row[own_->rows++] = row; });
   attached_.push_back(row);
-  const std::uint64_t version = own_->version.load(std::memory_order_relaxed);
-  own_->version.store(version + 1, std::memory_order_release);
-  publish();
-  own_->row[own_->rows++] = row;
-  own_->version.store(version + 2, std::memory_order_release);
-  publish();
 }
 
-void Attachments::remove(const void* base) noexcept {
+void Attachments::remove(const void* base) {
   const std::lock_guard lock(mutex_);
   const auto gone = std::ranges::find(attached_, reinterpret_cast<std::uintptr_t>(base), &Row::base);
   if (gone == attached_.end()) return;
   const auto index = static_cast<std::size_t>(gone - attached_.begin());
   attached_[index] = attached_.back();
   attached_.pop_back();
-  const std::uint64_t version = own_->version.load(std::memory_order_relaxed);
-  own_->version.store(version + 1, std::memory_order_release);
-  publish();
-  own_->row[index] = own_->row[--own_->rows];
-  own_->version.store(version + 2, std::memory_order_release);
-  publish();
+  change([&] { own_->row[index] = own_->row[--own_->rows]; });
 }
 
 void Attachments::get(void* into, std::size_t bytes, std::size_t offset, int target) const {
@@ -96,32 +158,50 @@ std::uint64_t Attachments::version_of(int target) const {
   return version;
 }
 
-MPI_Aint Attachments::place_in(const std::vector<Row>& rows, MPI_Aint displacement) noexcept {
-  const auto address = static_cast<std::uint64_t>(displacement);
-  for (const Row& row : rows)
-    if (address >= row.base && address - row.base < row.bytes)
-      return static_cast<MPI_Aint>(row.copy + (address - row.base));
+MPI_Aint Attachments::place_in(std::span<const Row> rows, MPI_Aint displacement, std::int64_t begin, std::int64_t end) {
+  if (begin >= end) return displacement;
+  const auto first = static_cast<std::uint64_t>(displacement + begin),
+             last = static_cast<std::uint64_t>(displacement + end);
+  for (const Row& row : rows) {
+    if (last <= row.base || first >= row.base + row.bytes) continue;
+    if (first < row.base || last > row.base + row.bytes) {
+      throw base::Error(base::ErrorClass::argument,
+                        "target_disp: of the bytes from {:#x} to {:#x} of the target some lie in the {} of GPU memory "
+                        "that it has attached at {:#x}, some "
+                        "do not; access one piece at a time",
+                        first, last, row.bytes, row.base);
+    }
+    return displacement + static_cast<MPI_Aint>(row.copy - row.base);
+  }
   return displacement;
 }
 
-MPI_Aint Attachments::place(int target, MPI_Aint displacement) {
-  // Who attaches GPU memory has seen a device before.
-  if (on_node_ && !process_.world()->directory().device_seen()) return displacement;
-  const std::lock_guard lock(mutex_);
-  if (target == me_) return place_in(attached_, displacement);
+MPI_Aint Attachments::place(int target, MPI_Aint displacement, std::int64_t begin, std::int64_t end) {
   if (target < 0 || static_cast<std::size_t>(target) >= known_.size())
     return displacement;  // MPI has its own words for it
+  if (target == me_) {
+    const std::lock_guard lock(mutex_);
+    return place_in(attached_, displacement, begin, end);
+  }
+  const auto& below = process_.library().below();
+  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+  const std::uint64_t heard = heard_of(target).load(std::memory_order_acquire);
+  if (heard == 0) return displacement;
   Known& known = known_[static_cast<std::size_t>(target)];
-  for (std::uint64_t version = version_of(target); version != known.version; version = version_of(target)) {
+  const std::lock_guard lock(known.mutex);
+  while (known.version < heard) {
+    const std::uint64_t version = version_of(target);
     if (version % 2 != 0) continue;
     std::uint64_t rows = 0;
     get(&rows, sizeof rows, offsetof(Table, rows), target);
     std::vector<Row> seen(std::min<std::uint64_t>(rows, most));
     if (!seen.empty()) get(seen.data(), seen.size() * sizeof(Row), offsetof(Table, row), target);
     // If it is still the same, all of it was.
-    if (version_of(target) == version) known = {version, std::move(seen)};
+    if (version_of(target) != version) continue;
+    known.version = version;
+    known.rows = std::move(seen);
   }
-  return place_in(known.rows, displacement);
+  return place_in(known.rows, displacement, begin, end);
 }
 
 }  // namespace crosslane::interpose

@@ -1,6 +1,6 @@
 // Device memory attached to a dynamic window (MPI 5.0, section 12.2.4). MPI works on host copies of it (shadow.h), while others address it by
 // where it lies on the GPU. So each rank keeps a table of what it has attached, and of where the copies lie, in a window of
-// its own, which a rank that makes an access looks into. It must not know what is accessed, nor when the copies are synchronised.
+// its own, which others read when it has changed. It must not know what is accessed, nor when the copies are synchronised.
 #pragma once
 
 #include "interpose/process.h"
@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace crosslane::interpose {
@@ -19,27 +21,30 @@ namespace crosslane::interpose {
 ///   even    what is there stands, until the version is another one
 ///   odd     its owner is changing it: to be read again
 ///
-/// A rank learns of an address from its owner, by whatever means, after that has attached it; so the row is there when it looks.
+/// Behind each change its owner puts the new version into all others' tables, before the call returns that attaches or detaches. A rank learns of an
+/// address from its owner, by whatever means, after that: so it finds in its own table whether it has to read the owner's, and
+/// where nobody attaches GPU memory nobody reads. Before any change a table holds zeroes, or, while its owner is still making the
+/// window, anything: then nobody looks, either.
 class Attachments {
  public:
-  /// True on all ranks of the communicator, or on none: all load Crosslane, and a GPU may appear in one of them.
-  [[nodiscard]] static bool wanted(Process& process, MPI_Comm comm);
-
-  /// Collective over the window's communicator; wanted(). Throws Error (other) where the MPI refuses.
-  Attachments(Process& process, MPI_Comm comm);
-  /// Collective: nothing is looked up any more. Windows that a program forgets end with the MPI.
+  /// Collective over the window's communicator. Null where not all its ranks load Crosslane and belong to one MPI_COMM_WORLD, no GPU may
+  /// appear in any of them, or the MPI makes no window for the tables; the same on all.
+  [[nodiscard]] static std::unique_ptr<Attachments> make(Process& process, MPI_Comm comm);
+  /// Collective, too: nothing is looked up any more. Windows that a program forgets end with the MPI.
   void free() noexcept;
   Attachments(const Attachments&) = delete;
   Attachments& operator=(const Attachments&) = delete;
 
+  /// Throws Error, as add() would.
+  void check(const void* base, std::size_t bytes);
   /// This rank has attached `bytes` at `base`, of which MPI has a copy. Throws Error (no_memory) where the table is full, (argument) where it
-  /// overlaps what is attached already.
+  /// overlaps what is attached already. Needs the other ranks' progress in MPI, as far as the MPI does.
   void add(const void* base, std::size_t bytes, const void* copy);
-  void remove(const void* base) noexcept;
+  void remove(const void* base);
 
-  /// What MPI is to be told in place of a displacement at that rank of the window: the same in the copy, if it lies in attached
-  /// device memory; else itself. Throws Error (other) where the MPI refuses to look.
-  [[nodiscard]] MPI_Aint place(int target, MPI_Aint displacement);
+  /// What MPI is to be told in place of a displacement at that rank of the window, for an access to bytes [begin, end) from there: the same in the copy,
+  /// if they lie in attached device memory; else itself. Throws Error (argument) where only some of them do, (other) where the MPI refuses to look.
+  [[nodiscard]] MPI_Aint place(int target, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
  private:
   static constexpr std::size_t most = 1024;
@@ -50,24 +55,35 @@ class Attachments {
     std::atomic<std::uint64_t> version;
     std::uint64_t rows;
     Row row[most];
+    // Behind it the versions of all ranks' tables, by rank, as these have put them here.
   };
   // What was seen of another rank's.
   struct Known {
+    std::mutex mutex;
     std::uint64_t version = 0;
     std::vector<Row> rows;
   };
+  Attachments(Process& process, MPI_Comm comm, int ranks);
+  [[nodiscard]] bool open(MPI_Comm comm);
+  [[nodiscard]] std::atomic<std::uint64_t>& heard_of(int rank) const noexcept;
   void get(void* into, std::size_t bytes, std::size_t offset, int target) const;
   [[nodiscard]] std::uint64_t version_of(int target) const;
-  void publish() noexcept;
-  [[nodiscard]] static MPI_Aint place_in(const std::vector<Row>& rows, MPI_Aint displacement) noexcept;
+  template <class Change>
+  void change(const Change& change);
+  void check_room(const Row& row) const;
+  static MPI_Aint place_in(std::span<const Row> rows, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
   Process& process_;
   MPI_Win win_;
-  Table* own_ = nullptr;
   int me_ = 0;
-  bool on_node_ = false;       // all ranks
-  std::mutex mutex_;           // of what follows
-  std::vector<Row> attached_;  // here
+  // MPICH 4.0 takes windows to begin at the last multiple of 16, those that it allocates, too.
+  struct alignas(64) Line {
+    std::byte byte[64];
+  };
+  std::vector<Line> memory_;
+  Table* own_ = nullptr;       // in it, and behind it what was heard
+  std::mutex mutex_;           // of changes of the own table, and of
+  std::vector<Row> attached_;  // what it holds
   std::vector<Known> known_;   // by rank
 };
 

@@ -87,16 +87,18 @@ int manual::win_create(const Site& site, const char* call, void* base, MPI_Aint 
   });
 }
 
-// Where some ranks cannot take part, the window is what it is without us: GPU memory is refused when it is attached.
+// Where not all ranks can take part, the window is what it is without us: GPU memory is refused when it is attached.
 int manual::win_create_dynamic(const Site& site, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   auto& process = site.process();
-  const auto& next = site.next();
-  const int result = next.Win_create_dynamic(info, comm, win);
+  int result = mpi::success;
+  {
+    const Nested nested(site.level());
+    result = site.next().Win_create_dynamic(info, comm, win);
+  }
   if (result != mpi::success || !site.outer()) return result;
-  constexpr const char* call = "MPI_Win_create_dynamic";
-  return raising(process, Target::of_comm(comm), call, [&] {
-    if (Attachments::wanted(process, comm))
-      process.windows().put(*win, std::make_shared<Window>(std::make_unique<Attachments>(process, comm)));
+  return raising(process, Target::of_comm(comm), "MPI_Win_create_dynamic", [&] {
+    if (auto attachments = Attachments::make(process, comm))
+      process.windows().put(*win, std::make_shared<Window>(std::move(attachments)));
     return mpi::success;
   });
 }
@@ -111,17 +113,19 @@ int manual::win_attach(const Site& site, MPI_Win win, void* base, MPI_Aint size)
     if (window == nullptr || window->attachments() == nullptr) {
       throw base::Error(
           base::ErrorClass::buffer,
-          "{}: base: {} is GPU memory, which others can address only if all ranks of the window load Crosslane, "
-          "and belong to one MPI_COMM_WORLD; make a window of it by MPI_Win_create",
+          "{}: base: {} is GPU memory, which only dynamic windows take whose ranks all load Crosslane and belong to "
+          "one MPI_COMM_WORLD; make a window of it by MPI_Win_create",
           call, static_cast<const void*>(base));
     }
-    process.took_route(call, "shadowed", static_cast<std::uint64_t>(size));
+    const auto bytes = static_cast<std::size_t>(size);
+    window->attachments()->check(base, bytes);
+    process.took_route(call, "shadowed", bytes);
     auto shadow = std::make_unique<Shadow>(process, call, base, size);
     void* const copy = shadow->host();
     const int result = route.next().Win_attach(win, copy, size);
     if (result != mpi::success) return result;
     try {
-      window->attach(std::move(shadow), static_cast<std::size_t>(size));
+      window->attach(shadow, bytes);
     } catch (...) {
       route.next().Win_detach(win, copy);
       throw;
@@ -136,9 +140,8 @@ int manual::win_detach(const Site& site, MPI_Win win, const void* base) {
   const auto window = site.watching() ? process.windows().find(win) : nullptr;
   if (window == nullptr || window->attachments() == nullptr) return next.Win_detach(win, base);
   constexpr const char* call = "MPI_Win_detach";
-  return raising(process, Target::of_win(win), call, [&] {
-    const auto shadow = window->detach(call, base);
-    return next.Win_detach(win, shadow == nullptr ? base : shadow->host());
+  return run_route(process, next, call, Target::of_win(win), [&](Route& route) {
+    return window->detach(call, base, [&](const void* memory) { return route.next().Win_detach(win, memory); });
   });
 }
 
@@ -146,8 +149,12 @@ int manual::win_free(const Site& site, MPI_Win* win) {
   auto& process = site.process();
   const MPI_Win handle = win == nullptr ? process.library().handles().win_null : *win;
   const auto window = site.watching() ? process.windows().find(handle) : nullptr;
-  // Callbacks of the application's attributes run in it, for which the window is what it was.
-  const int result = site.next().Win_free(win);
+  int result = mpi::success;
+  {
+    // Callbacks of the application's attributes run in it, for which the window is what it was.
+    const Nested nested(site.level());
+    result = site.next().Win_free(win);
+  }
   if (window == nullptr || result != mpi::success) return result;
   process.windows().drop(handle, window);
   if (window->attachments() != nullptr) window->attachments()->free();

@@ -82,16 +82,22 @@ void Window::complete(Process& process, std::optional<int> target, std::uint64_t
   if (failure) std::rethrow_exception(failure);
 }
 
+template <class F>
+void Window::for_each_shadow(const F& f) {
+  std::exception_ptr failure;
+  for (const auto& shadow : shadows_) attempt(failure, [&] { f(*shadow); });
+  if (failure) std::rethrow_exception(failure);
+}
+
 void Window::publish(const char* call, bool unchanged) {
   const std::lock_guard lock(copying_);
-  if (!(unchanged && published_))
-    for (const auto& shadow : shadows_) shadow->publish(call);
+  if (!(unchanged && published_)) for_each_shadow([&](Shadow& shadow) { shadow.publish(call); });
   published_ = true;
 }
 
 void Window::acquire(const char* call) {
   const std::lock_guard lock(copying_);
-  for (const auto& shadow : shadows_) shadow->acquire(call);
+  for_each_shadow([&](Shadow& shadow) { shadow.acquire(call); });
 }
 
 bool Window::shadowed() {
@@ -99,22 +105,23 @@ bool Window::shadowed() {
   return !shadows_.empty();
 }
 
-void Window::attach(std::unique_ptr<Shadow> shadow, std::size_t bytes) {
+void Window::attach(std::unique_ptr<Shadow>& shadow, std::size_t bytes) {
   const std::lock_guard lock(copying_);
   shadows_.reserve(shadows_.size() + 1);
   attachments_->add(shadow->base(), bytes, shadow->host());
   shadows_.push_back(std::move(shadow));
 }
 
-std::unique_ptr<Shadow> Window::detach(const char* call, const void* base) {
+int Window::detach(const char* call, const void* base, base::FunctionRef<int(const void*)> invoke) {
   const std::lock_guard lock(copying_);
   const auto found = std::ranges::find_if(shadows_, [&](const auto& shadow) { return shadow->base() == base; });
-  if (found == shadows_.end()) return nullptr;
+  if (found == shadows_.end()) return invoke(base);
   (*found)->acquire(call);
+  const int code = invoke((*found)->host());
+  if (code != mpi::success) return code;
   attachments_->remove(base);
-  auto shadow = std::move(*found);
   shadows_.erase(found);
-  return shadow;
+  return code;
 }
 
 void Window::pass_by() {
@@ -122,12 +129,16 @@ void Window::pass_by() {
   published_ = false;
 }
 
-int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement) {
+int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement, MPI_Count count,
+                 MPI_Datatype type) {
   auto& process = site.process();
   const auto window = site.outer() ? process.windows().find(win) : nullptr;
   if (window == nullptr || window->attachments() == nullptr || target == mpi::proc_null) return mpi::success;
   return raising(process, Target::of_win(win), call, [&] {
-    displacement = window->attachments()->place(target, displacement);
+    const auto layout = packed_bytes(process, count, type) ? process.layouts().of(type) : nullptr;
+    if (layout == nullptr) return mpi::success;  // MPI has its own words for such a type
+    const auto [begin, end] = layout->span(count);
+    displacement = window->attachments()->place(target, displacement, begin, end);
     return mpi::success;
   });
 }

@@ -2,6 +2,7 @@
 // happen at the calls that complete the accesses or synchronise the windows. It must not know which calls those are.
 #pragma once
 
+#include "base/function_ref.h"
 #include "interpose/attachments.h"
 #include "interpose/handle_table.h"
 #include "interpose/route.h"
@@ -38,11 +39,11 @@ class Window {
   /// Of a dynamic window; else null.
   [[nodiscard]] Attachments* attachments() const noexcept { return attachments_.get(); }
 
-  /// MPI has attached that copy. Throws Error where there is no room for it.
-  void attach(std::unique_ptr<Shadow> shadow, std::size_t bytes);
-  /// What others stored in the memory at `base` is in the GPU memory; the copy, which MPI is to detach, is the window's no more. Null where
-  /// it is not GPU memory.
-  [[nodiscard]] std::unique_ptr<Shadow> detach(const char* call, const void* base);
+  /// MPI has attached that copy. Where that throws, it is its owner's still.
+  void attach(std::unique_ptr<Shadow>& shadow, std::size_t bytes);
+  /// What others stored in the memory at `base` comes to the GPU, and `invoke` detaches from MPI what that has of it; as ever, where it is not
+  /// GPU memory. Returns MPI's code: unless that is success the memory is attached still.
+  int detach(const char* call, const void* base, base::FunctionRef<int(const void*)> invoke);
 
   /// An access to memory of rank `target`. One that has a request is the request's, which may be completed before.
   struct Access {
@@ -67,6 +68,10 @@ class Window {
   void pass_by();
 
  private:
+  // All of them, whatever becomes of some; throws the first failure.
+  template <class F>
+  void for_each_shadow(const F& f);
+
   const std::unique_ptr<Attachments> attachments_;
   std::mutex copying_;  // between the GPU and host copies: one call after the other. Of the next two
   std::vector<std::unique_ptr<Shadow>> shadows_;
@@ -77,8 +82,10 @@ class Window {
   std::size_t enough_ = 64;  // of them, until those whose requests were completed are left out
 };
 
-/// The same displacement in a window, as MPI is to be told of it, where it lies in GPU memory that the target has attached. Returns an MPI error code.
-int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement);
+/// Of an access to `count` elements of a type at a rank of a dynamic window: makes the displacement what MPI is to be told, where they lie in GPU
+/// memory that the target has attached. Returns an MPI error code.
+int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement, MPI_Count count,
+                 MPI_Datatype type);
 
 /// How a call that fetches `count` elements of a type into a buffer writes it: where the other side has less, the rest of the buffer
 /// keeps what it held.

@@ -285,6 +285,19 @@ class Errors {
            {"MPI_Win_attach", "base", "overlap"});
     CROSSLANE_MPI(MPI_Win_detach(dynamic, data));
     CROSSLANE_MPI(MPI_Win_attach(dynamic, static_cast<char*>(data) + 32, 64));
+    // Not all bytes that an access touches lie there.
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::array<char, 64> bytes{};
+    MPI_Aint place = 0;
+    CROSSLANE_MPI(MPI_Get_address(static_cast<char*>(data) + 64, &place));
+    CROSSLANE_MPI(MPI_Win_fence(0, dynamic));
+    expect(MPI_Put(bytes.data(), 64, MPI_CHAR, rank, place, 64, MPI_CHAR, dynamic), MPI_ERR_ARG,
+           {"MPI_Put", "target_disp", "one piece"});
+    expect(MPI_Get(bytes.data(), 64, MPI_CHAR, rank, place - 64, 64, MPI_CHAR, dynamic), MPI_ERR_ARG,
+           {"MPI_Get", "target_disp"});
+    CROSSLANE_MPI(MPI_Put(bytes.data(), 32, MPI_CHAR, rank, place, 32, MPI_CHAR, dynamic));
+    CROSSLANE_MPI(MPI_Win_fence(0, dynamic));
     CROSSLANE_MPI(MPI_Win_detach(dynamic, static_cast<char*>(data) + 32));
     CROSSLANE_MPI(MPI_Win_free(&dynamic));
   }

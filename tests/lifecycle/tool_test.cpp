@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace crosslane::tests {
 namespace {
@@ -30,6 +31,33 @@ void preload_tool(int argc, char** argv) {
   execv("/proc/self/exe", argv);
   fmt::print(stderr, "lifecycle_tool: cannot start itself again\n");
   std::exit(2);
+}
+
+// A window, whose making and freeing come by the tool, and memory in it that the other rank stores to.
+void use_window(Program& program) {
+  CROSSLANE_STEP("a dynamic window");
+  constexpr int count = 100;
+  Memory memory(program.memory() == "host" ? MemoryKind::host : MemoryKind::device, count);
+  MPI_Win window = MPI_WIN_NULL;
+  CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CROSSLANE_MPI(MPI_Win_attach(window, memory.data(), count));
+  MPI_Aint mine = 0, theirs = 0;
+  CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
+  const int other = (program.rank + 1) % program.size;
+  CROSSLANE_MPI(MPI_Sendrecv(&mine, 1, MPI_AINT, (program.rank + program.size - 1) % program.size, 0, &theirs, 1,
+                             MPI_AINT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  const std::vector<std::byte> sent(count, static_cast<std::byte>(program.rank + 1));
+  polite_barrier();
+  CROSSLANE_MPI(MPI_Win_fence(0, window));
+  CROSSLANE_MPI(MPI_Put(sent.data(), count, MPI_BYTE, other, theirs, count, MPI_BYTE, window));
+  polite_barrier();
+  CROSSLANE_MPI(MPI_Win_fence(0, window));
+  const int before = (program.rank + program.size - 1) % program.size;
+  CROSSLANE_CHECK(memory.read() == std::vector<std::byte>(count, static_cast<std::byte>(before + 1)),
+                  "not what rank {} put", before);
+  CROSSLANE_MPI(MPI_Win_detach(window, memory.data()));
+  polite_barrier();
+  CROSSLANE_MPI(MPI_Win_free(&window));
 }
 
 }  // namespace
@@ -55,5 +83,6 @@ int main(int argc, char** argv) {
       CROSSLANE_CHECK_EQUAL(reductions, expected);
     }
   }
+  use_window(program);
   return program.finish();
 }

@@ -168,15 +168,33 @@ class Rounds {
         kept.push_back(std::make_unique<Memory>(program_.kind(), store.count * sizeof(Number)));
         kept.back()->fill(store.numbers);
         const MPI_Aint there = MPI_Aint_add(place.address, static_cast<MPI_Aint>(store.first * sizeof(Number)));
+        // By its displacement, or by a type of absolute addresses.
+        const bool absolute = !left_out().absolute_targets && program_.local().chance(30);
+        const auto put = [&](MPI_Aint displacement, int number, MPI_Datatype type, MPI_Request* request) {
+          const void* const from = kept.back()->data();
+          if (request == nullptr) {
+            CROSSLANE_MPI(MPI_Put(from, count, MPI_INT, target, displacement, number, type, window_));
+          } else {
+            CROSSLANE_MPI(MPI_Rput(from, count, MPI_INT, target, displacement, number, type, window_, request));
+          }
+        };
         const void* const from = kept.back()->data();
         MPI_Request request = MPI_REQUEST_NULL;
         switch (way(store, fence, target)) {
           case By::put:
-            CROSSLANE_MPI(MPI_Put(from, count, MPI_INT, target, there, count, MPI_INT, window_));
+          case By::put_with_request: {
+            MPI_Request* const asked = way(store, fence, target) == By::put ? nullptr : &request;
+            if (!absolute) {
+              put(there, count, MPI_INT, asked);
+              break;
+            }
+            MPI_Datatype type = MPI_DATATYPE_NULL;
+            CROSSLANE_MPI(MPI_Type_create_hindexed(1, &count, &there, MPI_INT, &type));
+            CROSSLANE_MPI(MPI_Type_commit(&type));
+            put(0, 1, type, asked);
+            CROSSLANE_MPI(MPI_Type_free(&type));
             break;
-          case By::put_with_request:
-            CROSSLANE_MPI(MPI_Rput(from, count, MPI_INT, target, there, count, MPI_INT, window_, &request));
-            break;
+          }
           case By::accumulate:
             CROSSLANE_MPI(MPI_Accumulate(from, count, MPI_INT, target, there, count, MPI_INT, MPI_SUM, window_));
             break;

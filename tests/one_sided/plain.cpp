@@ -21,7 +21,8 @@ LeftOut known() {
   result.get_accumulate_of_derived = result.accumulates_below_address = true;
   result.nocheck_locks = result.flush_local = result.several_locks = result.proc_null_under_lock =
       result.accumulates_in_order = messages;
-  result.get_accumulate_of_much = result.communicators_of_one = result.atomics_on_oneself = !messages;
+  result.get_accumulate_of_much = result.communicators_of_one = result.atomics_on_oneself = result.absolute_targets =
+      !messages;
 #endif
   return result;
 }
@@ -48,7 +49,8 @@ void leave_out(const Program& program) {
       {"accumulates_in_order", &LeftOut::accumulates_in_order},
       {"get_accumulate_of_much", &LeftOut::get_accumulate_of_much},
       {"communicators_of_one", &LeftOut::communicators_of_one},
-      {"atomics_on_oneself", &LeftOut::atomics_on_oneself}};
+      {"atomics_on_oneself", &LeftOut::atomics_on_oneself},
+      {"absolute_targets", &LeftOut::absolute_targets}};
   const std::string names = program.text_option("left-out", "");
   if (names.empty()) return;
   for (const auto& [name, member] : all)

@@ -33,6 +33,8 @@ struct LeftOut {
   bool communicators_of_one = false;
   /// MPI_Compare_and_swap and MPI_Fetch_and_op crash where the target is the rank itself.
   bool atomics_on_oneself = false;
+  /// A displacement of 0 is out of a dynamic window's range, whatever addresses the datatype has.
+  bool absolute_targets = false;
 
   // Open MPI 4.1.4, osc/pt2pt:
   /// MPI_Win_flush_local and MPI_Win_flush_local_all hang.

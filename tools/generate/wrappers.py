@@ -182,9 +182,12 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
             return lines
         if row.kind == "one_sided":
             # Of a dynamic window, where the MPI has what was attached; known ones are few.
+            several = any(p.name == "target_count" for p in procedure.parameters)
+            elements = "target_count, target_datatype" if several else "1, datatype"
+            place = f'place_access(site, "{call}", win, target_rank, target_disp, {elements})'
             lines[:0] = [
                 "if (!site.process().windows().empty()) [[unlikely]] {",
-                f'  if (const int code = place_access(site, "{call}", win, target_rank, target_disp); code != mpi::success) return code;',
+                f"  if (const int code = {place}; code != mpi::success) return code;",
                 "}",
             ]
         lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
