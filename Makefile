@@ -49,7 +49,7 @@ asan_programs := demo point_to_point_special bad_input_errors local_test one_sid
 asan_families := openmpi
 empty :=
 asan_targets := $(foreach family,$(asan_families),$(addsuffix _$(family),crosslane $(asan_programs)))
-asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test|one_sided_(epochs_random|completion|sharing))[.]($(subst $(empty) $(empty),|,$(asan_families)))$$
+asan_mpi_tests := ^(demo|point_to_point_special|bad_input_errors|local_test|one_sided_(epochs_random|completion|dynamic_random|sharing))[.]($(subst $(empty) $(empty),|,$(asan_families)))$$
 test-asan: setup  ## What is ours alone, and each kind of MPI call, under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -e build/asan/build.ninja ] || cmake --preset asan --log-level=WARNING
 	@cmake --build build/asan -j $(JOBS) --target $(asan_alone) $(asan_targets)

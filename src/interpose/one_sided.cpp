@@ -105,7 +105,8 @@ int manual::win_create_dynamic(const Site& site, MPI_Info info, MPI_Comm comm, M
 
 int manual::win_attach(const Site& site, MPI_Win win, void* base, MPI_Aint size) {
   const auto& next = site.next();
-  if (size <= 0 || !site.watching() || !beyond_cpu(site, base)) return next.Win_attach(win, base, size);
+  const bool none = win == site.process().library().handles().win_null;  // MPI has its own words for it
+  if (none || size <= 0 || !site.watching() || !beyond_cpu(site, base)) return next.Win_attach(win, base, size);
   constexpr const char* call = "MPI_Win_attach";
   return run_route(site.process(), next, call, Target::of_win(win), [&](Route& route) {
     auto& process = route.process();
