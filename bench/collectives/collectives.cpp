@@ -139,7 +139,7 @@ class Benchmark {
     };
     std::vector<Column> result;
     std::size_t more = 0;
-    const std::size_t step = preference_step * (has_blocks(name) ? static_cast<std::size_t>(world_.ranks) : 1);
+    const std::size_t step = preference_step * static_cast<std::size_t>(world_.ranks);
     if (each_) {
       for (const auto& algorithm : algorithms_of(name, on_stream_)) {
         result.push_back(

@@ -67,10 +67,12 @@ void prefer_each(const std::vector<long>& sizes, bool on_stream) {
   for (const Setting& setting : settings()) {
     std::string text;
     for (const long size : sizes) {
-      auto from = static_cast<std::size_t>(size) / (has_blocks(setting.collective) ? ranks_of_launcher() : 1);
+      const std::size_t blocks = has_blocks(setting.collective) ? ranks_of_launcher() : 1;
+      const std::size_t step = preference_step * ranks_of_launcher() / blocks;
+      auto from = static_cast<std::size_t>(size) / blocks;
       for (const auto& algorithm : algorithms_of(setting.collective, on_stream)) {
-        text += fmt::format("{}{}-{}:{}", text.empty() ? "" : ",", from, from + preference_step, algorithm);
-        from += preference_step;
+        text += fmt::format("{}{}-{}:{}", text.empty() ? "" : ",", from, from + step, algorithm);
+        from += step;
       }
     }
     setenv(setting.name, text.c_str(), 1);

@@ -8,9 +8,9 @@
 
 namespace crosslane::bench {
 
-/// Sizes of so many bytes, of a block where each rank has one, each a step larger than the one before, are taken by the algorithms in this
-/// order; what comes behind them is taken by whatever the library chooses.
-inline constexpr std::size_t preference_step = 16;
+/// Sizes that are each so many bytes larger than the one before, for every rank, are taken by the algorithms in this order; what comes behind
+/// them is taken by whatever the library chooses. Whole lines of memory: between them, algorithms would differ by more than what they do.
+inline constexpr std::size_t preference_step = 128;
 
 /// What the catalogue has for a collective, "allreduce" or "bcast" and so on; "mpi" is staged. On streams only kernels are there.
 [[nodiscard]] std::vector<std::string> algorithms_of(const std::string& collective, bool on_stream);

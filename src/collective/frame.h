@@ -19,6 +19,12 @@ namespace crosslane::collective {
 [[nodiscard]] unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes_a_block,
                                   std::size_t most);
 
+/// The same for kernels that read so many bytes from all peers at once: reads get in each other's way sooner than writes do.
+[[nodiscard]] unsigned pulling_blocks(const TeamFacts& facts, std::size_t bytes);
+
+/// Of equal chunks of a block's share, at most `most` bytes each: whole lines, and a multiple of `round` chunks. As few as may be.
+[[nodiscard]] std::size_t chunk_of(std::size_t share, std::size_t most, std::size_t round = 1) noexcept;
+
 [[nodiscard]] TeamFacts facts_of(const team::TeamView& team);
 
 /// Whether `taker` wants what `owner` combines for all: of an all-reduce, a reduce, or a reduce-scatter.
@@ -39,7 +45,8 @@ namespace crosslane::collective {
   return {0, address_of(mine.receive) + piece.offset, piece.bytes};
 }
 
-/// `shape`'s elements shared among the members for a two-shot reduction: whole vectors of 16 bytes where there are enough.
+/// `shape`'s elements shared among the members for a two-shot reduction: whole vectors of 16 bytes where there are enough, and whole lines
+/// where there are many.
 class Shards {
  public:
   Shards(const Shape& shape, int members) noexcept;

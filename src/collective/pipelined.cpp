@@ -27,12 +27,12 @@ class Reduction final : public Plan {
     const bool collected = to_one && team_.size() > 2;
     const bool scatters = shape_.collective == Collective::reduce_scatter_block;
     const auto n = static_cast<std::size_t>(team_.size());
-    blocks_ = blocks_for(facts_of(team_), shape_.bytes * (scatters ? n : 1), bytes_a_block, most_blocks);
-    // Equal on all members, as is all that decides where in the windows a chunk lies.
-    constexpr std::size_t granule = 64;
-    const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::pipelined_window_bytes(blocks_, n, 1);
-    parameters_.chunk_bytes = std::min(collected ? most_collected_chunk : most_chunk, fits / granule * granule);
+    // Of two members the root reads from one: not too few blocks then.
+    const bool pulls = to_one && told && n > 2;
+    blocks_ = pulls ? pulling_blocks(facts_of(team_), shape_.bytes)
+                    : blocks_for(facts_of(team_), shape_.bytes * (scatters ? n : 1), bytes_a_block, most_blocks);
     parameters_.from = address_of(call.mine.send);
+    std::size_t longest = 0;
     for (int member = 0; member < team_.size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
       if (scatters) {
@@ -41,6 +41,7 @@ class Reduction final : public Plan {
       } else {
         std::tie(parameters_.shard_begin[m], parameters_.shard_bytes[m]) = share_of(shape_, team_.size(), member);
       }
+      longest = std::max(longest, static_cast<std::size_t>(parameters_.shard_bytes[m]));
       parameters_.window[m] = address_of(team_.large_window(member));
       // A reduce-scatter's result has no place for others' blocks.
       const bool takes = whole ? takes_result(shape_, team_.me(), member) : member == team_.me();
@@ -50,6 +51,10 @@ class Reduction final : public Plan {
             address_of(theirs.receive) - (scatters ? parameters_.shard_begin[m] : 0);
       }
     }
+    // Equal on all members, as is all that decides where in the windows a chunk lies.
+    const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::pipelined_window_bytes(blocks_, n, 1);
+    parameters_.chunk_bytes =
+        chunk_of((longest + blocks_ - 1) / blocks_, std::min(collected ? most_collected_chunk : most_chunk, fits));
     if (collected) parameters_.results = 1;
     parameters_.collector = collected ? static_cast<std::uint32_t>(shape_.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
@@ -80,7 +85,6 @@ class Movement final : public Plan {
     const auto n = static_cast<std::size_t>(team_.size());
     const int me = team_.me();
     blocks_ = blocks_for(facts_of(team_), shape.bytes * n, bytes_a_block, most_blocks);
-    constexpr std::size_t granule = 64;
     const std::size_t fits =
         team::large_window_bytes_for(team_.size()) / kernel::pushed_window_bytes(blocks_, n, places, 1);
     parameters_.bytes = shape.bytes;
@@ -88,7 +92,7 @@ class Movement final : public Plan {
     parameters_.root =
         shape.collective == Collective::gather ? static_cast<std::uint32_t>(shape.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
-    parameters_.chunk_bytes = std::min(most_moved_chunk, fits / granule * granule);
+    parameters_.chunk_bytes = chunk_of((shape.bytes + blocks_ - 1) / blocks_, std::min(most_moved_chunk, fits));
     parameters_.tells = shape.collective == Collective::scatter && call.parts != nullptr;
     if (parameters_.tells) parameters_.parts = *call.parts;
     for (int member = 0; member < team_.size(); ++member) {

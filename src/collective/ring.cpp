@@ -18,15 +18,6 @@ constexpr std::size_t most_chunk = std::size_t{96} << 10;
 constexpr std::uint32_t round = 2;
 constexpr std::uint32_t places = 2 * round;
 
-// Equal chunks of the longest slice, in full rounds where it is long enough.
-std::size_t chunk_of(std::size_t slice, std::size_t most) noexcept {
-  constexpr std::size_t granule = 64;
-  const std::size_t whole = std::max(slice, granule),
-                    largest = std::max(std::min(most, most_chunk) / granule * granule, granule);
-  const std::size_t chunks = (whole + round * largest - 1) / (round * largest) * round;
-  return (whole + chunks * granule - 1) / (chunks * granule) * granule;
-}
-
 class Ring final : public Plan {
  public:
   explicit Ring(const Call& call) : team_(call.team), shape_(call.shape) {
@@ -78,8 +69,8 @@ class Ring final : public Plan {
     parameters_.round = round;
     parameters_.places = places;
     const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::ring_window_bytes(blocks_, places, 1);
-    parameters_.chunk_bytes =
-        chunk_of((longest + blocks_ - 1) / blocks_, parameters_.complete == 0 ? most_chunk : fits);
+    parameters_.chunk_bytes = chunk_of((longest + blocks_ - 1) / blocks_,
+                                       parameters_.complete == 0 ? most_chunk : std::min(most_chunk, fits), round);
     const int next = static_cast<int>((me + 1) % n);
     if (parameters_.end > parameters_.complete)
       parameters_.next_result = address_of(call.all[static_cast<std::size_t>(next)].receive);

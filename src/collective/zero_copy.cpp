@@ -10,13 +10,9 @@
 namespace crosslane::collective::zero_copy {
 namespace {
 
-// Measured on four H200: reading from all peers at once is best with few blocks (a reduce-scatter of 16 MiB takes 47 us with 32, 51 with
-// 128; of 128 MiB 322 with 32, 316 with 64, 347 with 128), pushing with more: 128 gather 128 MiB in 296 us, 64 in 302, 32 in 326; of 2
-// MiB 64 are enough.
+// Measured on four H200: 128 blocks that push gather 128 MiB in 296 us, 64 in 302, 32 in 326; of 2 MiB 64 are enough.
 constexpr std::size_t bytes_a_block = std::size_t{16} << 10;
 constexpr std::size_t bytes_a_pushing_block = std::size_t{32} << 10;
-constexpr std::size_t most_pulling = 32;
-constexpr std::size_t most_pulling_much = 64, much = std::size_t{64} << 20;
 constexpr std::size_t most_pushing = 128;
 constexpr std::size_t most_spreading = 64;
 
@@ -109,7 +105,7 @@ class TwoShot final : public Plan {
     parameters_.second_barrier = true;
     const std::size_t volume =
         sends_blocks(shape_.collective) ? shape_.bytes * static_cast<std::size_t>(team_.size()) : shape_.bytes;
-    blocks_ = blocks_for(facts_of(team_), volume, bytes_a_block, volume < much ? most_pulling : most_pulling_much);
+    blocks_ = pulling_blocks(facts_of(team_), volume);
   }
 
   void start(gpu::StreamView stream, const Report& report) override {

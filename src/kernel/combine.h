@@ -18,7 +18,8 @@ template <class T, class Op>
 struct Combine {
   /// Bytes [slice) of the arrays at source(0), source(1), ..., in this order, to destination(0), ... . `turn` says with
   /// which destination to begin: another one for each member, so that none gets all at once.
-  template <class B, class Source, class Destination>
+  /// `at_once`, for sources on other GPUs: of more than a few a thread loads a word each before it combines any, and a warp whole lines.
+  template <bool at_once = false, class B, class Source, class Destination>
   CROSSLANE_DEVICE static void run(const B& block, Slice slice, std::uint32_t sources, Source source,
                                    std::uint32_t destinations, Destination destination, std::uint64_t turn) {
     if (slice.begin == slice.end) return;
@@ -30,11 +31,16 @@ struct Combine {
     const auto first = static_cast<std::uint32_t>((turn + block.index()) % (destinations == 0 ? 1 : destinations));
     const std::uint64_t vectors_end = slice.begin + (slice.end - slice.begin) / 16 * 16;
     if (ends % 16 == 0) {
-      words<Word16, vector_places>(block, {slice.begin, vectors_end}, sources, source, destinations, destination,
-                                   first);
+      const Slice vectors{slice.begin, vectors_end};
+      const std::uint64_t lane = at_once ? first_word<Word16>(block, source(0) + slice.begin) : block.rank();
+      if (at_once && sources > few) {
+        words<Word16, 2 * few, 1>(block, lane, vectors, sources, source, destinations, destination, first);
+      } else {
+        words<Word16, few, vector_places>(block, lane, vectors, sources, source, destinations, destination, first);
+      }
       if (vectors_end < slice.end) bytes(block, {vectors_end, slice.end}, sources, source, destinations, destination);
     } else if (ends % alignof(T) == 0 && sizeof(T) != 16) {
-      words<T, 1>(block, slice, sources, source, destinations, destination, first);
+      words<T, few, 1>(block, block.rank(), slice, sources, source, destinations, destination, first);
     } else {
       bytes(block, slice, sources, source, destinations, destination);
     }
@@ -53,7 +59,8 @@ struct Combine {
     constexpr std::uint32_t places = 4;
     const std::uint64_t step = block.size() * sizeof(Word16);
     CROSSLANE_ROLLED
-    for (std::uint64_t at = block.rank() * sizeof(Word16); at < bytes; at += places * step) {
+    for (std::uint64_t at = first_word<Word16>(block, to != 0 ? to : also) * sizeof(Word16); at < bytes;
+         at += places * step) {
       Word16 word[places] = {};
       CROSSLANE_UNROLLED
       for (std::uint32_t k = 0; k < places; ++k)
@@ -91,7 +98,7 @@ struct Combine {
     const std::uint64_t step = by_slices ? bytes : block.count() * piece;
     CROSSLANE_ROLLED
     for (std::uint64_t at = by_slices ? slice.begin : block.index() * piece; at < bytes; at += step)
-      run(block, {at, bytes - at < piece ? bytes : at + piece}, sources, source, destinations, destination, turn);
+      run<true>(block, {at, bytes - at < piece ? bytes : at + piece}, sources, source, destinations, destination, turn);
   }
 
  private:
@@ -114,13 +121,14 @@ struct Combine {
   }
 
   // A multiple of the word. A thread has loads in flight from `batch` sources at so many places.
-  static constexpr std::uint32_t batch = 4, vector_places = 2;
-  template <class Word, std::uint32_t places, class B, class Source, class Destination>
-  CROSSLANE_DEVICE static void words(const B& block, Slice slice, std::uint32_t sources, Source source,
-                                     std::uint32_t destinations, Destination destination, std::uint32_t turn) {
+  static constexpr std::uint32_t few = 4, vector_places = 2;
+  template <class Word, std::uint32_t batch, std::uint32_t places, class B, class Source, class Destination>
+  CROSSLANE_DEVICE static void words(const B& block, std::uint64_t lane, Slice slice, std::uint32_t sources,
+                                     Source source, std::uint32_t destinations, Destination destination,
+                                     std::uint32_t turn) {
     const std::uint64_t step = block.size() * sizeof(Word);
     CROSSLANE_ROLLED
-    for (std::uint64_t at = slice.begin + block.rank() * sizeof(Word); at < slice.end; at += places * step) {
+    for (std::uint64_t at = slice.begin + lane * sizeof(Word); at < slice.end; at += places * step) {
       Word result[places] = {};
       CROSSLANE_ROLLED
       for (std::uint32_t first = 0; first < sources; first += batch) {

@@ -83,10 +83,9 @@ struct PipelinedReduction {
     std::uint64_t heard;
     bool well = launch.start_barrier(p.collector, p.landing, heard, p.tells ? &p.parts : nullptr);
     const bool rooted = p.collector < members;
-    if (well && p.tells && (!rooted || heard != Landing::nowhere) && launch.parts_known()) {
-      straight(block, p, launch, rooted ? p.landing.find(heard) : p.result[0]);
+    if (well && p.tells && (!rooted || heard != Landing::nowhere) &&
+        straight(block, p, launch, rooted ? p.landing.find(heard) : p.result[0]))
       return launch.finish();
-    }
     const std::uint64_t landing = p.collector == me ? p.landing.told : p.landing.find(heard);
     const bool through_window = rooted && landing == 0;
     for (std::uint64_t k = 0; well && k <= chunks + 1; ++k) {
@@ -118,22 +117,25 @@ struct PipelinedReduction {
   }
 
  private:
+  // False where somebody's part is nowhere.
   template <class B>
-  CROSSLANE_DEVICE static void straight(const B& block, const Parameters& p, const Launch<B>& launch,
+  CROSSLANE_DEVICE static bool straight(const B& block, const Parameters& p, const Launch<B>& launch,
                                         std::uint64_t landing) {
+    std::uint64_t part[most_members];
+    if (!launch.hear(part)) return false;
     const std::uint32_t me = p.frame.me;
     if (me != p.collector) {
       const std::uint32_t members = p.frame.members;
       const std::uint64_t first = p.shard_begin[me];
-      std::uint64_t part[most_members];
       CROSSLANE_ROLLED
       for (std::uint32_t m = 0; m < members; ++m)
-        part[m] = first + (m == me ? p.from : p.parts.find(launch.heard_of(m), m, members));
+        part[m] = first + (m == me ? p.from : p.parts.find(part[m], m, members));
       Combine<T, Op>::shared(
           block, p.shard_bytes[me], false, members, [&](std::uint32_t m) { return part[m]; }, 1,
           [&](std::uint32_t /*r*/) { return landing + first; }, me);
     }
     launch.barrier(2);
+    return true;
   }
 
   // Chunk k of this block's slice of a shard, in bytes of the array.

@@ -54,12 +54,12 @@ struct PushedMove {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    std::uint64_t heard;
+    std::uint64_t heard, parts[most_members];
     if (launch.start_barrier(p.root, p.landing, heard, p.tells ? &p.parts : nullptr)) {
       if (heard != Landing::nowhere) {
         straight(block, p, launch, p.landing.find(heard));
-      } else if (p.tells && launch.parts_known()) {
-        straight_to_all(block, p, launch);
+      } else if (p.tells && launch.hear(parts)) {
+        straight_to_all(block, p, launch, parts);
       } else {
         through_windows(block, p, launch);
       }
@@ -82,13 +82,14 @@ struct PushedMove {
   }
 
   template <class B>
-  CROSSLANE_DEVICE static void straight_to_all(const B& block, const Parameters& p, const Launch<B>& launch) {
+  CROSSLANE_DEVICE static void straight_to_all(const B& block, const Parameters& p, const Launch<B>& launch,
+                                               const std::uint64_t (&heard)[most_members]) {
     if (p.send_to != 0) {
       move_tiles(block, p.frame.members, p.bytes, [&](std::uint32_t i) {
         const std::uint32_t m = p.frame.after(i);
         if (m == p.frame.me) return p.own;
         if ((p.send_to >> m & 1) == 0) return Move{0, 0, 0};
-        return Move{p.user[m], p.parts.find(launch.heard_of(m), m, p.frame.members), p.bytes};
+        return Move{p.user[m], p.parts.find(heard[m], m, p.frame.members), p.bytes};
       });
     }
     launch.barrier(2);

@@ -158,13 +158,25 @@ class Launch {
     return true;
   }
 
-  /// After one with parts: what a member told.
-  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t heard_of(std::uint64_t member) const {
-    return block_.load_now(&own_->parts[number_ & 1][block_.index()][member]);
-  }
-  /// True to all threads of all members if all told where their parts are.
-  CROSSLANE_DEVICE bool parts_known() const {
-    return block_.all_of(frame_.members, [&](std::uint64_t p) { return heard_of(p) != Landing::nowhere; });
+  /// After one with parts: what each member told. True, to all threads of all members, if all told where their parts are.
+  CROSSLANE_DEVICE bool hear(std::uint64_t (&heard)[most_members]) const {
+    constexpr std::uint32_t ahead = 8;  // loads in flight: one after the other each costs a way to memory
+    const std::uint64_t* const told = own_->parts[number_ & 1][block_.index()];
+    bool known = true;
+    CROSSLANE_ROLLED
+    for (std::uint32_t first = 0; first < frame_.members; first += ahead) {
+      std::uint64_t word[ahead] = {};
+      CROSSLANE_UNROLLED
+      for (std::uint32_t k = 0; k < ahead; ++k)
+        if (first + k < frame_.members) word[k] = block_.load_now(told + first + k);
+      CROSSLANE_UNROLLED
+      for (std::uint32_t k = 0; k < ahead; ++k) {
+        if (first + k >= frame_.members) continue;
+        known = known && word[k] != Landing::nowhere;
+        heard[first + k] = word[k];
+      }
+    }
+    return known;
   }
 
   /// The same in two halves, for pipelines, whose launch has many steps: tells those peers' (a bit each) blocks of this
