@@ -36,7 +36,10 @@ class ReturnsErrors {
 }  // namespace
 
 Attachments::Attachments(Process& process, MPI_Comm comm, int ranks)
-    : process_(process), win_(process.library().handles().win_null), known_(static_cast<std::size_t>(ranks)) {
+    : process_(process),
+      number_(process.count_dynamic_window()),
+      win_(process.library().handles().win_null),
+      known_(static_cast<std::size_t>(ranks)) {
   process.library().below().Comm_rank(comm, &me_);
 }
 
@@ -79,7 +82,7 @@ bool Attachments::open(MPI_Comm comm) {
 
 void Attachments::free() noexcept {
   const auto& below = process_.library().below();
-  if (win_ == process_.library().handles().win_null) return;
+  if (win_ == process_.library().handles().win_null) return;  // or freed before
   below.Win_unlock_all(win_);
   below.Win_free(&win_);
 }
@@ -88,18 +91,26 @@ std::atomic<std::uint64_t>& Attachments::heard_of(int rank) const noexcept {
   return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(own_ + 1) + rank);
 }
 
-// Of the own table, under the mutex. Others hear of it before this returns.
+// Of the own table, under the mutex.
 template <class Change>
-void Attachments::change(const Change& change) {
+void Attachments::write(const Change& change) {
+  const auto& below = process_.library().below();
+  if (known_.size() == 1) return change();
+  const std::uint64_t version = own_->version.load(std::memory_order_relaxed) + 2;
+  own_->version.store(version - 1, std::memory_order_release);
+  const int begun = below.Win_sync(win_);
+  if (begun == mpi::success) change();
+  own_->version.store(version, std::memory_order_release);
+  team::check(below, begun, "MPI_Win_sync");
+  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+}
+
+// Under the mutex, too: others have heard of the table's version when this returns.
+void Attachments::tell() const {
+  if (known_.size() == 1) return;
   const auto& below = process_.library().below();
   const auto byte = process_.library().handles().byte;
-  const std::uint64_t version = own_->version.load(std::memory_order_relaxed) + 2;
-  if (known_.size() == 1) return change();
-  own_->version.store(version - 1, std::memory_order_release);
-  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
-  change();
-  own_->version.store(version, std::memory_order_release);
-  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+  const std::uint64_t version = own_->version.load(std::memory_order_relaxed);
   constexpr int bytes = sizeof version;
   const auto place = static_cast<MPI_Aint>(sizeof(Table) + static_cast<std::size_t>(me_) * sizeof version);
   for (int rank = 0; rank < static_cast<int>(known_.size()); ++rank)
@@ -130,8 +141,20 @@ void Attachments::add(const void* base, std::size_t bytes, const void* copy) {
   const Row row{reinterpret_cast<std::uintptr_t>(base), bytes, reinterpret_cast<std::uintptr_t>(copy)};
   check_room(row);
   attached_.reserve(attached_.size() + 1);
-  change([&] { own_->row[own_->rows++] = row; });
-  attached_.push_back(row);
+  write([&] {
+    own_->row[own_->rows++] = row;
+    attached_.push_back(row);
+  });
+  try {
+    tell();
+  } catch (...) {
+    // Its copy will not outlive this.
+    write([&] {
+      --own_->rows;
+      attached_.pop_back();
+    });
+    throw;
+  }
 }
 
 void Attachments::remove(const void* base) {
@@ -139,9 +162,12 @@ void Attachments::remove(const void* base) {
   const auto gone = std::ranges::find(attached_, reinterpret_cast<std::uintptr_t>(base), &Row::base);
   if (gone == attached_.end()) return;
   const auto index = static_cast<std::size_t>(gone - attached_.begin());
-  attached_[index] = attached_.back();
-  attached_.pop_back();
-  change([&] { own_->row[index] = own_->row[--own_->rows]; });
+  write([&] {
+    own_->row[index] = own_->row[--own_->rows];
+    attached_[index] = attached_.back();
+    attached_.pop_back();
+  });
+  tell();
 }
 
 void Attachments::get(void* into, std::size_t bytes, std::size_t offset, int target) const {

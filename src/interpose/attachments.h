@@ -30,20 +30,24 @@ class Attachments {
   /// Collective over the window's communicator. Null where not all its ranks load Crosslane and belong to one MPI_COMM_WORLD, no GPU may
   /// appear in any of them, or the MPI makes no window for the tables; the same on all.
   [[nodiscard]] static std::unique_ptr<Attachments> make(Process& process, MPI_Comm comm);
-  /// Collective, too: nothing is looked up any more. Windows that a program forgets end with the MPI.
+  /// Collective, too: nothing is looked up any more.
   void free() noexcept;
+  /// Those of one communicator have been made in the order of their numbers, on all its ranks.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   Attachments(const Attachments&) = delete;
   Attachments& operator=(const Attachments&) = delete;
 
   /// Throws Error, as add() would.
   void check(const void* base, std::size_t bytes);
   /// This rank has attached `bytes` at `base`, of which MPI has a copy. Throws Error (no_memory) where the table is full, (argument) where it
-  /// overlaps what is attached already. Needs the other ranks' progress in MPI, as far as the MPI does.
+  /// overlaps what is attached already, (other) where the MPI fails; then nothing has been added. Needs the other ranks' progress in MPI, as far as
+  /// the MPI does.
   void add(const void* base, std::size_t bytes, const void* copy);
+  /// Throws Error (other) where the MPI fails to tell others; this rank has detached it nevertheless.
   void remove(const void* base);
 
-  /// What MPI is to be told in place of a displacement at that rank of the window, for an access to bytes [begin, end) from there: the same in the copy,
-  /// if they lie in attached device memory; else itself. Throws Error (argument) where only some of them do, (other) where the MPI refuses to look.
+  /// What MPI is to be told in place of a displacement at that rank of the window, for an access to bytes [begin, end) from there: the same in
+  /// the copy, if they lie in attached device memory; else itself. Throws Error (argument) where only some of them do, (other) where the MPI refuses to look.
   [[nodiscard]] MPI_Aint place(int target, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
  private:
@@ -69,11 +73,13 @@ class Attachments {
   void get(void* into, std::size_t bytes, std::size_t offset, int target) const;
   [[nodiscard]] std::uint64_t version_of(int target) const;
   template <class Change>
-  void change(const Change& change);
+  void write(const Change& change);
+  void tell() const;
   void check_room(const Row& row) const;
   static MPI_Aint place_in(std::span<const Row> rows, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
   Process& process_;
+  const std::uint64_t number_;
   MPI_Win win_;
   int me_ = 0;
   // MPICH 4.0 takes windows to begin at the last multiple of 16, those that it allocates, too.

@@ -213,6 +213,7 @@ void Process::finalizing() noexcept {
     }
   };
   step([this] { settle(true); });
+  step([this] { free_attachments(); });
   step([this] { layouts_->release(); });
   for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
   // First, for others may still read what this rank has sent from the memory that goes with its teams.
@@ -224,6 +225,17 @@ void Process::finalizing() noexcept {
   transfers_.reset();
   communicators_.reset();
   world_.reset();
+}
+
+// Of dynamic windows that the program has not freed, which MPIs put up with; but MPICH ends a program that leaves others, such as our tables'.
+// Collective: so in one order on all ranks.
+void Process::free_attachments() {
+  std::vector<std::shared_ptr<Window>> left;
+  windows_.for_each([&](MPI_Win /*handle*/, const std::shared_ptr<Window>& window) {
+    if (window->attachments() != nullptr) left.push_back(window);
+  });
+  std::ranges::sort(left, {}, [](const auto& window) { return window->attachments()->number(); });
+  for (const auto& window : left) window->attachments()->free();
 }
 
 // What the user asked for is printed whatever CROSSLANE_LOG says, in one piece: other ranks print theirs.

@@ -76,6 +76,8 @@ class Process {
   [[nodiscard]] Requests& requests() noexcept { return requests_; }
   /// Of this rank's windows those of which there is something to know.
   [[nodiscard]] HandleTable<MPI_Win, Window>& windows() noexcept { return windows_; }
+  /// The number of one more dynamic window to which GPU memory may be attached.
+  [[nodiscard]] std::uint64_t count_dynamic_window() noexcept { return ++dynamic_windows_; }
   /// Split collectives under way with GPU memory, by their file.
   [[nodiscard]] HandleTable<MPI_File, Operation>& split_collectives() noexcept { return split_collectives_; }
   /// Buffers in GPU memory that were attached, by the host memory that MPI was given for them.
@@ -144,6 +146,7 @@ class Process {
   const mpi::Functions& find_next(Level level) noexcept;
   void make_services();
   void form_world();
+  void free_attachments();
   void report() noexcept;
 
   base::Settings settings_;
@@ -160,6 +163,7 @@ class Process {
   Requests requests_;
   Awaited awaited_;
   HandleTable<MPI_Win, Window> windows_;
+  std::atomic<std::uint64_t> dynamic_windows_{0};
   HandleTable<MPI_File, Operation> split_collectives_;
   HandleTable<void*, AttachedBuffer> attached_buffers_;
   std::once_flag services_once_;

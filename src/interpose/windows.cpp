@@ -119,8 +119,9 @@ int Window::detach(const char* call, const void* base, base::FunctionRef<int(con
   (*found)->acquire(call);
   const int code = invoke((*found)->host());
   if (code != mpi::success) return code;
-  attachments_->remove(base);
+  const auto gone = std::move(*found);
   shadows_.erase(found);
+  attachments_->remove(base);
   return code;
 }
 

@@ -1,5 +1,6 @@
-// Requests that the program frees while they are pending complete no later than MPI_Finalize, and Crosslane is found
-// by those who ask. It must not know Crosslane.
+// What a program leaves for MPI_Finalize: requests that it frees while they are pending complete there, and dynamic windows may be forgotten. And
+// Crosslane is found by those who ask. It must not know Crosslane.
+#include "support/plain_mpi.h"
 #include "support/program.h"
 
 #include <dlfcn.h>
@@ -51,6 +52,26 @@ Pending leave_pending(Program& program) {
   return pending;
 }
 
+// Dynamic windows of several communicators, some of which are freed. MPIs end without a word where others are left.
+void leave_windows(Program& program, std::vector<Memory>& attached) {
+  CROSSLANE_STEP("dynamic windows");
+  MPI_Comm reversed = MPI_COMM_NULL;
+  CROSSLANE_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -program.rank, &reversed));
+  for (int number = 0; number < 8; ++number) {
+    MPI_Win window = MPI_WIN_NULL;
+    CROSSLANE_MPI(
+        MPI_Win_create_dynamic(MPI_INFO_NULL, program.shared().chance(50) ? MPI_COMM_WORLD : reversed, &window));
+    if (program.shared().chance(30)) {
+      polite_barrier();
+      CROSSLANE_MPI(MPI_Win_free(&window));
+      continue;
+    }
+    attached.emplace_back(program.kind(), 1000);
+    CROSSLANE_MPI(MPI_Win_attach(window, attached.back().data(), 1000));
+  }
+  polite_barrier();
+}
+
 void check_support() {
   void* const symbol = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
   CROSSLANE_CHECK(symbol != nullptr, "MPIX_Query_cuda_support is not exported");
@@ -67,9 +88,14 @@ int main(int argc, char** argv) {
   if (program.device() != nullptr) device = std::make_unique<Device>(program.device()->ordinal());
   if (program.option("support", 0) != 0) check_support();
   Pending pending;
+  std::vector<Memory> attached;  // lives as long as the windows
   const int left = (program.rank + program.size - 1) % program.size;
   const auto seed = program.seed;
-  const int status = program.finish([&] { pending = leave_pending(program); });
+  const bool windows = plain_mpi_has_windows(MPI_COMM_WORLD);
+  const int status = program.finish([&] {
+    if (windows) leave_windows(program, attached);
+    pending = leave_pending(program);
+  });
   const Watchdog watchdog(60);
   CROSSLANE_STEP("after MPI_Finalize");
   for (std::size_t i = 0; i < pending.in.size(); ++i)

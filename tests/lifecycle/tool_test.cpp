@@ -2,11 +2,10 @@
 // before or after everything else: results are right and the tool counts each call of the program exactly once.
 // It must not know Crosslane.
 #include "exchange.h"
+#include "support/preload.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,21 +15,16 @@ namespace {
 
 // The tool's place is chosen in the rank itself, among whatever the launcher preloads, real driver or emulated one.
 void preload_tool(int argc, char** argv) {
-  constexpr const char* done = "CROSSLANE_TEST_TOOL_PRELOADED";
   std::string place, library;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (argv[i] == std::string_view("--tool")) place = argv[i + 1];
     if (argv[i] == std::string_view("--library")) library = argv[i + 1];
   }
-  if (place.empty() || std::getenv(done) != nullptr) return;
-  const char* const others = std::getenv("LD_PRELOAD");
-  const std::string rest = others == nullptr ? "" : others;
-  const std::string all = rest.empty() ? library : place == "before" ? library + ':' + rest : rest + ':' + library;
-  setenv("LD_PRELOAD", all.c_str(), 1);
-  setenv(done, "1", 1);
-  execv("/proc/self/exe", argv);
-  fmt::print(stderr, "lifecycle_tool: cannot start itself again\n");
-  std::exit(2);
+  if (place.empty()) return;
+  preload_again(argv, [&](const std::string& others) {
+    if (others.find(library) != std::string::npos) return others;
+    return others.empty() ? library : place == "before" ? library + ':' + others : others + ':' + library;
+  });
 }
 
 // A window, whose making and freeing come by the tool, and memory in it that the other rank stores to.
@@ -43,16 +37,15 @@ void use_window(Program& program) {
   CROSSLANE_MPI(MPI_Win_attach(window, memory.data(), count));
   MPI_Aint mine = 0, theirs = 0;
   CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
-  const int other = (program.rank + 1) % program.size;
-  CROSSLANE_MPI(MPI_Sendrecv(&mine, 1, MPI_AINT, (program.rank + program.size - 1) % program.size, 0, &theirs, 1,
-                             MPI_AINT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  const int other = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
+  CROSSLANE_MPI(
+      MPI_Sendrecv(&mine, 1, MPI_AINT, before, 0, &theirs, 1, MPI_AINT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   const std::vector<std::byte> sent(count, static_cast<std::byte>(program.rank + 1));
   polite_barrier();
   CROSSLANE_MPI(MPI_Win_fence(0, window));
   CROSSLANE_MPI(MPI_Put(sent.data(), count, MPI_BYTE, other, theirs, count, MPI_BYTE, window));
   polite_barrier();
   CROSSLANE_MPI(MPI_Win_fence(0, window));
-  const int before = (program.rank + program.size - 1) % program.size;
   CROSSLANE_CHECK(memory.read() == std::vector<std::byte>(count, static_cast<std::byte>(before + 1)),
                   "not what rank {} put", before);
   CROSSLANE_MPI(MPI_Win_detach(window, memory.data()));

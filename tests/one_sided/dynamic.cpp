@@ -170,20 +170,20 @@ class Rounds {
         const MPI_Aint there = MPI_Aint_add(place.address, static_cast<MPI_Aint>(store.first * sizeof(Number)));
         // By its displacement, or by a type of absolute addresses.
         const bool absolute = !left_out().absolute_targets && program_.local().chance(30);
+        const void* const from = kept.back()->data();
         const auto put = [&](MPI_Aint displacement, int number, MPI_Datatype type, MPI_Request* request) {
-          const void* const from = kept.back()->data();
           if (request == nullptr) {
             CROSSLANE_MPI(MPI_Put(from, count, MPI_INT, target, displacement, number, type, window_));
           } else {
             CROSSLANE_MPI(MPI_Rput(from, count, MPI_INT, target, displacement, number, type, window_, request));
           }
         };
-        const void* const from = kept.back()->data();
         MPI_Request request = MPI_REQUEST_NULL;
-        switch (way(store, fence, target)) {
+        const By by = way(store, fence, target);
+        switch (by) {
           case By::put:
           case By::put_with_request: {
-            MPI_Request* const asked = way(store, fence, target) == By::put ? nullptr : &request;
+            MPI_Request* const asked = by == By::put ? nullptr : &request;
             if (!absolute) {
               put(there, count, MPI_INT, asked);
               break;

@@ -11,6 +11,8 @@ void one_sided_epochs(Program& program);
 void one_sided_attributes(Program& program);
 /// Dynamic windows, to which memory is attached and from which it is detached.
 void one_sided_dynamic(Program& program);
+/// Threads that attach memory to one of them.
+void one_sided_dynamic_threads(Program& program);
 /// Wrong buffers are refused, and nothing else suffers.
 void one_sided_wrong(Program& program);
 /// Threads, each with a window of its own.

@@ -1,6 +1,7 @@
-// One-sided communication between windows and buffers in every kind of memory. --what epochs|attributes|dynamic|wrong|completion|threads|sharing|many
-//   --cases <n>   of epochs: random programs; of dynamic: windows; of threads, sharing and many: rounds
-//   --only <n>    of epochs: this case alone
+// One-sided communication between windows and buffers in every kind of memory.
+//   --what <part>   epochs, attributes, dynamic, dynamic_threads, wrong, completion, threads, sharing, many
+//   --cases <n>     of epochs: random programs; of dynamic: windows; of what has threads, and of many: rounds
+//   --only <n>      of epochs: this case alone
 #include "direct/parts.h"
 #include "one_sided/parts.h"
 
@@ -10,6 +11,7 @@ int main(int argc, char** argv) {
                   {{"epochs", one_sided_epochs},
                    {"attributes", one_sided_attributes},
                    {"dynamic", one_sided_dynamic},
+                   {"dynamic_threads", one_sided_dynamic_threads, MPI_THREAD_MULTIPLE},
                    {"wrong", one_sided_wrong},
                    {"completion", one_sided_completion},
                    {"threads", one_sided_threads, MPI_THREAD_MULTIPLE},

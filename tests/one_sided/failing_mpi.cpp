@@ -1,0 +1,43 @@
+// An MPI some of whose procedures fail when they are told to. It stands between Crosslane and the MPI, and must not know Crosslane.
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace {
+
+std::atomic<const char*> failing{nullptr};
+
+bool fails(const char* procedure) {
+  const char* const name = failing;
+  return name != nullptr && std::strcmp(name, procedure) == 0;
+}
+
+template <class Procedure>
+Procedure* behind(const char* name, Procedure* /*of this type*/) {
+  return reinterpret_cast<Procedure*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+#define CROSSLANE_TEST_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// A procedure that is to fail from now on, "MPI_Put"; null for none.
+CROSSLANE_TEST_EXPORT void crosslane_test_fail(const char* procedure);
+CROSSLANE_TEST_EXPORT void crosslane_test_fail(const char* procedure) { failing = procedure; }
+
+CROSSLANE_TEST_EXPORT int PMPI_Win_create(void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
+                                          MPI_Win* win) {
+  return fails("MPI_Win_create") ? MPI_ERR_OTHER
+                                 : behind("PMPI_Win_create", PMPI_Win_create)(base, size, unit, info, comm, win);
+}
+CROSSLANE_TEST_EXPORT int MPI_Win_detach(MPI_Win win, const void* base) {
+  return fails("MPI_Win_detach") ? MPI_ERR_OTHER : behind("MPI_Win_detach", MPI_Win_detach)(win, base);
+}
+CROSSLANE_TEST_EXPORT int PMPI_Put(const void* from, int count, MPI_Datatype type, int target, MPI_Aint place,
+                                   int target_count, MPI_Datatype target_type, MPI_Win win) {
+  return fails("MPI_Put")
+             ? MPI_ERR_OTHER
+             : behind("PMPI_Put", PMPI_Put)(from, count, type, target, place, target_count, target_type, win);
+}

@@ -1,0 +1,154 @@
+// Dynamic windows over an MPI that fails (failing_mpi.cpp): whoever asked hears of it, nothing is attached by halves, and all goes on behind
+// it. --library <path> of that MPI. It must not know Crosslane.
+#include "one_sided/refused.h"
+#include "support/plain_mpi.h"
+#include "support/preload.h"
+#include "support/program.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+using Fail = void (*)(const char* procedure);
+
+class Failing {
+ public:
+  Failing(Program& program, Fail fail)
+      : program_(program), fail_(fail), memory_(MemoryKind::device, count * sizeof(int)) {}
+
+  void no_tables() {
+    CROSSLANE_STEP("an MPI that makes no window for tables");
+    fail_("MPI_Win_create");
+    create();
+    fail_(nullptr);
+    expect_refused(MPI_Win_attach(window_, memory_.data(), bytes()),
+                   {"MPI_Win_attach", "base", "GPU", "MPI_Win_create"});
+    Memory host(MemoryKind::host, count * sizeof(int));
+    attached_and_used(host);
+    free();
+  }
+
+  void nothing_by_halves() {
+    CROSSLANE_STEP("an MPI that does not tell others");
+    create();
+    fail_("MPI_Put");
+    expect_failed(MPI_Win_attach(window_, memory_.data(), bytes()), "MPI_Put");
+    fail_(nullptr);
+    // It is as if it had not been called: what is attached already would be refused.
+    polite_barrier();
+    attached_and_used(memory_);
+    free();
+  }
+
+  void still_attached() {
+    CROSSLANE_STEP("an MPI that does not detach");
+    create();
+    CROSSLANE_MPI(MPI_Win_attach(window_, memory_.data(), bytes()));
+    fail_("MPI_Win_detach");
+    expect_failed(MPI_Win_detach(window_, memory_.data()), "");
+    fail_(nullptr);
+    use(memory_);
+    CROSSLANE_MPI(MPI_Win_detach(window_, memory_.data()));
+    CROSSLANE_STEP("an MPI that tells nobody of a detachment");
+    CROSSLANE_MPI(MPI_Win_attach(window_, memory_.data(), bytes()));
+    use(memory_);
+    fail_("MPI_Put");
+    expect_failed(MPI_Win_detach(window_, memory_.data()), "MPI_Put");
+    fail_(nullptr);
+    polite_barrier();
+    attached_and_used(memory_);
+    free();
+  }
+
+ private:
+  static constexpr int count = 1000;
+  [[nodiscard]] static MPI_Aint bytes() { return count * static_cast<MPI_Aint>(sizeof(int)); }
+
+  void create() {
+    polite_barrier();
+    CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window_));
+    CROSSLANE_MPI(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
+  }
+  void free() {
+    polite_barrier();
+    CROSSLANE_MPI(MPI_Win_free(&window_));
+  }
+
+  static void expect_failed(int result, std::string_view word) {
+    int length = 0;
+    std::vector<char> text(MPI_MAX_ERROR_STRING);
+    MPI_Error_string(result, text.data(), &length);
+    const std::string_view message(text.data(), static_cast<std::size_t>(length));
+    CROSSLANE_CHECK(result != MPI_SUCCESS, "a call succeeded over an MPI that fails");
+    CROSSLANE_CHECK(message.find(word) != std::string_view::npos, "\"{}\" is not named: {}", word, message);
+  }
+
+  void attached_and_used(Memory& memory) {
+    CROSSLANE_MPI(MPI_Win_attach(window_, memory.data(), bytes()));
+    use(memory);
+    CROSSLANE_MPI(MPI_Win_detach(window_, memory.data()));
+    CROSSLANE_CHECK(memory.values<int>() == put_, "not what was put, after MPI_Win_detach");
+    polite_barrier();
+  }
+
+  // The rank before puts numbers of its own into it.
+  void use(Memory& memory) {
+    const int next = (program_.rank + 1) % program_.size, before = (program_.rank + program_.size - 1) % program_.size;
+    const auto numbers = [&](int rank) { return std::vector<int>(count, 10 * round_ + rank); };
+    ++round_;
+    MPI_Aint mine = 0, theirs = 0;
+    CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
+    MPI_Request request = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(MPI_Irecv(&theirs, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, &request));
+    CROSSLANE_MPI(MPI_Send(&mine, 1, MPI_AINT, before, 0, MPI_COMM_WORLD));
+    polite_wait(request);
+    Memory out(MemoryKind::device, count * sizeof(int));
+    out.fill(numbers(program_.rank));
+    CROSSLANE_MPI(MPI_Win_fence(0, window_));
+    CROSSLANE_MPI(MPI_Put(out.data(), count, MPI_INT, next, theirs, count, MPI_INT, window_));
+    polite_barrier();
+    CROSSLANE_MPI(MPI_Win_fence(0, window_));
+    put_ = numbers(before);
+    CROSSLANE_CHECK(memory.values<int>() == put_, "not what rank {} put, round {}", before, round_);
+    polite_barrier();
+  }
+
+  Program& program_;
+  const Fail fail_;
+  Memory memory_;
+  std::vector<int> put_;
+  MPI_Win window_ = MPI_WIN_NULL;
+  int round_ = 0;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (argv[i] != std::string_view("--library")) continue;
+    const std::string library = argv[i + 1];
+    preload_again(argv, [&](const std::string& others) {
+      return others.find(library) != std::string::npos ? others : others + ':' + library;
+    });
+  }
+  Program program(argc, argv, "one_sided_failing");
+  const auto fail = reinterpret_cast<Fail>(dlsym(RTLD_DEFAULT, "crosslane_test_fail"));
+  if (fail == nullptr) {
+    CROSSLANE_CHECK(false, "the MPI that fails is not loaded");
+  } else if (!plain_mpi_has_windows(MPI_COMM_WORLD)) {
+    program.skip("MPI_Win_create of host memory fails");
+  } else {
+    Failing test(program, fail);
+    test.no_tables();
+    test.nothing_by_halves();
+    test.still_attached();
+  }
+  return program.finish();
+}
