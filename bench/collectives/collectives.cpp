@@ -60,7 +60,7 @@ class Benchmark {
         sizes_(options.numbers("--sizes")),
         device_(world.local, static_cast<int>(options.number("--gpus"))),
         buffers_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end())) +
-                     (std::size_t{64} * preference_step + 4) * static_cast<std::size_t>(world.ranks),
+                     (std::size_t{64} * most_preference_step + 4) * static_cast<std::size_t>(world.ranks),
                  !on_stream_),
         csv_(world.rank == 0 ? options.text("--csv") : "",
              {"collectives", fmt::format("{} x {}", device_.count(), device_.name())},
@@ -85,6 +85,7 @@ class Benchmark {
   void table(const std::vector<std::string>& collectives) {
     if (on_stream_ && !prepare()) return;
     for (const auto& name : collectives) {
+      if (each_) check_apart(name, sizes_, static_cast<std::size_t>(world_.ranks), on_stream_);
       header(name);
       for (const long size : sizes_) row(name, static_cast<std::size_t>(size));
     }
@@ -114,7 +115,7 @@ class Benchmark {
 
   [[nodiscard]] bool symmetric() const noexcept { return symmetric_[0] != nullptr && symmetric_[1] != nullptr; }
 
-  [[nodiscard]] std::vector<Column> columns(const std::string& name) {
+  [[nodiscard]] std::vector<Column> columns(const std::string& name, std::size_t size) {
     const ChainMemory memory = buffers_.memory();
     const ChainCalls blocking = [memory](const Chain& chain, int calls) {
       chain.run(memory, calls, [](const Collective& collective, CUdeviceptr send, CUdeviceptr receive) {
@@ -139,7 +140,7 @@ class Benchmark {
     };
     std::vector<Column> result;
     std::size_t more = 0;
-    const std::size_t step = preference_step * static_cast<std::size_t>(world_.ranks);
+    const std::size_t step = preference_step(name, size, static_cast<std::size_t>(world_.ranks));
     if (each_) {
       for (const auto& algorithm : algorithms_of(name, on_stream_)) {
         result.push_back(
@@ -166,7 +167,7 @@ class Benchmark {
   void header(const std::string& name) {
     if (world_.rank != 0) return;
     fmt::print(stdout, "{:>14} {:>10}", name, "bytes");
-    for (const auto& column : columns(name)) fmt::print(stdout, " {:>18}", column.name);
+    for (const auto& column : columns(name, 0)) fmt::print(stdout, " {:>18}", column.name);
     fmt::print(stdout, " {:>9} {:>9}  {}\n", "best/ours", "bus GB/s", "taken");
   }
 
@@ -197,7 +198,7 @@ class Benchmark {
   }
 
   void row(const std::string& name, std::size_t size) {
-    std::vector<Column> all = columns(name), some;
+    std::vector<Column> all = columns(name, size), some;
     std::vector<std::unique_ptr<Chain>> chains;
     std::vector<std::string> ways;
     for (const auto& column : all) {

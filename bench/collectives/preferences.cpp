@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 namespace crosslane::bench {
 
@@ -63,12 +64,29 @@ std::vector<std::string> algorithms_of(const std::string& collective, bool on_st
   return all;
 }
 
+std::size_t preference_step(const std::string& collective, std::size_t size, std::size_t ranks) {
+  constexpr std::size_t word = 16, lines = 32;
+  if (size >= lines * most_preference_step * ranks) return most_preference_step * ranks;
+  return has_blocks(collective) ? word * ranks : word;
+}
+
+void check_apart(const std::string& collective, std::vector<long> sizes, std::size_t ranks, bool on_stream) {
+  std::sort(sizes.begin(), sizes.end());
+  const std::size_t ways = algorithms_of(collective, on_stream).size() + 1;
+  for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+    const auto size = static_cast<std::size_t>(sizes[i]), next = static_cast<std::size_t>(sizes[i + 1]);
+    if (size + ways * preference_step(collective, size, ranks) > next)
+      throw std::runtime_error(
+          fmt::format("--sizes: {} and {} bytes are too near for the {} ways of {}", size, next, ways, collective));
+  }
+}
+
 void prefer_each(const std::vector<long>& sizes, bool on_stream) {
   for (const Setting& setting : settings()) {
     std::string text;
     for (const long size : sizes) {
-      const std::size_t blocks = has_blocks(setting.collective) ? ranks_of_launcher() : 1;
-      const std::size_t step = preference_step * ranks_of_launcher() / blocks;
+      const std::size_t ranks = ranks_of_launcher(), blocks = has_blocks(setting.collective) ? ranks : 1;
+      const std::size_t step = preference_step(setting.collective, static_cast<std::size_t>(size), ranks) / blocks;
       auto from = static_cast<std::size_t>(size) / blocks;
       for (const auto& algorithm : algorithms_of(setting.collective, on_stream)) {
         text += fmt::format("{}{}-{}:{}", text.empty() ? "" : ",", from, from + step, algorithm);

@@ -28,8 +28,8 @@ constexpr std::string_view shipped(Collective collective) noexcept {
     case Collective::reduce:
       return "0-512k:ll@2,0-384k:ll@4,256k-:two_shot@4,384k-48m:two_shot_told@2,256k-1280k:one_shot@2,"
              "1280k-:pipelined@2,0-448k:two_shot_ll@4,0-80k:ll@8,64k-160k:two_shot_ll@8,160k-:two_shot@8,"
-             "224k-96m:two_shot_told@8,32k-384k:one_shot@8,256k-:two_shot,0-32k:ll,32k-128k:one_shot,"
-             "4m-:pipelined,128k-:two_shot_window";
+             "48m-:pipelined@4,224k-96m:two_shot_told@8,32k-384k:one_shot@8,256k-:two_shot,0-32k:ll,"
+             "32k-128k:one_shot,4m-:pipelined,128k-:two_shot_window";
     case Collective::broadcast:
       return "0-384k:ll@2,0-640k:ll128@2,0-160k:ll@4,160k-:zero_copy@4,0-516k:ll128@4,0-384k:ll@4,0-80k:ll@8,"
              "64k-:zero_copy@8,0-260k:ll128@8,0-32k:ll,256k-:zero_copy,0-:window";
@@ -38,13 +38,13 @@ constexpr std::string_view shipped(Collective collective) noexcept {
       return "0-512k:ll@2,0-160k:ll@4,0-516k:ll128@4,0-72k:ll@8,0-260k:ll128@8,0-16k:ll,256k-:zero_copy,"
              "256k-:pipelined,0-:window";
     case Collective::reduce_scatter_block:
-      return "0-512k:ll@2,0-128k:ll@4,128k-:zero_copy@4,0-72k:ll@8,0-16k:ll,12m-:ring@8,32k-:zero_copy@8,"
+      return "0-512k:ll@2,0-128k:ll@4,128k-:zero_copy@4,0-72k:ll@8,0-16k:ll,16m-:ring@8,32k-:zero_copy@8,"
              "256k-:zero_copy,0-:window";
     case Collective::reduce_scatter:
       return "0-512k:ll@2,0-128k:ll@4,0-72k:ll@8,0-16k:ll,32k-:zero_copy@8,256k-:zero_copy,0-:window";
     case Collective::allgather:
       return "0-512k:ll@2,0-160k:ll@4,0-516k:ll128@4,0-72k:ll@8,0-260k:ll128@8,0-16k:ll,32m-:ring@4,"
-             "516k-:zero_copy@4,12m-:ring@8,16k-:zero_copy@8,256k-:zero_copy,0-:window";
+             "516k-:zero_copy@4,16m-:ring@8,16k-:zero_copy@8,256k-:zero_copy,0-:window";
     case Collective::alltoall:
     case Collective::allgatherv:
       return "0-512k:ll@2,0-160k:ll@4,0-516k:ll128@4,0-72k:ll@8,0-260k:ll128@8,0-16k:ll,16k-:zero_copy@8,"

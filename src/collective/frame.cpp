@@ -38,11 +38,11 @@ unsigned blocks_for(const TeamFacts& facts, std::size_t bytes, std::size_t bytes
 
 unsigned pulling_blocks(const TeamFacts& facts, std::size_t bytes) {
   // Measured on four H200: a reduce-scatter of 16 MiB takes 47 us with 32 blocks, 51 with 128; of 128 MiB 322 with 32, 316 with 64, 347
-  // with 128. On eight, of 2 MiB 15.3 with 32, 14.7 with 64; a reduce (two_shot_told) of 16 MiB 80, 82, 88 with 32, 64, 128, of 128 MiB
-  // 542 with 32, 507 with 64.
+  // with 128. On eight, of 2 MiB 15.3 with 32, 14.7 with 64; a reduce (two_shot_told) of 4 MiB 31.8 with 32, 34.2 with 64, of 16 MiB 80, 82, 88
+  // with 32, 64, 128, of 128 MiB 542 with 32, 507 with 64.
   constexpr std::size_t mib = std::size_t{1} << 20, bytes_a_block = mib / 64;
-  const bool middling = bytes >= 8 * mib && bytes < 64 * mib;
-  return blocks_for(facts, bytes, bytes_a_block, middling ? 32 : 64);
+  const bool few = bytes < 64 * mib && (bytes >= 4 * mib || facts.members <= 4);
+  return blocks_for(facts, bytes, bytes_a_block, few ? 32 : 64);
 }
 
 std::size_t chunk_of(std::size_t share, std::size_t most, std::size_t round) noexcept {

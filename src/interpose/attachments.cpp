@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <tuple>
 
 namespace crosslane::interpose {
 namespace {
@@ -36,10 +37,7 @@ class ReturnsErrors {
 }  // namespace
 
 Attachments::Attachments(Process& process, MPI_Comm comm, int ranks)
-    : process_(process),
-      number_(process.count_dynamic_window()),
-      win_(process.library().handles().win_null),
-      known_(static_cast<std::size_t>(ranks)) {
+    : process_(process), win_(process.library().handles().win_null), known_(static_cast<std::size_t>(ranks)) {
   process.library().below().Comm_rank(comm, &me_);
 }
 
@@ -54,10 +52,11 @@ std::unique_ptr<Attachments> Attachments::make(Process& process, MPI_Comm comm) 
   std::unique_ptr<Attachments> made(new Attachments(process, comm, static_cast<int>(ranks.size())));
   const ReturnsErrors returns(below, process.library().handles(), comm);
   int opened = made->open(comm) ? 1 : 0, everywhere = 0;
-  team::check(
-      below,
-      below.Allreduce(&opened, &everywhere, 1, process.library().handles().int_, process.library().handles().min, comm),
-      "MPI_Allreduce");
+  const auto& handles = process.library().handles();
+  team::check(below, below.Allreduce(&opened, &everywhere, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
+  made->order_ = {ranks.front(), process.count_dynamic_window()};
+  constexpr int bytes = sizeof made->order_.second;
+  team::check(below, below.Bcast(&made->order_.second, bytes, handles.byte, 0, comm), "MPI_Bcast");
   if (everywhere != 0) return made;
   base::log(base::Topic::warning,
             "GPU memory cannot be attached to a window: the MPI makes no window for what others must know of it");
@@ -82,39 +81,45 @@ bool Attachments::open(MPI_Comm comm) {
 
 void Attachments::free() noexcept {
   const auto& below = process_.library().below();
-  if (win_ == process_.library().handles().win_null) return;  // or freed before
+  if (!looked_at()) return;
   below.Win_unlock_all(win_);
   below.Win_free(&win_);
 }
+
+bool Attachments::looked_at() const noexcept { return win_ != process_.library().handles().win_null; }
 
 std::atomic<std::uint64_t>& Attachments::heard_of(int rank) const noexcept {
   return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(own_ + 1) + rank);
 }
 
-// Of the own table, under the mutex.
+// Of the own table, under the mutex. It is changed whatever the MPI says, whose code this returns: others read no halves.
 template <class Change>
-void Attachments::write(const Change& change) {
+int Attachments::write(const Change& change) noexcept {
+  if (!looked_at()) {
+    change();
+    return mpi::success;
+  }
   const auto& below = process_.library().below();
-  if (known_.size() == 1) return change();
   const std::uint64_t version = own_->version.load(std::memory_order_relaxed) + 2;
   own_->version.store(version - 1, std::memory_order_release);
   const int begun = below.Win_sync(win_);
-  if (begun == mpi::success) change();
+  change();
   own_->version.store(version, std::memory_order_release);
-  team::check(below, begun, "MPI_Win_sync");
-  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+  const int ended = below.Win_sync(win_);
+  return begun != mpi::success ? begun : ended;
 }
 
 // Under the mutex, too: others have heard of the table's version when this returns.
-void Attachments::tell() const {
-  if (known_.size() == 1) return;
+void Attachments::tell(int written) {
   const auto& below = process_.library().below();
+  team::check(below, written, "MPI_Win_sync");
+  if (!looked_at()) return;
   const auto byte = process_.library().handles().byte;
-  const std::uint64_t version = own_->version.load(std::memory_order_relaxed);
-  constexpr int bytes = sizeof version;
-  const auto place = static_cast<MPI_Aint>(sizeof(Table) + static_cast<std::size_t>(me_) * sizeof version);
+  told_ = own_->version.load(std::memory_order_relaxed);
+  constexpr int bytes = sizeof told_;
+  const auto place = static_cast<MPI_Aint>(sizeof(Table) + static_cast<std::size_t>(me_) * sizeof told_);
   for (int rank = 0; rank < static_cast<int>(known_.size()); ++rank)
-    if (rank != me_) team::check(below, below.Put(&version, bytes, byte, rank, place, bytes, byte, win_), "MPI_Put");
+    if (rank != me_) team::check(below, below.Put(&told_, bytes, byte, rank, place, bytes, byte, win_), "MPI_Put");
   for (int rank = 0; rank < static_cast<int>(known_.size()); ++rank)
     if (rank != me_) team::check(below, below.Win_flush(rank, win_), "MPI_Win_flush");
 }
@@ -141,15 +146,15 @@ void Attachments::add(const void* base, std::size_t bytes, const void* copy) {
   const Row row{reinterpret_cast<std::uintptr_t>(base), bytes, reinterpret_cast<std::uintptr_t>(copy)};
   check_room(row);
   attached_.reserve(attached_.size() + 1);
-  write([&] {
+  const int written = write([&] {
     own_->row[own_->rows++] = row;
     attached_.push_back(row);
   });
   try {
-    tell();
+    tell(written);
   } catch (...) {
     // Its copy will not outlive this.
-    write([&] {
+    std::ignore = write([&] {
       --own_->rows;
       attached_.pop_back();
     });
@@ -162,12 +167,12 @@ void Attachments::remove(const void* base) {
   const auto gone = std::ranges::find(attached_, reinterpret_cast<std::uintptr_t>(base), &Row::base);
   if (gone == attached_.end()) return;
   const auto index = static_cast<std::size_t>(gone - attached_.begin());
-  write([&] {
+  const int written = write([&] {
     own_->row[index] = own_->row[--own_->rows];
     attached_[index] = attached_.back();
     attached_.pop_back();
   });
-  tell();
+  tell(written);
 }
 
 void Attachments::get(void* into, std::size_t bytes, std::size_t offset, int target) const {
@@ -210,12 +215,12 @@ MPI_Aint Attachments::place(int target, MPI_Aint displacement, std::int64_t begi
     return place_in(attached_, displacement, begin, end);
   }
   const auto& below = process_.library().below();
-  team::check(below, below.Win_sync(win_), "MPI_Win_sync");
+  if (looked_at()) team::check(below, below.Win_sync(win_), "MPI_Win_sync");
   const std::uint64_t heard = heard_of(target).load(std::memory_order_acquire);
   if (heard == 0) return displacement;
   Known& known = known_[static_cast<std::size_t>(target)];
   const std::lock_guard lock(known.mutex);
-  while (known.version < heard) {
+  while (known.version < heard && looked_at()) {
     const std::uint64_t version = version_of(target);
     if (version % 2 != 0) continue;
     std::uint64_t rows = 0;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace crosslane::interpose {
@@ -30,10 +31,10 @@ class Attachments {
   /// Collective over the window's communicator. Null where not all its ranks load Crosslane and belong to one MPI_COMM_WORLD, no GPU may
   /// appear in any of them, or the MPI makes no window for the tables; the same on all.
   [[nodiscard]] static std::unique_ptr<Attachments> make(Process& process, MPI_Comm comm);
-  /// Collective, too: nothing is looked up any more.
+  /// Collective, too: nobody looks any more. What was attached, and seen of others, still stands.
   void free() noexcept;
-  /// Those of one communicator have been made in the order of their numbers, on all its ranks.
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// Which of two are freed first where all are: equal on all ranks of the communicator.
+  [[nodiscard]] std::pair<int, std::uint64_t> order() const noexcept { return order_; }
   Attachments(const Attachments&) = delete;
   Attachments& operator=(const Attachments&) = delete;
 
@@ -43,7 +44,7 @@ class Attachments {
   /// overlaps what is attached already, (other) where the MPI fails; then nothing has been added. Needs the other ranks' progress in MPI, as far as
   /// the MPI does.
   void add(const void* base, std::size_t bytes, const void* copy);
-  /// Throws Error (other) where the MPI fails to tell others; this rank has detached it nevertheless.
+  /// Throws Error (other) where the MPI fails; this rank has detached it nevertheless.
   void remove(const void* base);
 
   /// What MPI is to be told in place of a displacement at that rank of the window, for an access to bytes [begin, end) from there: the same in
@@ -72,15 +73,16 @@ class Attachments {
   [[nodiscard]] std::atomic<std::uint64_t>& heard_of(int rank) const noexcept;
   void get(void* into, std::size_t bytes, std::size_t offset, int target) const;
   [[nodiscard]] std::uint64_t version_of(int target) const;
+  [[nodiscard]] bool looked_at() const noexcept;
   template <class Change>
-  void write(const Change& change);
-  void tell() const;
+  [[nodiscard]] int write(const Change& change) noexcept;
+  void tell(int written);
   void check_room(const Row& row) const;
   static MPI_Aint place_in(std::span<const Row> rows, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
   Process& process_;
-  const std::uint64_t number_;
-  MPI_Win win_;
+  MPI_Win win_;                          // null where nobody else looks, or no more
+  std::pair<int, std::uint64_t> order_;  // the first rank in MPI_COMM_WORLD, and how many windows it had then
   int me_ = 0;
   // MPICH 4.0 takes windows to begin at the last multiple of 16, those that it allocates, too.
   struct alignas(64) Line {
@@ -89,7 +91,8 @@ class Attachments {
   std::vector<Line> memory_;
   Table* own_ = nullptr;       // in it, and behind it what was heard
   std::mutex mutex_;           // of changes of the own table, and of
-  std::vector<Row> attached_;  // what it holds
+  std::vector<Row> attached_;  // what it holds, and
+  std::uint64_t told_ = 0;     // what others are told, which an MPI that fails may send later
   std::vector<Known> known_;   // by rank
 };
 

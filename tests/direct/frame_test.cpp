@@ -58,14 +58,13 @@ TEST(Chunks, AreAlikeWholeLinesAndFew) {
     EXPECT_EQ(chunk % line, 0U);
     EXPECT_GE(chunk, line);
     EXPECT_LE(chunk, most);
-    // As many as are needed of the longest, in full rounds; and no fewer bytes than the share, cut between lines.
+    // As many as are needed of the longest, in full rounds; and together hardly more than the share, cut between lines.
     const std::size_t longest = most / line * line, lines = (share + line - 1) / line * line;
     const std::size_t rounds = (lines + round * longest - 1) / (round * longest);
-    const std::size_t chunks = (lines + chunk - 1) / chunk;
-    EXPECT_LE(chunks, std::max<std::size_t>(rounds, 1) * round) << share << " bytes, at most " << most << ", " << round;
-    if (share > line * round * std::max<std::size_t>(rounds, 1)) {
-      EXPECT_LT(chunk * chunks - lines, chunk);
-    }
+    const std::size_t chunks = std::max<std::size_t>(rounds, 1) * round;
+    EXPECT_GE(chunk * chunks, lines) << share << " bytes, at most " << most << ", " << round;
+    EXPECT_LT(chunk * chunks, std::max(lines, line) + chunks * line)
+        << share << " bytes, at most " << most << ", " << round;
   }
 }
 

@@ -35,6 +35,12 @@ CROSSLANE_TEST_EXPORT int PMPI_Win_create(void* base, MPI_Aint size, int unit, M
 CROSSLANE_TEST_EXPORT int MPI_Win_detach(MPI_Win win, const void* base) {
   return fails("MPI_Win_detach") ? MPI_ERR_OTHER : behind("MPI_Win_detach", MPI_Win_detach)(win, base);
 }
+CROSSLANE_TEST_EXPORT int PMPI_Win_sync(MPI_Win win) {
+  return fails("MPI_Win_sync") ? MPI_ERR_OTHER : behind("PMPI_Win_sync", PMPI_Win_sync)(win);
+}
+CROSSLANE_TEST_EXPORT int PMPI_Win_flush(int rank, MPI_Win win) {
+  return fails("MPI_Win_flush") ? MPI_ERR_OTHER : behind("PMPI_Win_flush", PMPI_Win_flush)(rank, win);
+}
 CROSSLANE_TEST_EXPORT int PMPI_Put(const void* from, int count, MPI_Datatype type, int target, MPI_Aint place,
                                    int target_count, MPI_Datatype target_type, MPI_Win win) {
   return fails("MPI_Put")

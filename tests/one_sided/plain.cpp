@@ -18,7 +18,7 @@ LeftOut known() {
 #elif defined(CROSSLANE_TEST_MPI_OPENMPI)
   const char* const component = std::getenv("OMPI_MCA_osc");
   const bool messages = component != nullptr && std::string_view(component) == "pt2pt";
-  result.get_accumulate_of_derived = result.accumulates_below_address = true;
+  result.get_accumulate_of_derived = result.accumulates_below_address = result.forgotten_windows = true;
   result.nocheck_locks = result.flush_local = result.several_locks = result.proc_null_under_lock =
       result.accumulates_in_order = messages;
   result.get_accumulate_of_much = result.communicators_of_one = result.atomics_on_oneself = result.absolute_targets =
@@ -43,6 +43,7 @@ void leave_out(const Program& program) {
       {"nocheck_locks", &LeftOut::nocheck_locks},
       {"get_accumulate_of_derived", &LeftOut::get_accumulate_of_derived},
       {"accumulates_below_address", &LeftOut::accumulates_below_address},
+      {"forgotten_windows", &LeftOut::forgotten_windows},
       {"flush_local", &LeftOut::flush_local},
       {"several_locks", &LeftOut::several_locks},
       {"proc_null_under_lock", &LeftOut::proc_null_under_lock},

@@ -26,6 +26,9 @@ struct LeftOut {
   /// Accumulates into a datatype with a negative lower bound change bytes before the target, too (osc/pt2pt).
   bool accumulates_below_address = false;
 
+  /// MPI_Finalize may hang where windows are left that threads have made in another order on another rank.
+  bool forgotten_windows = false;
+
   // Open MPI 4.1.4, osc/rdma:
   /// MPI_Get_accumulate of more than 4 KiB by any operation but MPI_NO_OP tells wrong bytes behind them.
   bool get_accumulate_of_much = false;
