@@ -70,7 +70,8 @@ class Blocking {
   /// True if the members compare what they were called with (CROSSLANE_CHECK): the same on all ranks.
   [[nodiscard]] bool checks() const noexcept { return checks_; }
   /// Of a call whose verdict is `direct`, but which this rank cannot run so: returns if that holds for all members, who all go to
-  /// MPI then. `pieces`: of blocks of different sizes, where they are known; else null. Throws Error (argument) naming what differs otherwise. Only where checks().
+  /// MPI then. `pieces`: of blocks of different sizes, where they are known; else null. Throws Error (argument) naming what differs
+  /// otherwise. Only where checks().
   void compare(team::Team& team, const Claim& claim, const Pieces* pieces, const engine::Watch& watch) const;
   /// Of a call whose verdict is `direct`: tells the others that this rank takes no part in it.
   void excuse(team::Team& team, share::Excuse why, const engine::Watch& watch) const;

@@ -28,8 +28,8 @@ using BlockList = std::vector<Block>;
 /// What the MPI below is given for a buffer argument. For GPU memory that is a host copy, of which only the bytes that the
 /// datatype touches are ever copied:
 /// - in mirror form the copy has the layout of the original, and counts, displacements and types stay;
-/// - where that would be mostly holes, or parts of it lie in other memories, the copy is packed, and stands as as many elements of a contiguous type of its size
-///   (the packed twin), so that any extent is fine. Reductions and files always keep their type.
+/// - where that would be mostly holes, or parts of it lie in other memories, the copy is packed, and stands as as many elements of a
+///   contiguous type of its size (the packed twin), so that any extent is fine. Reductions and files always keep their type.
 class Argument {
  public:
   /// A part of the argument that lies in one memory, and its place in the host copy.

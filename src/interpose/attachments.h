@@ -48,7 +48,8 @@ class Attachments {
   void remove(const void* base);
 
   /// What MPI is to be told in place of a displacement at that rank of the window, for an access to bytes [begin, end) from there: the same in
-  /// the copy, if they lie in attached device memory; else itself. Throws Error (argument) where only some of them do, (other) where the MPI refuses to look.
+  /// the copy, if they lie in attached device memory; else itself. Throws Error (argument) where only some of them do, (other) where the
+  /// MPI refuses to look.
   [[nodiscard]] MPI_Aint place(int target, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
  private:

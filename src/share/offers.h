@@ -20,8 +20,8 @@
 //   kept, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value; so a reader
 //                          looks for no other state of its own use than those that last until it has seen them
 //
-// The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `done` or more with acquire may reuse
-// the memory: nobody reads it any more.
+// The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `done` or
+// more with acquire may reuse the memory: nobody reads it any more.
 #pragma once
 
 #include "engine/completion.h"

@@ -1,5 +1,5 @@
-// Team: the ranks of a communicator that share this node, mostly all of them (else see span.h), as one of them sees it: its place on the node's board, its calls'
-// numbers, and its members' regions as mapped here once all are ready. It forms locally: no call of MPI.
+// Team: the ranks of a communicator that share this node, mostly all of them (else see span.h), as one of them sees it: its place on the
+// node's board, its calls' numbers, and its members' regions as mapped here once all are ready. It forms locally: no call of MPI.
 //
 // What a rank does in each blocking collective of the communicator:
 //   enter()    says that it is there and learns which way the call goes: the same way on all members

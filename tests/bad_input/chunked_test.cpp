@@ -1,6 +1,6 @@
-// A copy that fails in the middle of a message which goes in chunks or pieces, or of several that are read together, on one side of it: that side's call returns an error
-// that names it, the other side learns of it if it gets nothing, and the next messages are right. The driver of rank 1
-// fails as CROSSLANE_EMULATED_FAULTS says, once. It must not know Crosslane.
+// A copy that fails in the middle of a message which goes in chunks or pieces, or of several that are read together, on one side of it:
+// that side's call returns an error that names it, the other side learns of it if it gets nothing, and the next messages are right. The
+// driver of rank 1 fails as CROSSLANE_EMULATED_FAULTS says, once. It must not know Crosslane.
 #include "support/program.h"
 
 #include <dlfcn.h>

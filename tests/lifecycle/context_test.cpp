@@ -1,5 +1,5 @@
-// A program that is done with its GPU before MPI_Finalize: it gives its context back, resets the GPU (what cudaDeviceReset does) or destroys a context of its
-// own. Nothing of that context may be touched afterwards: the real driver crashes, the emulated one aborts.
+// A program that is done with its GPU before MPI_Finalize: it gives its context back, resets the GPU (what cudaDeviceReset does) or
+// destroys a context of its own. Nothing of that context may be touched afterwards: the real driver crashes, the emulated one aborts.
 #include <cuda.h>
 #include <mpi.h>
 
@@ -16,7 +16,8 @@ void check(CUresult result, const char* call) {
   MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-// Messages of all protocols between neighbours, and collectives through windows and straight from buffers: a second time, since first uses are staged.
+// Messages of all protocols between neighbours, and collectives through windows and straight from buffers: a second time, since first uses
+// are staged.
 bool communicate(CUdeviceptr send, CUdeviceptr receive, int rank, int ranks, int largest) {
   bool right = true;
   for (int round = 0; round < 3; ++round) {

@@ -1,6 +1,6 @@
-// Ferry: payloads of random lengths in random chunks, by several owners that are asked well ahead, with ranks as threads so that ThreadSanitizer sees them: what
-// is taken is what was filled in, in the order in which it was asked for, whatever all sides' pace; a payload that is broken off, or abandoned
-// because its owner is gone, does not touch the next one.
+// Ferry: payloads of random lengths in random chunks, by several owners that are asked well ahead, with ranks as threads so that
+// ThreadSanitizer sees them: what is taken is what was filled in, in the order in which it was asked for, whatever all sides' pace; a
+// payload that is broken off, or abandoned because its owner is gone, does not touch the next one.
 #include "share/ferry.h"
 
 #include <gtest/gtest.h>
