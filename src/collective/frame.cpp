@@ -45,9 +45,9 @@ unsigned pulling_blocks(const TeamFacts& facts, std::size_t bytes) {
   return blocks_for(facts, bytes, bytes_a_block, few ? 32 : 64);
 }
 
-std::size_t chunk_of(std::size_t share, std::size_t most, std::size_t round) noexcept {
+std::size_t chunk_of(std::size_t bytes, unsigned blocks, std::size_t most, std::size_t round) noexcept {
   constexpr std::size_t line = kernel::line_bytes;
-  const std::size_t whole = std::max(share, line), largest = std::max(most / line * line, line);
+  const std::size_t whole = std::max((bytes + blocks - 1) / blocks, line), largest = std::max(most / line * line, line);
   const std::size_t chunks = (whole + round * largest - 1) / (round * largest) * round;
   return (whole + chunks * line - 1) / (chunks * line) * line;
 }

@@ -22,8 +22,10 @@ namespace crosslane::collective {
 /// The same for kernels that read so many bytes from all peers at once: reads get in each other's way sooner than writes do.
 [[nodiscard]] unsigned pulling_blocks(const TeamFacts& facts, std::size_t bytes);
 
-/// Of equal chunks of a block's share, at most `most` bytes each: whole lines, and a multiple of `round` chunks. As few as may be.
-[[nodiscard]] std::size_t chunk_of(std::size_t share, std::size_t most, std::size_t round = 1) noexcept;
+/// Of equal chunks of each block's share of so many bytes, at most `most` bytes each: whole lines, and a multiple of `round` chunks. As few
+/// as may be.
+[[nodiscard]] std::size_t chunk_of(std::size_t bytes, unsigned blocks, std::size_t most,
+                                   std::size_t round = 1) noexcept;
 
 [[nodiscard]] TeamFacts facts_of(const team::TeamView& team);
 

@@ -53,8 +53,7 @@ class Reduction final : public Plan {
     }
     // Equal on all members, as is all that decides where in the windows a chunk lies.
     const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::pipelined_window_bytes(blocks_, n, 1);
-    parameters_.chunk_bytes =
-        chunk_of((longest + blocks_ - 1) / blocks_, std::min(collected ? most_collected_chunk : most_chunk, fits));
+    parameters_.chunk_bytes = chunk_of(longest, blocks_, std::min(collected ? most_collected_chunk : most_chunk, fits));
     if (collected) parameters_.results = 1;
     parameters_.collector = collected ? static_cast<std::uint32_t>(shape_.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
@@ -92,7 +91,7 @@ class Movement final : public Plan {
     parameters_.root =
         shape.collective == Collective::gather ? static_cast<std::uint32_t>(shape.root) : kernel::most_members;
     if (call.landing != nullptr) parameters_.landing = *call.landing;
-    parameters_.chunk_bytes = chunk_of((shape.bytes + blocks_ - 1) / blocks_, std::min(most_moved_chunk, fits));
+    parameters_.chunk_bytes = chunk_of(shape.bytes, blocks_, std::min(most_moved_chunk, fits));
     parameters_.tells = shape.collective == Collective::scatter && call.parts != nullptr;
     if (parameters_.tells) parameters_.parts = *call.parts;
     for (int member = 0; member < team_.size(); ++member) {

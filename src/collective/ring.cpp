@@ -69,8 +69,8 @@ class Ring final : public Plan {
     parameters_.round = round;
     parameters_.places = places;
     const std::size_t fits = team::large_window_bytes_for(team_.size()) / kernel::ring_window_bytes(blocks_, places, 1);
-    parameters_.chunk_bytes = chunk_of((longest + blocks_ - 1) / blocks_,
-                                       parameters_.complete == 0 ? most_chunk : std::min(most_chunk, fits), round);
+    parameters_.chunk_bytes =
+        chunk_of(longest, blocks_, parameters_.complete == 0 ? most_chunk : std::min(most_chunk, fits), round);
     const int next = static_cast<int>((me + 1) % n);
     if (parameters_.end > parameters_.complete)
       parameters_.next_result = address_of(call.all[static_cast<std::size_t>(next)].receive);

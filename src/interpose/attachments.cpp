@@ -7,7 +7,9 @@
 #include "team/messenger.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <new>
 #include <tuple>
 
@@ -51,13 +53,13 @@ std::unique_ptr<Attachments> Attachments::make(Process& process, MPI_Comm comm) 
   const auto& below = process.library().below();
   std::unique_ptr<Attachments> made(new Attachments(process, comm, static_cast<int>(ranks.size())));
   const ReturnsErrors returns(below, process.library().handles(), comm);
-  int opened = made->open(comm) ? 1 : 0, everywhere = 0;
+  // Whether it is open, on all; and the number that the first one has for it.
+  std::array<std::uint64_t, 2> mine{made->open(comm) ? 1U : 0U, std::numeric_limits<std::uint64_t>::max()}, all{};
+  if (made->me_ == 0) mine[1] = process.count_dynamic_window();
   const auto& handles = process.library().handles();
-  team::check(below, below.Allreduce(&opened, &everywhere, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
-  made->order_ = {ranks.front(), process.count_dynamic_window()};
-  constexpr int bytes = sizeof made->order_.second;
-  team::check(below, below.Bcast(&made->order_.second, bytes, handles.byte, 0, comm), "MPI_Bcast");
-  if (everywhere != 0) return made;
+  team::check(below, below.Allreduce(mine.data(), all.data(), 2, handles.uint64, handles.min, comm), "MPI_Allreduce");
+  made->order_ = {ranks.front(), all[1]};
+  if (all[0] != 0) return made;
   base::log(base::Topic::warning,
             "GPU memory cannot be attached to a window: the MPI makes no window for what others must know of it");
   return nullptr;

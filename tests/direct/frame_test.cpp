@@ -54,7 +54,7 @@ TEST(Chunks, AreAlikeWholeLinesAndFew) {
   };
   for (int number = 0; number < 5000; ++number) {
     const std::size_t share = below(30), most = kernel::line_bytes + below(18), round = 1 + below(2);
-    const std::size_t chunk = chunk_of(share, most, round), line = kernel::line_bytes;
+    const std::size_t chunk = chunk_of(share, 1, most, round), line = kernel::line_bytes;
     EXPECT_EQ(chunk % line, 0U);
     EXPECT_GE(chunk, line);
     EXPECT_LE(chunk, most);

@@ -3,6 +3,7 @@
 // It must not know how Crosslane tells who has loaded it.
 #include "exchange.h"
 #include "one_sided/refused.h"
+#include "one_sided/to_next.h"
 #include "support/plain_mpi.h"
 #include "support/preload.h"
 
@@ -120,15 +121,11 @@ class Job {
     }
   }
 
-  // Puts the rank's own number into the next one's window, by a fence.
-  void put_to_next(MPI_Win win, MPI_Aint place) {
+  // The rank's own number, into the next one's window.
+  void put_number(MPI_Win win, MPI_Aint place) {
     Memory out(kind_, sizeof(int));
     out.fill(std::vector<int>{program_.rank + 1});
-    polite_barrier();
-    CROSSLANE_MPI(MPI_Win_fence(0, win));
-    CROSSLANE_MPI(MPI_Put(out.data(), 1, MPI_INT, (program_.rank + 1) % program_.size, place, 1, MPI_INT, win));
-    polite_barrier();
-    CROSSLANE_MPI(MPI_Win_fence(0, win));
+    put_to_next(program_, win, out.data(), sizeof(int), place);
   }
   [[nodiscard]] int number_before() const { return (program_.rank + program_.size - 1) % program_.size + 1; }
 
@@ -139,7 +136,7 @@ class Job {
     MPI_Win win = MPI_WIN_NULL;
     CROSSLANE_MPI(MPI_Win_create(memory.data(), static_cast<MPI_Aint>(memory.size()), sizeof(int), MPI_INFO_NULL,
                                  MPI_COMM_WORLD, &win));
-    put_to_next(win, 1);
+    put_number(win, 1);
     CROSSLANE_CHECK((memory.values<int>() == std::vector<int>{0, number_before()}), "not what was put");
     polite_barrier();
     CROSSLANE_MPI(MPI_Win_free(&win));
@@ -159,12 +156,8 @@ class Job {
     Memory memory(MemoryKind::host, 2 * sizeof(int));
     memory.fill(std::vector<int>{0, 0});
     CROSSLANE_MPI(MPI_Win_attach(win, memory.data(), static_cast<MPI_Aint>(memory.size())));
-    MPI_Aint mine = 0, theirs = 0;
-    CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
-    const int next = (program_.rank + 1) % program_.size, before = number_before() - 1;
-    CROSSLANE_MPI(
-        MPI_Sendrecv(&mine, 1, MPI_AINT, before, 0, &theirs, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    put_to_next(win, MPI_Aint_add(theirs, sizeof(int)));
+    const MPI_Aint theirs = address_at_next(program_, memory);
+    put_number(win, MPI_Aint_add(theirs, sizeof(int)));
     CROSSLANE_CHECK((memory.values<int>() == std::vector<int>{0, number_before()}), "not what was put");
     polite_barrier();
     CROSSLANE_MPI(MPI_Win_detach(win, memory.data()));

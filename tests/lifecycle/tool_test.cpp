@@ -2,6 +2,7 @@
 // before or after everything else: results are right and the tool counts each call of the program exactly once.
 // It must not know Crosslane.
 #include "exchange.h"
+#include "one_sided/to_next.h"
 #include "support/preload.h"
 
 #include <dlfcn.h>
@@ -13,20 +14,6 @@
 namespace crosslane::tests {
 namespace {
 
-// The tool's place is chosen in the rank itself, among whatever the launcher preloads, real driver or emulated one.
-void preload_tool(int argc, char** argv) {
-  std::string place, library;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (argv[i] == std::string_view("--tool")) place = argv[i + 1];
-    if (argv[i] == std::string_view("--library")) library = argv[i + 1];
-  }
-  if (place.empty()) return;
-  preload_again(argv, [&](const std::string& others) {
-    if (others.find(library) != std::string::npos) return others;
-    return others.empty() ? library : place == "before" ? library + ':' + others : others + ':' + library;
-  });
-}
-
 // A window, whose making and freeing come by the tool, and memory in it that the other rank stores to.
 void use_window(Program& program) {
   CROSSLANE_STEP("a dynamic window");
@@ -35,17 +22,10 @@ void use_window(Program& program) {
   MPI_Win window = MPI_WIN_NULL;
   CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   CROSSLANE_MPI(MPI_Win_attach(window, memory.data(), count));
-  MPI_Aint mine = 0, theirs = 0;
-  CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
-  const int other = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
-  CROSSLANE_MPI(
-      MPI_Sendrecv(&mine, 1, MPI_AINT, before, 0, &theirs, 1, MPI_AINT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  const MPI_Aint theirs = address_at_next(program, memory);
+  const int before = (program.rank + program.size - 1) % program.size;
   const std::vector<std::byte> sent(count, static_cast<std::byte>(program.rank + 1));
-  polite_barrier();
-  CROSSLANE_MPI(MPI_Win_fence(0, window));
-  CROSSLANE_MPI(MPI_Put(sent.data(), count, MPI_BYTE, other, theirs, count, MPI_BYTE, window));
-  polite_barrier();
-  CROSSLANE_MPI(MPI_Win_fence(0, window));
+  put_to_next(program, window, sent.data(), count, theirs);
   CROSSLANE_CHECK(memory.read() == std::vector<std::byte>(count, static_cast<std::byte>(before + 1)),
                   "not what rank {} put", before);
   CROSSLANE_MPI(MPI_Win_detach(window, memory.data()));
@@ -58,7 +38,9 @@ void use_window(Program& program) {
 
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
-  preload_tool(argc, argv);
+  // The tool's place is chosen in the rank itself, among whatever the launcher preloads, real driver or emulated one.
+  if (const auto place = argument(argc, argv, "--tool"); !place.empty())
+    preload_again_with(argv, argument(argc, argv, "--library"), place == "before");
   Program program(argc, argv, "lifecycle_tool");
   void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_test_tool_counts");
   CROSSLANE_CHECK(symbol != nullptr, "the tool is not loaded");

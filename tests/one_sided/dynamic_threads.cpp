@@ -3,8 +3,9 @@
 #include "one_sided/parts.h"
 #include "one_sided/plain.h"
 #include "support/plain_mpi.h"
+#include "support/threads.h"
 
-#include <thread>
+#include <memory>
 #include <vector>
 
 namespace crosslane::tests {
@@ -20,13 +21,11 @@ class Worker {
         local_(mix(program.seed, program.rank, thread)) {}
 
   void run(std::int64_t rounds) {
-    if (program_.device() != nullptr) program_.device()->make_current();
     for (round_ = 0; round_ < rounds; ++round_) once();
     if (left_out().forgotten_windows) return;
     // The threads of a rank make them in any order.
     for (MPI_Win forgotten : {MPI_WIN_NULL, MPI_WIN_NULL, MPI_WIN_NULL})
       CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, communicator_, &forgotten));
-    CROSSLANE_STEP("thread {} is done", thread_);
   }
 
  private:
@@ -89,20 +88,12 @@ void one_sided_dynamic_threads(Program& program) {
   MPI_Win window = MPI_WIN_NULL;
   CROSSLANE_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   CROSSLANE_MPI(MPI_Win_lock_all(0, window));
-  std::vector<MPI_Comm> communicators(static_cast<std::size_t>(threads), MPI_COMM_NULL);
-  std::vector<Worker> workers;
-  for (auto& each : communicators) {
-    CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &each));
-    workers.emplace_back(program, static_cast<int>(workers.size()), each, window);
-  }
-  std::vector<std::thread> running;
-  for (auto& worker : workers) running.emplace_back([&worker, rounds] { worker.run(rounds); });
-  for (auto& thread : running) thread.join();
-  polite_barrier();
+  run_on_threads(program, threads, rounds, [&](int thread, MPI_Comm communicator) {
+    return std::make_unique<Worker>(program, thread, communicator, window);
+  });
   CROSSLANE_MPI(MPI_Win_unlock_all(window));
   polite_barrier();
   CROSSLANE_MPI(MPI_Win_free(&window));
-  for (auto& each : communicators) CROSSLANE_MPI(MPI_Comm_free(&each));
 }
 
 }  // namespace crosslane::tests

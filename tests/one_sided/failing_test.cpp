@@ -1,6 +1,7 @@
 // Dynamic windows over an MPI that fails (failing_mpi.cpp): whoever asked hears of it, nothing is attached by halves, and all goes on behind
 // it. --library <path> of that MPI. It must not know Crosslane.
 #include "one_sided/refused.h"
+#include "one_sided/to_next.h"
 #include "support/plain_mpi.h"
 #include "support/preload.h"
 #include "support/program.h"
@@ -87,12 +88,9 @@ class Failing {
   }
 
   static void expect_failed(int result, std::string_view word) {
-    int length = 0;
-    std::vector<char> text(MPI_MAX_ERROR_STRING);
-    MPI_Error_string(result, text.data(), &length);
-    const std::string_view message(text.data(), static_cast<std::size_t>(length));
+    const std::string message = describe_mpi_error(result);
     CROSSLANE_CHECK(result != MPI_SUCCESS, "a call succeeded over an MPI that fails");
-    CROSSLANE_CHECK(message.find(word) != std::string_view::npos, "\"{}\" is not named: {}", word, message);
+    CROSSLANE_CHECK(message.find(word) != std::string::npos, "\"{}\" is not named: {}", word, message);
   }
 
   void attached_and_used(Memory& memory) {
@@ -105,21 +103,13 @@ class Failing {
 
   // The rank before puts numbers of its own into it.
   void use(Memory& memory) {
-    const int next = (program_.rank + 1) % program_.size, before = (program_.rank + program_.size - 1) % program_.size;
+    const int before = (program_.rank + program_.size - 1) % program_.size;
     const auto numbers = [&](int rank) { return std::vector<int>(count, 10 * round_ + rank); };
     ++round_;
-    MPI_Aint mine = 0, theirs = 0;
-    CROSSLANE_MPI(MPI_Get_address(memory.data(), &mine));
-    MPI_Request request = MPI_REQUEST_NULL;
-    CROSSLANE_MPI(MPI_Irecv(&theirs, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, &request));
-    CROSSLANE_MPI(MPI_Send(&mine, 1, MPI_AINT, before, 0, MPI_COMM_WORLD));
-    polite_wait(request);
+    const MPI_Aint theirs = address_at_next(program_, memory);
     Memory out(MemoryKind::device, count * sizeof(int));
     out.fill(numbers(program_.rank));
-    CROSSLANE_MPI(MPI_Win_fence(0, window_));
-    CROSSLANE_MPI(MPI_Put(out.data(), count, MPI_INT, next, theirs, count, MPI_INT, window_));
-    polite_barrier();
-    CROSSLANE_MPI(MPI_Win_fence(0, window_));
+    put_to_next(program_, window_, out.data(), static_cast<int>(bytes()), theirs);
     put_ = numbers(before);
     CROSSLANE_CHECK(memory.values<int>() == put_, "not what rank {} put, round {}", before, round_);
     polite_barrier();
@@ -138,13 +128,7 @@ class Failing {
 
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (argv[i] != std::string_view("--library")) continue;
-    const std::string library = argv[i + 1];
-    preload_again(argv, [&](const std::string& others) {
-      return others.find(library) != std::string::npos ? others : others + ':' + library;
-    });
-  }
+  preload_again_with(argv, argument(argc, argv, "--library"));
   Program program(argc, argv, "one_sided_failing");
   const auto fail = reinterpret_cast<Fail>(dlsym(RTLD_DEFAULT, "crosslane_test_fail"));
   if (fail == nullptr) {

@@ -1,10 +1,11 @@
 // MPI_THREAD_MULTIPLE: several threads a rank, each with a window of its own in which it meets the same thread of the other ranks.
 // It must not know Crosslane.
+#include "support/threads.h"
 #include "one_sided/parts.h"
 #include "support/plain_mpi.h"
 
 #include <algorithm>
-#include <thread>
+#include <memory>
 #include <vector>
 
 namespace crosslane::tests {
@@ -24,8 +25,11 @@ class Worker {
                                  &window_));
   }
 
+  ~Worker() { CROSSLANE_MPI(MPI_Win_free(&window_)); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
   void run(std::int64_t rounds) {
-    if (program_.device() != nullptr) program_.device()->make_current();
     for (std::int64_t round = 0; round < rounds; ++round) {
       const auto shift =
           static_cast<int>(mix(program_.seed, thread_, round) % static_cast<std::uint64_t>(program_.size));
@@ -44,10 +48,7 @@ class Worker {
       CROSSLANE_MPI(MPI_Win_unlock(program_.rank, window_));
       polite_barrier(communicator_);
     }
-    CROSSLANE_STEP("thread {} is done", thread_);
   }
-
-  void free() { CROSSLANE_MPI(MPI_Win_free(&window_)); }
 
  private:
   static constexpr std::size_t slot = 30000;
@@ -82,18 +83,9 @@ void one_sided_threads(Program& program) {
     return;
   }
   const auto threads = program.option("threads", 3), rounds = program.option("cases", 20);
-  std::vector<MPI_Comm> communicators(static_cast<std::size_t>(threads), MPI_COMM_NULL);
-  std::vector<Worker> workers;
-  for (auto& each : communicators) {
-    CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &each));
-    workers.emplace_back(program, static_cast<int>(workers.size()), each);
-  }
-  std::vector<std::thread> running;
-  for (auto& worker : workers) running.emplace_back([&worker, rounds] { worker.run(rounds); });
-  for (auto& thread : running) thread.join();
-  polite_barrier();
-  for (auto& worker : workers) worker.free();
-  for (auto& each : communicators) CROSSLANE_MPI(MPI_Comm_free(&each));
+  run_on_threads(program, threads, rounds, [&](int thread, MPI_Comm communicator) {
+    return std::make_unique<Worker>(program, thread, communicator);
+  });
 }
 
 }  // namespace crosslane::tests

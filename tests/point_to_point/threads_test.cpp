@@ -1,9 +1,9 @@
 // MPI_THREAD_MULTIPLE: several threads a rank exchange messages in every kind of memory at once, each over a
 // communicator of its own and over one that all share (with tags of its own). It must not know Crosslane.
-#include "support/program.h"
+#include "support/threads.h"
 
 #include <array>
-#include <thread>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -19,9 +19,8 @@ class Worker {
         shared_(shared),
         local_(mix(program.seed, program.rank, thread)) {}
 
-  void run(int cases) {
-    if (program_.device() != nullptr) program_.device()->make_current();
-    for (int number = 0; number < cases; ++number) {
+  void run(std::int64_t cases) {
+    for (std::int64_t number = 0; number < cases; ++number) {
       Random random(mix(program_.seed, thread_, number, 3));  // the same on all ranks
       bytes_ = random.bytes(std::size_t{1} << 20);
       communicator_ = random.chance(50) ? own_ : shared_;
@@ -34,7 +33,6 @@ class Worker {
       CROSSLANE_STEP("thread {}, case {}: way {}, {} bytes from {} to {}", thread_, number, way, bytes_, from_, to_);
       exchange(way);
     }
-    CROSSLANE_STEP("thread {} is done", thread_);
   }
 
  private:
@@ -101,17 +99,11 @@ class Worker {
   int from_ = 0, to_ = 0, tag_ = 0;
 };
 
-void run(Program& program, int threads, int cases) {
+void run(Program& program, std::int64_t threads, std::int64_t cases) {
   MPI_Comm shared = MPI_COMM_NULL;
   CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &shared));
-  std::vector<MPI_Comm> own(static_cast<std::size_t>(threads), MPI_COMM_NULL);
-  for (auto& one : own) CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &one));
-  std::vector<std::thread> running;
-  for (int i = 0; i < threads; ++i)
-    running.emplace_back([&, i] { Worker(program, i, own[static_cast<std::size_t>(i)], shared).run(cases); });
-  for (auto& thread : running) thread.join();
-  polite_barrier();
-  for (auto& one : own) CROSSLANE_MPI(MPI_Comm_free(&one));
+  run_on_threads(program, threads, cases,
+                 [&](int thread, MPI_Comm own) { return std::make_unique<Worker>(program, thread, own, shared); });
   CROSSLANE_MPI(MPI_Comm_free(&shared));
 }
 
@@ -121,6 +113,6 @@ void run(Program& program, int threads, int cases) {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "point_to_point_threads", MPI_THREAD_MULTIPLE);
-  run(program, static_cast<int>(program.option("threads", 3)), static_cast<int>(program.option("cases", 60)));
+  run(program, program.option("threads", 3), program.option("cases", 60));
   return program.finish();
 }

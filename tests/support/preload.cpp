@@ -21,6 +21,19 @@ void preload_again(char** argv, const std::function<std::string(const std::strin
   std::exit(2);
 }
 
+void preload_again_with(char** argv, const std::string& library, bool before) {
+  preload_again(argv, [&](const std::string& others) {
+    if (others.find(library) != std::string::npos) return others;
+    return others.empty() ? library : before ? library + ':' + others : others + ':' + library;
+  });
+}
+
+std::string argument(int argc, char** argv, std::string_view name) {
+  for (int i = 1; i + 1 < argc; i += 2)
+    if (argv[i] == name) return argv[i + 1];
+  return "";
+}
+
 std::string without(const std::string& libraries, const std::string& beginning) {
   std::string kept, library;
   std::istringstream all(libraries);
