@@ -34,7 +34,7 @@ class Attachments {
   /// Collective, too: nobody looks any more. What was attached, and seen of others, still stands.
   void free() noexcept;
   /// Which of two are freed first where all are: equal on all ranks of the communicator.
-  [[nodiscard]] std::pair<int, std::uint64_t> order() const noexcept { return order_; }
+  [[nodiscard]] std::pair<int, std::int64_t> order() const noexcept { return order_; }
   Attachments(const Attachments&) = delete;
   Attachments& operator=(const Attachments&) = delete;
 
@@ -82,8 +82,8 @@ class Attachments {
   static MPI_Aint place_in(std::span<const Row> rows, MPI_Aint displacement, std::int64_t begin, std::int64_t end);
 
   Process& process_;
-  MPI_Win win_;                          // null where nobody else looks, or no more
-  std::pair<int, std::uint64_t> order_;  // the first rank in MPI_COMM_WORLD, and how many windows it had then
+  MPI_Win win_;                         // null where nobody else looks, or no more
+  std::pair<int, std::int64_t> order_;  // the first rank in MPI_COMM_WORLD, and how many windows it had then
   int me_ = 0;
   // MPICH 4.0 takes windows to begin at the last multiple of 16, those that it allocates, too.
   struct alignas(64) Line {

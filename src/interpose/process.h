@@ -77,7 +77,7 @@ class Process {
   /// Of this rank's windows those of which there is something to know.
   [[nodiscard]] HandleTable<MPI_Win, Window>& windows() noexcept { return windows_; }
   /// The number of one more dynamic window to which GPU memory may be attached.
-  [[nodiscard]] std::uint64_t count_dynamic_window() noexcept { return ++dynamic_windows_; }
+  [[nodiscard]] std::int64_t count_dynamic_window() noexcept { return ++dynamic_windows_; }
   /// Split collectives under way with GPU memory, by their file.
   [[nodiscard]] HandleTable<MPI_File, Operation>& split_collectives() noexcept { return split_collectives_; }
   /// Buffers in GPU memory that were attached, by the host memory that MPI was given for them.
@@ -163,7 +163,7 @@ class Process {
   Requests requests_;
   Awaited awaited_;
   HandleTable<MPI_Win, Window> windows_;
-  std::atomic<std::uint64_t> dynamic_windows_{0};
+  std::atomic<std::int64_t> dynamic_windows_{0};
   HandleTable<MPI_File, Operation> split_collectives_;
   HandleTable<void*, AttachedBuffer> attached_buffers_;
   std::once_flag services_once_;
