@@ -165,7 +165,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 40> entries{{
+constexpr std::array<Entry, 41> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -243,6 +243,19 @@ constexpr std::array<Entry, 40> entries{{
        return true;
      },
      [](const Settings& s) { return fmt::format("{}", s.patience_ms); }},
+    {"CROSSLANE_LINGER_US", "microseconds up to a second, 0 for never, or auto: 20, and 0 where GPUs are emulated",
+     "how long the kernel of a short blocking collective stays for the next one, where they come close together",
+     [](Settings& s, const std::string& text) {
+       if (text == "auto") {
+         s.linger_us.reset();
+         return true;
+       }
+       double microseconds = 0;
+       if (!read_number(microseconds, text) || !(microseconds >= 0 && microseconds <= 1e6)) return false;
+       s.linger_us = microseconds;
+       return true;
+     },
+     [](const Settings& s) { return s.linger_us ? fmt::format("{}", *s.linger_us) : std::string("auto"); }},
     {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
      [](const Settings& s) { return print_bytes(s.pinned_limit); }},

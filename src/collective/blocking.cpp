@@ -156,7 +156,7 @@ void forget_closed(team::Team::Connection& connection) {
 // The end of what is on the team's stream so far.
 engine::Completion all_enqueued(team::Team::Connection& connection) {
   const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
-  const std::uint64_t value = connection.marker->post(*connection.stream);
+  const std::uint64_t value = connection.marker->post(connection.queue());
   return engine::Completion::of(connection.marker->word(), value);
 }
 
@@ -184,6 +184,18 @@ engine::Task<> reached(engine::Completion end, const team::Team::Connection& con
 struct Finish {
   team::Team& team;
   ~Finish() { team.finish(); }
+};
+
+// A blocking call, from its begin to its end.
+class Sojourn {
+ public:
+  explicit Sojourn(team::Lingerer& lingerer) noexcept : lingerer_(lingerer) { lingerer_.begin(); }
+  ~Sojourn() { lingerer_.end(); }
+  Sojourn(const Sojourn&) = delete;
+  Sojourn& operator=(const Sojourn&) = delete;
+
+ private:
+  team::Lingerer& lingerer_;
 };
 
 }  // namespace
@@ -271,25 +283,35 @@ class Blocking::Passage {
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
   [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
   /// What is enqueued is complete when this is done; then comes check().
-  [[nodiscard]] engine::Completion start() {
+  /// `waits`: this thread does, until it is over.
+  [[nodiscard]] engine::Completion start(bool waits) {
     const auto on_gpu = connection_.words.device_address();
     Report report;
     report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
     report.value = ++connection_.launches;
     report.failed = report.done + failed;
     report.limit_ns = static_cast<std::uint64_t>(blocking_.limit_seconds() * 1e9);
+    const auto over = engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
+    // Not where more is enqueued, which a kernel that stays would hold up.
+    const bool may_stay = waits && !mine_.lifts && !mine_.lower;
+    team::Lingerer& lingerer = *connection_.lingerer;
+    if (may_stay && plan_->ring(lingerer, report)) {
+      team_.started();
+      return over;
+    }
     const gpu::ContextScope scope(connection_.home->driver(), connection_.home->context());
-    plan_->start(*connection_.stream, report);
+    if (!(may_stay && lingerer.worth() && plan_->linger(lingerer, *connection_.stream, report)))
+      plan_->start(connection_.queue(), report);
     team_.started();
     if (mine_.lower) {
       try {
-        mine_.lower(*connection_.stream);
+        mine_.lower(connection_.queue());
         return all_enqueued(connection_);
       } catch (...) {
         failure_ = std::current_exception();  // the call's kernels run all the same
       }
     }
-    return engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
+    return over;
   }
   void check() const {
     if (failure_) std::rethrow_exception(failure_);
@@ -335,6 +357,7 @@ class Blocking::Passage {
 const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
                                const engine::Watch& watch) const {
   if (!team.queued().done()) engine_.wait(team.queued(), watch);
+  const Sojourn sojourn(*team.connection().lingerer);
   Passage passage(*this, team, shape, mine);
   try {
     passage.show();
@@ -352,7 +375,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
     const auto may_start = [&] { return passage.may_start(); };
     if (!engine_.soon(may_start)) engine_.until(may_start, watch);
-    engine_.wait(passage.start(), watching_stream(watch, team.connection()));
+    engine_.wait(passage.start(true), watching_stream(watch, team.connection()));
     passage.check();
   }
   passage.remember();
@@ -508,7 +531,7 @@ engine::Task<> Blocking::run(Passage& passage, Started& call) const {
   } else {
     constexpr std::chrono::microseconds soon{2};
     while (!passage.may_start()) co_await engine::Completion::after(soon);
-    const engine::Completion over = passage.start();
+    const engine::Completion over = passage.start(false);
     co_await reached(over, call.team->connection());
     passage.check();
   }

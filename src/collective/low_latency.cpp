@@ -2,6 +2,7 @@
 #include "collective/low_latency.h"
 
 #include "collective/frame.h"
+#include "collective/one_launch.h"
 #include "kernel/low_latency.h"
 #include "kernel/low_latency_shares.h"
 
@@ -40,9 +41,10 @@ std::size_t payload(const TeamFacts& facts) noexcept {
 }
 
 template <class Wire>
-class Movement final : public Plan {
+class Movement final : public OneLaunch<kernel::LowLatencyMoveParameters> {
  public:
-  explicit Movement(const Call& call) : team_(call.team) {
+  explicit Movement(const Call& call)
+      : OneLaunch(call.team, call.team.kernels().template lingering_low_latency_move<Wire>()) {
     const Shape& shape = call.shape;
     blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block<Wire>(team_.size()), most_blocks);
     place_slots<Wire>(parameters_, team_);
@@ -65,22 +67,16 @@ class Movement final : public Plan {
     }
   }
 
-  void start(gpu::StreamView stream, const Report& report) override {
-    parameters_.frame = frame_of(team_, report);
+ private:
+  void launch(gpu::StreamView stream) const override {
     team_.kernels().template low_latency_move<Wire>(stream, parameters_, blocks_);
   }
-
-  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
-
- private:
-  team::TeamView team_;
-  kernel::LowLatencyMoveParameters parameters_{};
-  unsigned blocks_;
 };
 
-class Combination final : public Plan {
+class Combination final : public OneLaunch<kernel::LowLatencyCombineParameters> {
  public:
-  explicit Combination(const Call& call) : team_(call.team), shape_(call.shape) {
+  explicit Combination(const Call& call)
+      : OneLaunch(call.team, lingering_reduction<kernel::LowLatencyCombineParameters>(call)), shape_(call.shape) {
     blocks_ = blocks_for(facts_of(team_), shape_.bytes, bytes_a_block, most_blocks);
     const auto n = static_cast<std::size_t>(team_.size());
     const std::uint32_t everybody = n == 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << n) - 1;
@@ -115,18 +111,12 @@ class Combination final : public Plan {
     place_slots<kernel::Packets>(parameters_, team_);
   }
 
-  void start(gpu::StreamView stream, const Report& report) override {
-    parameters_.frame = frame_of(team_, report);
+ private:
+  void launch(gpu::StreamView stream) const override {
     team_.kernels().low_latency_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
-  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
-
- private:
-  team::TeamView team_;
   Shape shape_;
-  kernel::LowLatencyCombineParameters parameters_{};
-  unsigned blocks_;
 };
 
 std::size_t largest_share(const Shape& shape, int members) noexcept {
@@ -135,9 +125,10 @@ std::size_t largest_share(const Shape& shape, int members) noexcept {
   return largest;
 }
 
-class Shares final : public Plan {
+class Shares final : public OneLaunch<kernel::LowLatencySharesParameters> {
  public:
-  explicit Shares(const Call& call) : team_(call.team), shape_(call.shape) {
+  explicit Shares(const Call& call)
+      : OneLaunch(call.team, lingering_reduction<kernel::LowLatencySharesParameters>(call)), shape_(call.shape) {
     const std::size_t largest = largest_share(shape_, team_.size());
     blocks_ = blocks_for(facts_of(team_), largest, bytes_a_block, most_blocks);
     for (int member = 0; member < team_.size(); ++member) {
@@ -153,18 +144,12 @@ class Shares final : public Plan {
       parameters_.own_to = parameters_.to + parameters_.share_begin[static_cast<std::size_t>(team_.me())];
   }
 
-  void start(gpu::StreamView stream, const Report& report) override {
-    parameters_.frame = frame_of(team_, report);
+ private:
+  void launch(gpu::StreamView stream) const override {
     team_.kernels().low_latency_shares(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
-  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
-
- private:
-  team::TeamView team_;
   Shape shape_;
-  kernel::LowLatencySharesParameters parameters_{};
-  unsigned blocks_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "gpu/stream.h"
 #include "kernel/team.h"
 #include "share/board.h"
+#include "team/lingerer.h"
 #include "team/view.h"
 
 #include <array>
@@ -66,6 +67,14 @@ class Plan {
   /// Enqueues the call; its context must be current. All members start their plans of a team in the same order. What the Call
   /// referred to may be gone by now, but for the connection that its team is a view of.
   virtual void start(gpu::StreamView stream, const Report& report) = 0;
+
+  /// The same of one blocking call, by a kernel that stays for further ones. True: one that stays has taken the call.
+  [[nodiscard]] virtual bool ring(team::Lingerer& /*lingerer*/, const Report& /*report*/) { return false; }
+  /// Else a launch, in start()'s place, that then stays: false if there is none for it.
+  [[nodiscard]] virtual bool linger(team::Lingerer& /*lingerer*/, gpu::StreamView /*stream*/,
+                                    const Report& /*report*/) {
+    return false;
+  }
 
   /// Thread blocks that it keeps on the GPU until other members' have come: the most of its launches. The same on all members.
   [[nodiscard]] virtual unsigned blocks() const noexcept = 0;

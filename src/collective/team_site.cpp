@@ -37,25 +37,25 @@ class TeamSite final : public Site {
   // A task may go on in another thread after each of its waits: so each of these makes the context current for itself.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    gpu::copy_async(to, from, bytes, *connection_.stream);
+    gpu::copy_async(to, from, bytes, connection_.queue());
   }
   void combine(std::byte* inout, const std::byte* in, std::size_t bytes) override {
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    home_.kernels().reduce(*connection_.stream, shape_.op, shape_.element, inout, in,
+    home_.kernels().reduce(connection_.queue(), shape_.op, shape_.element, inout, in,
                            bytes / kernel::bytes_of(shape_.element));
   }
   void record(std::size_t parity) override {
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    connection_.events[parity].record(*connection_.stream);
+    connection_.events[parity].record(connection_.queue());
   }
   void follow(int member, std::size_t parity) override {
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    connection_.peer_events[static_cast<std::size_t>(member)][parity].make_wait(*connection_.stream);
+    connection_.peer_events[static_cast<std::size_t>(member)][parity].make_wait(connection_.queue());
   }
 
   std::uint64_t mark() override {
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    return connection_.marker->post(*connection_.stream);
+    return connection_.marker->post(connection_.queue());
   }
   engine::Task<> reach(std::uint64_t mark) override {
     const auto& word = connection_.marker->word();

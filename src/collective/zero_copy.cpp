@@ -2,6 +2,7 @@
 #include "collective/zero_copy.h"
 
 #include "collective/frame.h"
+#include "collective/one_launch.h"
 #include "collective/pushes.h"
 #include "kernel/exchange.h"
 
@@ -16,9 +17,9 @@ constexpr std::size_t bytes_a_pushing_block = std::size_t{32} << 10;
 constexpr std::size_t most_pushing = 128;
 constexpr std::size_t most_spreading = 64;
 
-class Push final : public Plan {
+class Push final : public OneLaunch<kernel::ExchangeMoveParameters> {
  public:
-  explicit Push(const Call& call) : team_(call.team) {
+  explicit Push(const Call& call) : OneLaunch(call.team, call.team.kernels().lingering_move()) {
     const Shape& shape = call.shape;
     parameters_.end_barrier = true;
     for (const kernel::Move& move : pushes_of(call)) parameters_.move[parameters_.moves++] = move;
@@ -26,25 +27,16 @@ class Push final : public Plan {
                          most_pushing);
   }
 
-  void start(gpu::StreamView stream, const Report& report) override {
-    parameters_.frame = frame_of(team_, report);
-    team_.kernels().exchange_move(stream, parameters_, blocks_);
-  }
-
-  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
-
  private:
-  team::TeamView team_;
-  kernel::ExchangeMoveParameters parameters_{};
-  unsigned blocks_;
+  void launch(gpu::StreamView stream) const override { team_.kernels().exchange_move(stream, parameters_, blocks_); }
 };
 
 // Each member but the root reads its share of the root's buffer, once, and writes it into the receive buffers of all but the root:
 // the root sends every byte once, and every other member sends and receives every byte once at most.
-class Broadcast final : public Plan {
+class Broadcast final : public OneLaunch<kernel::ExchangeSpreadParameters> {
  public:
-  explicit Broadcast(const Call& call)
-      : team_(call.team), blocks_(blocks_for(facts_of(team_), call.shape.bytes, bytes_a_block, most_spreading)) {
+  explicit Broadcast(const Call& call) : OneLaunch(call.team, call.team.kernels().lingering_spread()) {
+    blocks_ = blocks_for(facts_of(team_), call.shape.bytes, bytes_a_block, most_spreading);
     if (team_.me() == call.shape.root) return;
     Shape bytes = call.shape;
     bytes.element = kernel::Element::u8;
@@ -58,22 +50,14 @@ class Broadcast final : public Plan {
     }
   }
 
-  void start(gpu::StreamView stream, const Report& report) override {
-    parameters_.frame = frame_of(team_, report);
-    team_.kernels().exchange_spread(stream, parameters_, blocks_);
-  }
-
-  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
-
  private:
-  team::TeamView team_;
-  kernel::ExchangeSpreadParameters parameters_{};
-  unsigned blocks_;
+  void launch(gpu::StreamView stream) const override { team_.kernels().exchange_spread(stream, parameters_, blocks_); }
 };
 
-class TwoShot final : public Plan {
+class TwoShot final : public OneLaunch<kernel::ExchangeCombineParameters> {
  public:
-  explicit TwoShot(const Call& call) : team_(call.team), shape_(call.shape) {
+  explicit TwoShot(const Call& call)
+      : OneLaunch(call.team, lingering_reduction<kernel::ExchangeCombineParameters>(call)), shape_(call.shape) {
     const auto own = static_cast<std::size_t>(team_.me());
     std::size_t from = 0;  // of the own share in a send buffer
     std::size_t to = 0;    // and in a receive buffer
@@ -108,18 +92,12 @@ class TwoShot final : public Plan {
     blocks_ = pulling_blocks(facts_of(team_), volume);
   }
 
-  void start(gpu::StreamView stream, const Report& report) override {
-    parameters_.frame = frame_of(team_, report);
+ private:
+  void launch(gpu::StreamView stream) const override {
     team_.kernels().exchange_combine(stream, shape_.op, shape_.element, parameters_, blocks_);
   }
 
-  [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
-
- private:
-  team::TeamView team_;
   Shape shape_;
-  kernel::ExchangeCombineParameters parameters_{};
-  unsigned blocks_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
   const auto lift = [&](Lifted& buffer) {
     side_.lifts = !show && buffer.enqueues();
     if (side_.lifts) {
-      buffer.lift(*team.connection().stream);
+      buffer.lift(team.connection().queue());
     } else {
       buffer.lift();
     }
@@ -62,7 +62,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
     const std::size_t bytes = role.receive->extent.bytes();
     kept_ = home_.spares().lend(bytes);
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    gpu::copy_async(kept_->data(), receive_->data(), bytes, *team.connection().stream);
+    gpu::copy_async(kept_->data(), receive_->data(), bytes, team.connection().queue());
     side_.buffers.send = kept_->data();
     side_.send = {};
   }

@@ -80,8 +80,9 @@ const std::shared_ptr<team::Span>& Teams::span_of(MPI_Comm communicator) {
 
 std::shared_ptr<team::Team> Teams::make_team(const share::TeamKey& key, std::vector<int> local_ranks, int me,
                                              bool drives, const team::Neighbourhood* topology, std::size_t part_bytes) {
-  auto made = std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), key,
-                                           std::move(local_ranks), me, drives, part_bytes);
+  auto made =
+      std::make_shared<team::Team>(world_.directory(), world_.board(), process_.engine(), key, std::move(local_ranks),
+                                   me, drives, process_.settings().linger_us, part_bytes);
   if (topology != nullptr && !topology->single_edges()) made->has_parallel_edges();
   std::erase_if(living_, [](const auto& each) { return each.expired(); });
   living_.push_back(made);

@@ -106,6 +106,8 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   { block.patience(limit).over() } -> std::same_as<bool>;   // asked once a poll
   { block.load_now(flag) } -> std::same_as<std::uint64_t>;  // what is there at this moment, ordering nothing
   block.store_now(flag, n);
+  block.store_and_fence(flag, n);                    // what is loaded behind it is no older; sequentially consistent
+  { block.alarm(n).rings() } -> std::same_as<bool>;  // once so many nanoseconds have gone by since the first question
   { block.add(flag, n) } -> std::same_as<std::uint64_t>;      // acquire and release within the grid; the value before
   { block.add_now(flag, n) } -> std::same_as<std::uint64_t>;  // the same, but it orders nothing
   // Words that peers poll: each half is atomic, and orders nothing on a GPU.
@@ -165,6 +167,21 @@ class GpuPatience {
  private:
   WaitLimit limit_;
   std::uint64_t polls_ = 0, start_ = 0;
+};
+
+/// The clock, looked at with each question: for who asks rarely.
+class GpuAlarm {
+ public:
+  CROSSLANE_DEVICE explicit GpuAlarm(std::uint64_t nanoseconds) : nanoseconds_(nanoseconds) {}
+  CROSSLANE_DEVICE bool rings() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    if (start_ == 0) start_ = now;
+    return now - start_ >= nanoseconds_;
+  }
+
+ private:
+  std::uint64_t nanoseconds_, start_ = 0;
 };
 
 class GpuBlock {
@@ -264,6 +281,7 @@ class GpuBlock {
     return value >= epoch;
   }
   CROSSLANE_DEVICE GpuPatience patience(WaitLimit limit) const { return GpuPatience(limit); }
+  CROSSLANE_DEVICE GpuAlarm alarm(std::uint64_t nanoseconds) const { return GpuAlarm(nanoseconds); }
 
   CROSSLANE_DEVICE std::uint64_t load_now(const std::uint64_t* from) const {
     std::uint64_t value;
@@ -272,6 +290,10 @@ class GpuBlock {
   }
   CROSSLANE_DEVICE void store_now(std::uint64_t* to, std::uint64_t value) const {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+  }
+  CROSSLANE_DEVICE void store_and_fence(std::uint64_t* to, std::uint64_t value) const {
+    store_now(to, value);
+    asm volatile("fence.sc.sys;" ::: "memory");
   }
   CROSSLANE_DEVICE std::uint64_t add(std::uint64_t* to, std::uint64_t value) const {
     std::uint64_t before;
@@ -402,6 +424,16 @@ class EmulatedPatience {
   std::chrono::steady_clock::time_point end_;
 };
 
+class EmulatedAlarm {
+ public:
+  EmulatedAlarm(const gpu::EmulatedLaunch& launch, std::uint64_t nanoseconds) noexcept
+      : patience_(launch, nullptr, nanoseconds) {}
+  [[nodiscard]] bool rings() const { return patience_.over(); }
+
+ private:
+  EmulatedPatience patience_;
+};
+
 class EmulatedBlock {
  public:
   explicit EmulatedBlock(const gpu::EmulatedLaunch& launch) noexcept : launch_(launch) {}
@@ -472,8 +504,14 @@ class EmulatedBlock {
     return {launch_, static_cast<const std::uint32_t*>(here(limit.abort)), limit.nanoseconds};
   }
 
+  EmulatedAlarm alarm(std::uint64_t nanoseconds) const { return {launch_, nanoseconds}; }
+
   std::uint64_t load_now(const std::uint64_t* from) const { return word(from).load(std::memory_order_relaxed); }
   void store_now(std::uint64_t* to, std::uint64_t value) const { word(to).store(value, std::memory_order_relaxed); }
+  // On a CPU the exchange is the fence: no load behind it goes ahead of it.
+  void store_and_fence(std::uint64_t* to, std::uint64_t value) const {
+    word(to).exchange(value, std::memory_order_seq_cst);
+  }
   std::uint64_t add(std::uint64_t* to, std::uint64_t value) const {
     return word(to).fetch_add(value, std::memory_order_acq_rel);
   }

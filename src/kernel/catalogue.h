@@ -64,7 +64,7 @@ struct Combined {
 [[nodiscard]] bool pipelined(const Combination& row) noexcept;
 
 /// Kernels that are compiled and loaded together, called crosslane_<family>_<...>.
-enum class Family : std::uint8_t { local, exchange, low_latency, lines, pipelined, ring, pairwise, copy };
+enum class Family : std::uint8_t { local, exchange, low_latency, lingering, lines, pipelined, ring, pairwise, copy };
 
 /// SASS for compute capabilities 8.0 and 9.0 and PTX for later ones, as cuModuleLoadData takes it. Empty if the library
 /// was built without a GPU compiler (CROSSLANE_CUDA_KERNELS=OFF): real GPUs then have no kernels.
@@ -74,6 +74,7 @@ enum class Family : std::uint8_t { local, exchange, low_latency, lines, pipeline
 [[nodiscard]] const gpu::EmulatedImage& emulated_local() noexcept;
 [[nodiscard]] const gpu::EmulatedImage& emulated_exchange() noexcept;
 [[nodiscard]] const gpu::EmulatedImage& emulated_low_latency() noexcept;
+[[nodiscard]] const gpu::EmulatedImage& emulated_lingering() noexcept;
 [[nodiscard]] const gpu::EmulatedImage& emulated_lines() noexcept;
 [[nodiscard]] const gpu::EmulatedImage& emulated_pipelined() noexcept;
 [[nodiscard]] const gpu::EmulatedImage& emulated_ring() noexcept;

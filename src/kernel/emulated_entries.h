@@ -1,5 +1,5 @@
 // What the emulated_*.cpp files make entries with: rows of an image for the emulated driver.
-// No block waits for another one of its own grid, and blocks of different members wait only for those of their own
+// No block waits for another one of its own grid, unless `concurrent`, and blocks of different members wait only for those of their own
 // index: so an emulated GPU may run a grid's blocks one after another.
 #pragma once
 
@@ -19,9 +19,9 @@ void run(const gpu::EmulatedLaunch& launch, void** parameters) {
 template <class Functor>
 inline constexpr std::uint32_t parameter_size = sizeof(typename Functor::Parameters);
 
-template <class Functor>
+template <class Functor, bool concurrent = false>
 constexpr gpu::EmulatedKernel row(const char* name) {
-  return {name, &run<Functor>, false, 1, &parameter_size<Functor>};
+  return {name, &run<Functor>, concurrent, 1, &parameter_size<Functor>};
 }
 
 }  // namespace crosslane::kernel::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/exchange.h"
+#include "kernel/lingering.h"
 #include "kernel/low_latency.h"
 #include "kernel/low_latency_shares.h"
 #include "kernel/operation.h"
@@ -21,6 +22,11 @@
   X(crosslane_pushed_move, crosslane::kernel::PushedMove)
 #define CROSSLANE_LOW_LATENCY_KERNELS(X) \
   X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>)
+#define CROSSLANE_LINGERING_KERNELS(X) \
+  X(crosslane_lingering_packets, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>>) \
+  X(crosslane_lingering_lines, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>>)     \
+  X(crosslane_lingering_move, crosslane::kernel::Lingering<crosslane::kernel::ExchangeMove>)                                  \
+  X(crosslane_lingering_spread, crosslane::kernel::Lingering<crosslane::kernel::ExchangeSpread>)
 #define CROSSLANE_RING_KERNELS(X) X(crosslane_ring_move, crosslane::kernel::RingMove)
 #define CROSSLANE_LINES_KERNELS(X) X(crosslane_lines_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>)
 
@@ -53,7 +59,7 @@
   Y(band, Band, u8, std::uint8_t) Y(bor, Bor, u8, std::uint8_t) Y(bxor, Bxor, u8, std::uint8_t)        \
   CROSSLANE_PAIRS(Y, minloc, Minloc) CROSSLANE_PAIRS(Y, maxloc, Maxloc)
 
-// What large arrays are made of: these have a pipelined kernel, too, one for rings, and one for shares.
+// What large arrays are made of: these have a pipelined kernel, too, one for rings, one for shares, and one that lingers.
 #define CROSSLANE_PIPELINED_COMBINATIONS(Y)                                                            \
   CROSSLANE_WIDE_UNSIGNED(Y, sum, Sum) CROSSLANE_REALS(Y, sum, Sum)                                    \
   CROSSLANE_WIDE_UNSIGNED(Y, prod, Prod) CROSSLANE_REALS(Y, prod, Prod)                                \

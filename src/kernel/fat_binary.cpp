@@ -5,6 +5,7 @@
 CROSSLANE_EMBED(local)
 CROSSLANE_EMBED(exchange)
 CROSSLANE_EMBED(low_latency)
+CROSSLANE_EMBED(lingering)
 CROSSLANE_EMBED(lines)
 CROSSLANE_EMBED(pipelined)
 CROSSLANE_EMBED(ring)
@@ -21,6 +22,8 @@ std::span<const std::byte> fat_binary(Family family) noexcept {
       return {&crosslane_fat_binary_exchange, &crosslane_fat_binary_exchange_end};
     case Family::low_latency:
       return {&crosslane_fat_binary_low_latency, &crosslane_fat_binary_low_latency_end};
+    case Family::lingering:
+      return {&crosslane_fat_binary_lingering, &crosslane_fat_binary_lingering_end};
     case Family::lines:
       return {&crosslane_fat_binary_lines, &crosslane_fat_binary_lines_end};
     case Family::pipelined:

@@ -53,13 +53,16 @@ void launch(const gpu::Function& function, gpu::StreamView stream, gpu::Grid blo
   function.launch(stream, blocks, {threads}, 0, parameters);
 }
 
-template <class Parameters>
-void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned blocks, const Parameters& parameters) {
-  const Frame& frame = parameters.frame;
+void check_team(const Frame& frame, unsigned blocks) {
   if (blocks == 0 || blocks > most_team_blocks || frame.members > most_members || frame.me >= frame.members) {
     throw base::Error(base::ErrorClass::intern, "a team's kernel with {} blocks for member {} of {}", blocks, frame.me,
                       frame.members);
   }
+}
+
+template <class Parameters>
+void launch_team(const gpu::Function& function, gpu::StreamView stream, unsigned blocks, const Parameters& parameters) {
+  check_team(parameters.frame, blocks);
   function.launch(stream, {blocks}, {Kernels::team_threads}, 0, parameters);
 }
 
@@ -75,7 +78,7 @@ void check_ring(const RingParameters& parameters) {
 Kernels::Kernels(const gpu::Driver& driver)
     : modules_{load(driver, Family::local),     load(driver, Family::exchange), load(driver, Family::low_latency),
                load(driver, Family::pipelined), load(driver, Family::pairwise), load(driver, Family::lines),
-               load(driver, Family::ring)},
+               load(driver, Family::ring),      load(driver, Family::lingering)},
       exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
       exchange_spread_(loaded(modules_[1], "crosslane_exchange_spread")),
       pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
@@ -87,10 +90,18 @@ Kernels::Kernels(const gpu::Driver& driver)
                  combining(modules_[3], "crosslane_pipelined_", large),
                  {},
                  {},
-                 combining(modules_[6], "crosslane_ring_", large)},
+                 combining(modules_[6], "crosslane_ring_", large),
+                 {}},
       packets_move_(loaded(modules_[2], "crosslane_low_latency_move")),
       lines_move_(loaded(modules_[5], "crosslane_lines_move")),
-      shares_(combining(modules_[2], "crosslane_low_latency_shares_", large)) {
+      shares_(combining(modules_[2], "crosslane_low_latency_shares_", large)),
+      lingering_packets_(loaded(modules_[7], "crosslane_lingering_packets")),
+      lingering_lines_(loaded(modules_[7], "crosslane_lingering_lines")),
+      lingering_move_(loaded(modules_[7], "crosslane_lingering_move")),
+      lingering_spread_(loaded(modules_[7], "crosslane_lingering_spread")),
+      lingering_combine_(combining(modules_[7], "crosslane_lingering_combine_", large)),
+      lingering_shares_(combining(modules_[7], "crosslane_lingering_shares_", large)),
+      lingering_exchange_(combining(modules_[7], "crosslane_lingering_exchange_", large)) {
   const auto processors = static_cast<unsigned>(
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
@@ -138,6 +149,32 @@ void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParam
 }
 template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
 template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
+
+template <class Parameters>
+LingeringKernel<Parameters> Kernels::lingering(Op op, Element element) const noexcept {
+  if (!pipelines(op, element)) return {};
+  const std::size_t row = combination(op, element)->row;
+  if constexpr (std::is_same_v<Parameters, LowLatencyCombineParameters>) return {&*lingering_combine_[row]};
+  if constexpr (std::is_same_v<Parameters, LowLatencySharesParameters>) return {&*lingering_shares_[row]};
+  if constexpr (std::is_same_v<Parameters, ExchangeCombineParameters>) return {&*lingering_exchange_[row]};
+}
+template LingeringKernel<LowLatencyCombineParameters> Kernels::lingering(Op, Element) const noexcept;
+template LingeringKernel<LowLatencySharesParameters> Kernels::lingering(Op, Element) const noexcept;
+template LingeringKernel<ExchangeCombineParameters> Kernels::lingering(Op, Element) const noexcept;
+
+template <class Parameters>
+void LingeringKernel<Parameters>::launch(gpu::StreamView stream, const Parameters& parameters, unsigned blocks,
+                                         const Stay& stay) const {
+  check_team(parameters.frame, blocks);
+  function->launch(stream, {blocks}, {Kernels::team_threads}, sizeof(Parameters),
+                   LingeringParameters<Parameters>{parameters, stay});
+}
+template struct LingeringKernel<LowLatencyCombineParameters>;
+template struct LingeringKernel<LowLatencySharesParameters>;
+template struct LingeringKernel<LowLatencyMoveParameters>;
+template struct LingeringKernel<ExchangeCombineParameters>;
+template struct LingeringKernel<ExchangeMoveParameters>;
+template struct LingeringKernel<ExchangeSpreadParameters>;
 
 void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
                                  const LowLatencySharesParameters& parameters, unsigned blocks) const {

@@ -7,6 +7,7 @@
 #include "gpu/stream.h"
 #include "kernel/catalogue.h"
 #include "kernel/exchange.h"
+#include "kernel/lingering.h"
 #include "kernel/load.h"
 #include "kernel/low_latency.h"
 #include "kernel/low_latency_shares.h"
@@ -18,9 +19,19 @@
 
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace crosslane::kernel {
+
+/// A kernel for calls with such parameters that stays for further ones (lingering.h); none where it is null.
+template <class Parameters>
+struct LingeringKernel {
+  const gpu::Function* function = nullptr;
+
+  /// As the launches of Kernels.
+  void launch(gpu::StreamView stream, const Parameters& parameters, unsigned blocks, const Stay& stay) const;
+};
 
 /// Pointers are device memory of the stream's context (or of peers it can reach), or host memory that is pinned and
 /// mapped. Move-only; one a context, made ahead of first use, since loading may wait for running kernels. Thread-safe
@@ -65,19 +76,32 @@ class Kernels {
   void ring_move(gpu::StreamView stream, const RingParameters& parameters, unsigned blocks) const;
   void ring_reduction(gpu::StreamView stream, Op op, Element element, const RingParameters& parameters,
                       unsigned blocks) const;
+  /// Of reductions: LowLatencyCombineParameters, LowLatencySharesParameters, ExchangeCombineParameters; only where pipelines(op, element).
+  template <class Parameters>
+  [[nodiscard]] LingeringKernel<Parameters> lingering(Op op, Element element) const noexcept;
+  template <class Wire>
+  [[nodiscard]] LingeringKernel<LowLatencyMoveParameters> lingering_low_latency_move() const noexcept {
+    return {std::is_same_v<Wire, Lines> ? &lingering_lines_ : &lingering_packets_};
+  }
+  [[nodiscard]] LingeringKernel<ExchangeMoveParameters> lingering_move() const noexcept { return {&lingering_move_}; }
+  [[nodiscard]] LingeringKernel<ExchangeSpreadParameters> lingering_spread() const noexcept {
+    return {&lingering_spread_};
+  }
   /// Windows hold pairwise_window_bytes(blocks, members, chunk_bytes) for each parity.
   void pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const;
   /// Windows hold pushed_window_bytes(blocks, members, places, chunk_bytes).
   void pushed_move(gpu::StreamView stream, const PushedMoveParameters& parameters, unsigned blocks) const;
 
  private:
-  static constexpr std::size_t families = 7;  // all but the copies
+  static constexpr std::size_t families = 8;  // all but the copies
   gpu::Module modules_[families];
   gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_;
   using Combining = std::vector<std::optional<gpu::Function>>;  // by row of combinations()
   Combining combining_[families];
   gpu::Function packets_move_, lines_move_;
   Combining shares_;
+  gpu::Function lingering_packets_, lingering_lines_, lingering_move_, lingering_spread_;
+  Combining lingering_combine_, lingering_shares_, lingering_exchange_;
   unsigned resident_team_blocks_;
 };
 

@@ -20,6 +20,8 @@ const void* image_for(const gpu::Driver& driver, Family family) {
       return &emulated_exchange();
     case Family::low_latency:
       return &emulated_low_latency();
+    case Family::lingering:
+      return &emulated_lingering();
     case Family::lines:
       return &emulated_lines();
     case Family::pipelined:

@@ -24,6 +24,9 @@ struct Control {
   alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
   alignas(128) std::uint64_t places[2][most_team_blocks];            ///< [L & 1][block]: what a root told, see Landing
   alignas(128) std::uint64_t parts[2][most_team_blocks][most_members];  ///< [L & 1][block][member]: see Parts
+  static constexpr std::uint32_t most_told = 8 * most_members + 8;
+  alignas(
+      128) Word16 told[most_told];  ///< what block 0 of a kernel that lingers passes on to the others: see lingering.h
 };
 
 /// Where a root's results belong, which the root alone knows: in one of some buffers that all members have mapped, or in none of them. Its

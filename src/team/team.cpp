@@ -20,17 +20,23 @@ using share::Ready;
 using share::Verdict;
 
 Team::Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
-           std::vector<int> local_ranks, int me, bool drives, std::size_t part_bytes)
+           std::vector<int> local_ranks, int me, bool drives, std::optional<double> linger_us, std::size_t part_bytes)
     : directory_(directory),
       board_(board),
       engine_(engine),
       local_ranks_(std::move(local_ranks)),
       me_(me),
       drives_(drives),
+      linger_us_(linger_us),
       part_bytes_(part_bytes),
       place_(board.join(key, size(), me)) {}
 
 Team::~Team() { leave(); }
+
+gpu::StreamView Team::Connection::queue() noexcept {
+  lingerer->dismiss();
+  return *stream;
+}
 
 void Team::Connection::throw_if_failed() const {
   const gpu::ContextScope scope(home->driver(), home->context());
@@ -39,11 +45,27 @@ void Team::Connection::throw_if_failed() const {
 
 void Team::leave() noexcept {
   wait_for_readers();
+  send_lingerer_away();
   if (place_) board_.leave(*place_);
   place_.reset();
   if (connection_ != nullptr && !connection_->home->driver().unloading())
     connection_->home->window().give_back(connection_->region);
   connection_.reset();
+}
+
+// Up to its end it uses the region, which others may get next.
+void Team::send_lingerer_away() noexcept {
+  if (connection_ == nullptr || !connection_->lingerer->used() || !connection_->home->stands() ||
+      connection_->home->driver().unloading())
+    return;
+  try {
+    const gpu::ContextScope scope(connection_->home->driver(), connection_->home->context());
+    const std::uint64_t last = connection_->marker->post(connection_->queue());
+    engine_.wait(engine::Completion::of(connection_->marker->word(), last),
+                 {.call = "leaving a communicator", .sequence = sequence_});
+  } catch (const std::exception& error) {
+    base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
+  }
 }
 
 // All have arrived at it, or this rank would not be through: what is left of it needs kernels only, none of this rank's.
@@ -246,6 +268,8 @@ std::optional<std::string> Team::take_region(Home& home) {
   {
     const gpu::ContextScope scope(home.driver(), home.context());
     made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
+    const double stay_us = linger_us_.value_or(home.driver().emulated ? 0 : 20);
+    made->lingerer.emplace(home.driver(), engine_, size(), base::Duration(static_cast<std::int64_t>(stay_us * 1e3)));
     made->marker.emplace(home.driver());
     made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});

@@ -19,6 +19,7 @@
 #include "gpu/stream.h"
 #include "share/directory.h"
 #include "team/home.h"
+#include "team/lingerer.h"
 #include "team/neighbourhood.h"
 #include "team/region.h"
 #include "team/view.h"
@@ -42,9 +43,10 @@ class Team {
  public:
   /// `local_ranks`: the members on the node, in the order of their ranks in the communicator; this rank is `me`. Where the board has no room for the
   /// team, it never goes direct. `drives`: host-driven algorithms are wished for; else they are prepared for only where members
-  /// must not wait for one another on their GPU. `part_bytes`: of the window's parts (region.h). Equal on all members.
+  /// must not wait for one another on their GPU. `linger_us`: as in Settings. `part_bytes`: of the window's parts (region.h). Equal on all members.
   Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
-       std::vector<int> local_ranks, int me, bool drives, std::size_t part_bytes = default_part_bytes);
+       std::vector<int> local_ranks, int me, bool drives, std::optional<double> linger_us,
+       std::size_t part_bytes = default_part_bytes);
   ~Team();
   /// Gives back what the team has on the board and in the window, ahead of its end: no collective follows. Waits until the
   /// members are through with the last direct call, in which they may still read this rank's window.
@@ -101,6 +103,7 @@ class Team {
         events;  ///< This rank's, by a step's parity (share/steps.h); none where it cannot have them.
     std::vector<std::vector<gpu::Event>> peer_events;  ///< By member, as opened here.
     std::optional<gpu::Stream> stream;
+    std::optional<Lingerer> lingerer;  ///< Whose kernel may stay on the stream.
     std::optional<gpu::Marker> marker;
     gpu::PinnedBuffer words;     ///< `done` and `failed` of the team's kernels, a line each.
     std::uint64_t launches = 0;  ///< Of kernels that report to `done`.
@@ -111,6 +114,8 @@ class Team {
     std::uint64_t closings = 0;  ///< Exposure::closings() when they were true.
     bool mapped = false;
 
+    /// The stream, to enqueue more than kernels that stay: none stays behind this.
+    [[nodiscard]] gpu::StreamView queue() noexcept;
     /// Throws Error (other) where the GPU has failed: it never ends then what is on the stream.
     void throw_if_failed() const;
   };
@@ -172,6 +177,7 @@ class Team {
   [[nodiscard]] bool far_ahead() noexcept;
   void wait_for_laggards(engine::Watch watch);
   void wait_for_readers() noexcept;
+  void send_lingerer_away() noexcept;
   std::optional<std::string> take_region(Home& home);
   std::optional<std::string> map_regions();
   [[nodiscard]] bool open_events();
@@ -183,6 +189,7 @@ class Team {
   std::vector<int> ranks_;
   int me_;
   bool drives_;
+  std::optional<double> linger_us_;
   bool parallel_edges_ = false;
   std::size_t part_bytes_;
   std::optional<share::TeamPlace> place_;

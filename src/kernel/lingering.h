@@ -1,0 +1,226 @@
+// Kernels of a team that stay for a while when their call is over, and carry out the next ones without a launch: a launch, and the way from
+// it to a kernel's first instruction, are half of what a short blocking call takes. The host tells them what to do by ringing: through pinned
+// memory. Members that linger and members that launch may meet in a call. It must not know when staying pays.
+//
+// Who rings and who leaves may miss each other, so both write, then look at what the other one has written: one of them at least sees it. Rings
+// are counted, and no two launches wait for the same one (a launch counts as one); `state` only grows.
+//
+//   state                written by   what the host that has rung r, and looks behind that, however late, knows
+//   less than leaving(r) -            the kernel has not said that it leaves: it will hear
+//   leaving(r)           kernel       it is about to leave, and looks once more: what it says next tells if it has heard
+//   left(r)              kernel       it is gone, or going, and has not heard
+//   heard(r), or more    kernel       it has heard: it says so where it was about to leave, or it has waited for a later ring since
+//
+// A ring is written whole, in packets (wire.h) whose flag is its number. Block 0 alone looks at host memory, where looks of several would queue,
+// and passes on what it hears, or that it leaves, through the GPU's, in packets, too. It passes on the next only when the host has rung for it,
+// behind the end of that call: so all blocks have read this one.
+//
+//   own told[k], flag of ring r     word k of what it heard by ring r; or the value for `done` is 0: it has left, heard or not
+//   any other flag                  of rings before: who leaves writes all
+#pragma once
+
+#include "kernel/exchange.h"
+#include "kernel/low_latency.h"
+#include "kernel/low_latency_shares.h"
+#include "kernel/team.h"
+#include "kernel/wire.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace crosslane::kernel {
+
+/// Pinned host memory, zeroed at its making.
+struct Bell {
+  static constexpr std::uint32_t most_words = Control::most_told;
+  CROSSLANE_DEVICE static constexpr std::uint64_t leaving(std::uint64_t ring) { return ring << 2 | 1; }
+  CROSSLANE_DEVICE static constexpr std::uint64_t left(std::uint64_t ring) { return ring << 2 | 2; }
+  CROSSLANE_DEVICE static constexpr std::uint64_t heard(std::uint64_t ring) { return ring << 2 | 3; }
+
+  alignas(128)
+      Word16 request[most_words];  ///< Written by the host: the value for `done`, 0 to leave at once; and Told's words.
+  alignas(128) std::uint64_t state;  ///< Written by kernels.
+};
+
+struct Stay {
+  Bell* bell;                 ///< As the GPU knows it.
+  std::uint64_t rung;         ///< The last ring before.
+  std::uint64_t nanoseconds;  ///< For how long, after each call.
+};
+
+/// A run of words of a functor's parameters that differ from call to call: so many, and so many more for each member.
+struct ToldRun {
+  std::uint32_t begin, words, words_a_member;
+};
+
+struct ToldRuns {
+  ToldRun run[6];
+};
+
+/// Which those are.
+template <class Parameters>
+struct Told;
+template <>
+struct Told<LowLatencyCombineParameters> {
+  using P = LowLatencyCombineParameters;
+  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
+    return {{{offsetof(P, from) / 8, (sizeof(P) - offsetof(P, from)) / 8, 0}}};
+  }
+};
+template <>
+struct Told<LowLatencySharesParameters> {
+  using P = LowLatencySharesParameters;
+  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
+    return {{{offsetof(P, from) / 8, 3, 0},
+             {offsetof(P, share_begin) / 8, 0, 1},
+             {offsetof(P, share_bytes) / 8, 0, 1},
+             {offsetof(P, units) / 8, 2, 0}}};
+  }
+};
+template <>
+struct Told<LowLatencyMoveParameters> {
+  using P = LowLatencyMoveParameters;
+  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
+    return {{{offsetof(P, send) / 8, 0, 3}, {offsetof(P, receive) / 8, 0, 3}}};
+  }
+};
+// Where there are no more moves than members.
+template <>
+struct Told<ExchangeMoveParameters> {
+  using P = ExchangeMoveParameters;
+  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
+    return {{{offsetof(P, parity) / 8, 3, 0}, {offsetof(P, in) / 8, 0, 3}, {offsetof(P, move) / 8, 0, 3}}};
+  }
+};
+template <>
+struct Told<ExchangeSpreadParameters> {
+  using P = ExchangeSpreadParameters;
+  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
+    return {{{offsetof(P, from) / 8, 3, 0}, {offsetof(P, to) / 8, 0, 1}}};
+  }
+};
+template <>
+struct Told<ExchangeCombineParameters> {
+  using P = ExchangeCombineParameters;
+  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
+    return {{{offsetof(P, parity) / 8, 4, 0},
+             {offsetof(P, in) / 8, 0, 3},
+             {offsetof(P, source) / 8, 0, 1},
+             {offsetof(P, destination) / 8, 0, 1},
+             {offsetof(P, count) / 8, 1, 0},
+             {offsetof(P, out) / 8, 0, 3}}};
+  }
+};
+
+/// How many there are among so many members.
+template <class Parameters>
+CROSSLANE_DEVICE constexpr std::uint32_t told_words(std::uint32_t members) {
+  const ToldRuns runs = Told<Parameters>::runs();
+  std::uint32_t words = 0;
+  CROSSLANE_UNROLLED
+  for (const ToldRun& run : runs.run) words += run.words + run.words_a_member * members;
+  return words;
+}
+/// The place of number k of them among the words of the parameters.
+template <class Parameters>
+CROSSLANE_DEVICE constexpr std::uint32_t told_place(std::uint32_t k, std::uint32_t members) {
+  const ToldRuns runs = Told<Parameters>::runs();
+  std::uint32_t before = 0, place = 0;
+  CROSSLANE_UNROLLED
+  for (const ToldRun& run : runs.run) {
+    const std::uint32_t words = run.words + run.words_a_member * members;
+    if (k >= before && k < before + words) place = run.begin + k - before;
+    before += words;
+  }
+  return place;
+}
+
+template <class First>
+struct LingeringParameters {
+  First first;  ///< Its call, and what is alike in all.
+  Stay stay;
+};
+
+template <class F>
+struct Lingering {
+  using Mine = typename F::Parameters;
+  using Parameters = LingeringParameters<Mine>;
+  static_assert(sizeof(Mine) % 8 == 0 && 1 + told_words<Mine>(most_members) <= Bell::most_words);
+
+  template <Block B>
+  CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
+    // In shared memory, where those of each call take their place.
+    auto& mine = *block.template shared<Mine>();
+    auto* const words = reinterpret_cast<std::uint64_t*>(&mine);
+    const auto* const first = reinterpret_cast<const std::uint64_t*>(&p.first);
+    block.for_each(sizeof(Mine) / 8, [&](std::uint64_t k) { words[k] = first[k]; });
+    const std::uint32_t members = p.first.frame.members, told = 1 + told_words<Mine>(members);
+    Control& own = *p.first.frame.control[p.first.frame.me];
+    constexpr std::uint32_t done_value = offsetof(Frame, done_value) / 8;
+    const auto place = [&](std::uint64_t k) {
+      return &words[k == 0 ? done_value : told_place<Mine>(static_cast<std::uint32_t>(k) - 1, members)];
+    };
+    for (std::uint64_t ring = p.stay.rung + 1;; ++ring) {
+      block.barrier();
+      F{}(block, mine);
+      const Packets::Flag flag = Packets::flag_of(ring);
+      if (block.index() != 0) {
+        // As long as the host lets block 0 stay.
+        const bool heard = block.all_of(told, [&](std::uint64_t k) {
+          auto patience = block.patience(p.first.frame.limit);
+          Word16 packet = block.load_packet(&own.told[k]);
+          while (!Packets::complete(block, packet, flag)) {
+            if (patience.over()) return false;
+            packet = block.load_packet(&own.told[k]);
+          }
+          *place(k) = Packets::word(packet, 0);
+          return true;
+        });
+        if (!heard || words[done_value] == 0) return;
+      } else {
+        const bool stays = hear(block, p.stay, ring, told, place) && words[done_value] != 0;
+        if (block.count() != 1 || !stays) {
+          block.for_each(stays ? told : Control::most_told, [&](std::uint64_t k) {
+            const std::uint64_t word = stays ? *place(k) : 0;
+            Packets::store(block, &own.told[k], 0, &word, flag);
+          });
+        }
+        if (!stays) return;
+      }
+      // The buffers of this call may have been written since those of the last one were read.
+      block.all_of(1, [&](std::uint64_t) { return block.reached(&own.launches, 0); });
+    }
+  }
+
+ private:
+  // False when it is over.
+  template <class B, class Place>
+  CROSSLANE_DEVICE static bool hear(const B& block, const Stay& stay, std::uint64_t ring, std::uint32_t told,
+                                    Place place) {
+    const Packets::Flag flag = Packets::flag_of(ring);
+    const auto heard = [&] {
+      return block.all_of(told, [&](std::uint64_t k) {
+        const Word16 packet = block.load_packet(&stay.bell->request[k]);
+        *place(k) = Packets::word(packet, 0);
+        return Packets::complete(block, packet, flag);
+      });
+    };
+    auto time = block.alarm(stay.nanoseconds);
+    do {
+      if (heard()) return true;
+    } while (block.all_of(1, [&](std::uint64_t) { return !time.rings(); }));
+    say(block, stay, Bell::leaving(ring));
+    const bool late = heard();
+    say(block, stay, late ? Bell::heard(ring) : Bell::left(ring));
+    return late;
+  }
+
+  // By one thread, before whatever others of the block look at behind it.
+  template <class B>
+  CROSSLANE_DEVICE static void say(const B& block, const Stay& stay, std::uint64_t state) {
+    block.for_each(1, [&](std::uint64_t) { block.store_and_fence(&stay.bell->state, state); });
+    block.barrier();
+  }
+};
+
+}  // namespace crosslane::kernel

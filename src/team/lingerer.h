@@ -1,0 +1,68 @@
+// Lingerer: the kernel that may stay on a team's GPU when a short blocking call is over (kernel/lingering.h), as its host sees it: who stays,
+// how it is told of the next call, and whether staying pays. Of one rank: members need not agree. It must not know any collective.
+//
+// It costs a multiprocessor for as long as it stays, and whoever waits for all that runs on the GPU waits for that long. So it stays only where
+// the last call began soon after the one before; and where it stayed in vain, so many calls more go by before it is tried again.
+#pragma once
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "gpu/driver.h"
+#include "gpu/pinned_buffer.h"
+#include "kernel/lingering.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace crosslane::team {
+
+class Lingerer {
+ public:
+  /// In the context of the team's kernels, which must be current. `stay`: for how long, after each call; 0: never.
+  Lingerer(const gpu::Driver& driver, engine::Engine& engine, int members, base::Duration stay);
+  Lingerer(const Lingerer&) = delete;
+  Lingerer& operator=(const Lingerer&) = delete;
+  ~Lingerer() { dismiss(); }
+
+  /// A blocking call begins on this rank; and is over.
+  void begin() noexcept;
+  void end() noexcept;
+
+  struct Kernel {
+    const void* function;  ///< Which it is.
+    unsigned blocks;
+    [[nodiscard]] bool operator==(const Kernel&) const noexcept = default;
+  };
+  /// Has that kernel carry out a call (Bell's words), if it is what stays. False: it does not.
+  [[nodiscard]] bool ring(Kernel kernel, std::span<const std::uint64_t> call);
+  /// Whether a kernel that is launched now for a blocking call is to stay behind it.
+  [[nodiscard]] bool worth() const noexcept { return soon_ && skips_ == 0; }
+  /// What such a launch is given, which must follow.
+  [[nodiscard]] kernel::Stay launch(Kernel kernel) noexcept;
+  /// Before anything else is enqueued on the stream: who stays is told to go, and goes within a microsecond or two.
+  void dismiss() noexcept;
+  /// Whether any has been launched.
+  [[nodiscard]] bool used() const noexcept { return rung_ != 0; }
+
+ private:
+  void write(std::span<const std::uint64_t> call) noexcept;
+  void forget() noexcept;
+  [[nodiscard]] bool gone() const noexcept;
+  [[nodiscard]] std::uint64_t state() const noexcept;
+
+  engine::Engine& engine_;
+  base::Duration stay_;
+  std::size_t words_;  // of a ring: of the largest call among so many members
+  gpu::PinnedBuffer memory_;
+  kernel::Bell* bell_ = nullptr;
+  std::uint64_t rung_ = 0;
+  std::optional<Kernel> stays_;  // as far as is known
+  bool heard_ = false;           // it has been rung
+  base::Time ended_{};
+  bool soon_ = false;
+  unsigned skips_ = 0, penalty_ = 0;  // calls
+};
+
+}  // namespace crosslane::team
