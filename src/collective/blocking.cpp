@@ -296,6 +296,7 @@ class Blocking::Passage {
     const bool may_stay = waits && !mine_.lifts && !mine_.lower;
     team::Lingerer& lingerer = *connection_.lingerer;
     if (may_stay && plan_->ring(lingerer, report)) {
+      blocking_.rung_.fetch_add(1, std::memory_order_relaxed);
       team_.started();
       return over;
     }

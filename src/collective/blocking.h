@@ -1,5 +1,5 @@
 // A call that goes direct: shows its buffers, waits until all members are there, chooses, runs, and waits for the word that the last
-// kernel writes. A blocking call does so itself, a call that is only started leaves it to the helper thread. Stateless, for any thread.
+// kernel writes. A blocking call does so itself, a call that is only started leaves it to the helper thread. It keeps a count alone, for any thread.
 // It must not know MPI's handles.
 #pragma once
 
@@ -90,6 +90,9 @@ class Blocking {
   /// error that names what differs is told when it is over.
   void start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const;
 
+  /// How many calls took no launch on this rank.
+  [[nodiscard]] std::uint64_t rung() const noexcept { return rung_.load(std::memory_order_relaxed); }
+
   /// False if no algorithm takes such a call of this team, all of whose members are connected, whatever the buffers: equal on all.
   [[nodiscard]] bool takes(const team::Team& team, const Shape& shape) const;
 
@@ -111,6 +114,7 @@ class Blocking {
   engine::Engine& engine_;
   double watchdog_seconds_;
   bool checks_;
+  mutable std::atomic<std::uint64_t> rung_{0};
 };
 
 }  // namespace crosslane::collective

@@ -40,6 +40,11 @@ extern "C" std::uint64_t crosslane_direct_calls(const char* collective, const ch
   return teams->calls(collective, algorithm == nullptr ? std::string_view{} : std::string_view{algorithm});
 }
 
+extern "C" std::uint64_t crosslane_rung_calls() {
+  auto* const teams = Process::get().teams();
+  return teams == nullptr ? 0 : teams->blocking().rung();
+}
+
 extern "C" int MPIX_Query_cuda_support() {
   auto& process = Process::get();
   return (process.active() && process.gpu().enabled()) || process.library().cuda_capable() ? 1 : 0;
