@@ -52,7 +52,8 @@ Needs needs_of(const team::Team& team, const Shape& shape, int member) {
   }
 }
 
-constexpr double for_ever = 1e9;  // seconds
+constexpr double for_ever = 1e9;                                            // seconds
+constexpr std::size_t least_too_long_to_stay = (std::size_t{4} << 20) + 1;  // bytes through each member
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
   hash ^= value + 0x9e3779b97f4a7c15U + (hash << 6) + (hash >> 2);
@@ -292,8 +293,9 @@ class Blocking::Passage {
     report.failed = report.done + failed;
     report.limit_ns = static_cast<std::uint64_t>(blocking_.limit_seconds() * 1e9);
     const auto over = engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
-    // Not where more is enqueued, which a kernel that stays would hold up.
-    const bool may_stay = waits && !mine_.lifts && !mine_.lower;
+    // Not where more is enqueued, which a kernel that stays would hold up, nor where a launch is little beside the rest.
+    const bool may_stay =
+        waits && !mine_.lifts && !mine_.lower && !worth_exposing(shape_, team_.size(), least_too_long_to_stay);
     team::Lingerer& lingerer = *connection_.lingerer;
     if (may_stay && plan_->ring(lingerer, report)) {
       blocking_.rung_.fetch_add(1, std::memory_order_relaxed);

@@ -41,7 +41,8 @@ class OneLaunch : public Plan {
   bool linger(team::Lingerer& lingerer, gpu::StreamView stream, const Report& report) override {
     if (lingering_.function == nullptr) return false;
     parameters_.frame = frame_of(team_, report);
-    lingering_.launch(stream, parameters_, blocks_, lingerer.launch({lingering_.function, blocks_}));
+    lingering_.launch(stream, parameters_, blocks_, lingerer.next());
+    lingerer.launched({lingering_.function, blocks_});
     return true;
   }
 

@@ -44,11 +44,14 @@ bool Lingerer::ring(Kernel kernel, std::span<const std::uint64_t> call) {
   return false;
 }
 
-kernel::Stay Lingerer::launch(Kernel kernel) noexcept {
+kernel::Stay Lingerer::next() noexcept {
   dismiss();
+  return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, static_cast<std::uint64_t>(stay_.count())};
+}
+
+void Lingerer::launched(Kernel kernel) noexcept {
   stays_ = kernel;
   heard_ = false;
-  return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, static_cast<std::uint64_t>(stay_.count())};
 }
 
 void Lingerer::dismiss() noexcept {
@@ -63,7 +66,7 @@ bool Lingerer::gone() const noexcept { return state() == Bell::left(rung_ + 1); 
 void Lingerer::forget() noexcept {
   stays_.reset();
   if (heard_) return;
-  constexpr unsigned least = 16, most = 4096;
+  constexpr unsigned least = 16, most = 256;
   penalty_ = std::clamp(2 * penalty_, least, most);
   skips_ = penalty_;
 }

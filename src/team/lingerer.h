@@ -39,8 +39,9 @@ class Lingerer {
   [[nodiscard]] bool ring(Kernel kernel, std::span<const std::uint64_t> call);
   /// Whether a kernel that is launched now for a blocking call is to stay behind it.
   [[nodiscard]] bool worth() const noexcept { return soon_ && skips_ == 0; }
-  /// What such a launch is given, which must follow.
-  [[nodiscard]] kernel::Stay launch(Kernel kernel) noexcept;
+  /// What such a launch is given, before anything else is asked; and that it succeeded.
+  [[nodiscard]] kernel::Stay next() noexcept;
+  void launched(Kernel kernel) noexcept;
   /// Before anything else is enqueued on the stream: who stays is told to go, and goes within a microsecond or two.
   void dismiss() noexcept;
   /// Whether any has been launched.

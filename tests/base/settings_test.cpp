@@ -131,6 +131,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
                                                                {"CROSSLANE_SCAN", "ll"},
                                                                {"CROSSLANE_EXSCAN", "window"},
                                                                {"CROSSLANE_PATIENCE_MS", "2.5"},
+                                                               {"CROSSLANE_LINGER_US", "12.5"},
                                                                {"CROSSLANE_CHECK", "1"},
                                                                {"CROSSLANE_MIXED", "0"},
                                                                {"CROSSLANE_DETERMINISTIC", "1"},
@@ -149,6 +150,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
   EXPECT_EQ(settings.world, World::partial);
   EXPECT_EQ(settings.pipeline_bytes, 64U << 10);
   EXPECT_EQ(settings.patience_ms, 2.5);
+  EXPECT_EQ(settings.linger_us, 12.5);
   EXPECT_EQ(settings.mixed, Mixed::no);
   const auto rows = settings.rows();
   EXPECT_EQ(rows.size(), given.size()) << "a setting that this test does not set";
@@ -200,6 +202,9 @@ TEST_F(SettingsTest, MalformedValuesNameVariableValueAndWhatIsAllowed) {
                                                                {"CROSSLANE_PACKED_BYTES", "0"},
                                                                {"CROSSLANE_PIECE_BYTES", "0"},
                                                                {"CROSSLANE_COPY_BLOCKS", "65536"},
+                                                               {"CROSSLANE_LINGER_US", "-1"},
+                                                               {"CROSSLANE_LINGER_US", "nan"},
+                                                               {"CROSSLANE_LINGER_US", "2000000"},
                                                                {"CROSSLANE_LIST_LIMIT", "0"},
                                                                {"CROSSLANE_PINNED_LIMIT", "99999999999g"},
                                                                {"CROSSLANE_PINNED_LIMIT", "1t"}};
