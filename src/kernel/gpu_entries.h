@@ -9,7 +9,7 @@
     __VA_ARGS__{}(crosslane::kernel::GpuBlock{}, parameters);                                  \
   }
 
-// Their parameters are large and indexed: they stay in constant memory.
+// Their parameters are large and indexed: they stay in constant memory (those of kernels that stay for further calls: in shared memory).
 #define CROSSLANE_TEAM_ENTRY(name, ...)                                  \
   extern "C" __global__ void __launch_bounds__(512, 2)                   \
       name(const __grid_constant__ __VA_ARGS__::Parameters parameters) { \

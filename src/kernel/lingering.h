@@ -11,12 +11,15 @@
 //   left(r)              kernel       it is gone, or going, and has not heard
 //   heard(r), or more    kernel       it has heard: it says so where it was about to leave, or it has waited for a later ring since
 //
-// A ring is written whole, in packets (wire.h) whose flag is its number. Block 0 alone looks at host memory, where looks of several would queue,
-// and passes on what it hears, or that it leaves, through the GPU's, in packets, too. It passes on the next only when the host has rung for it,
-// behind the end of that call: so all blocks have read this one.
+// A ring is written whole, in packets as those of wire.h, whose flag tells its number. Block 0 alone looks at host memory, where looks of several
+// would queue, and passes on what it hears, or that it leaves, through the GPU's, in packets, too. It does so only when the call before is over, as the
+// host that has rung knows, and who leaves sees by `launches`: so all blocks have read what it passed on before.
 //
 //   own told[k], flag of ring r     word k of what it heard by ring r; or the value for `done` is 0: it has left, heard or not
 //   any other flag                  of rings before: who leaves writes all
+//
+// Calls of one launch follow each other as launches do: each tells the host when it is over, so `done` must not be null, and by that releases and
+// acquires what its blocks did.
 #pragma once
 
 #include "kernel/exchange.h"
@@ -33,6 +36,12 @@ namespace crosslane::kernel {
 /// Pinned host memory, zeroed at its making.
 struct Bell {
   static constexpr std::uint32_t most_words = Control::most_told;
+  /// As many as any kernel's calls have among so many members.
+  CROSSLANE_DEVICE static constexpr std::uint32_t words(std::uint32_t members) { return 8 * members + 8; }
+  /// Never 0, which is what new memory holds; neighbours differ.
+  CROSSLANE_DEVICE static constexpr Packets::Flag flag_of(std::uint64_t ring) {
+    return static_cast<Packets::Flag>(1 + ring % 0xffffffffU);
+  }
   CROSSLANE_DEVICE static constexpr std::uint64_t leaving(std::uint64_t ring) { return ring << 2 | 1; }
   CROSSLANE_DEVICE static constexpr std::uint64_t left(std::uint64_t ring) { return ring << 2 | 2; }
   CROSSLANE_DEVICE static constexpr std::uint64_t heard(std::uint64_t ring) { return ring << 2 | 3; }
@@ -145,7 +154,9 @@ template <class F>
 struct Lingering {
   using Mine = typename F::Parameters;
   using Parameters = LingeringParameters<Mine>;
-  static_assert(sizeof(Mine) % 8 == 0 && 1 + told_words<Mine>(most_members) <= Bell::most_words);
+  static_assert(sizeof(Mine) % 8 == 0 && Bell::words(most_members) <= Bell::most_words);
+  static_assert(1 + told_words<Mine>(1) <= Bell::words(1) &&
+                1 + told_words<Mine>(most_members) <= Bell::words(most_members));
 
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
@@ -162,12 +173,13 @@ struct Lingering {
     };
     for (std::uint64_t ring = p.stay.rung + 1;; ++ring) {
       block.barrier();
-      F{}(block, mine);
-      const Packets::Flag flag = Packets::flag_of(ring);
+      const std::uint64_t launches = block.load_now(&own.launches);
+      F{}(block, mine);  // its threads meet before its last one ends it, which reads only what it writes itself below
+      const Packets::Flag flag = Bell::flag_of(ring);
       if (block.index() != 0) {
-        // As long as the host lets block 0 stay.
+        // For as long as block 0 stays, which tells when it leaves.
         const bool heard = block.all_of(told, [&](std::uint64_t k) {
-          auto patience = block.patience(p.first.frame.limit);
+          auto patience = block.patience({~std::uint64_t{0}, nullptr});
           Word16 packet = block.load_packet(&own.told[k]);
           while (!Packets::complete(block, packet, flag)) {
             if (patience.over()) return false;
@@ -178,7 +190,9 @@ struct Lingering {
         });
         if (!heard || words[done_value] == 0) return;
       } else {
-        const bool stays = hear(block, p.stay, ring, told, place) && words[done_value] != 0;
+        const bool stays =
+            hear(block, p.stay, ring, told, place, [&] { return block.load_now(&own.launches) != launches; }) &&
+            words[done_value] != 0;
         if (block.count() != 1 || !stays) {
           block.for_each(stays ? told : Control::most_told, [&](std::uint64_t k) {
             const std::uint64_t word = stays ? *place(k) : 0;
@@ -193,11 +207,11 @@ struct Lingering {
   }
 
  private:
-  // False when it is over.
-  template <class B, class Place>
+  // False when its time is over, which begins when the call before `is_over` for all blocks.
+  template <class B, class Place, class Over>
   CROSSLANE_DEVICE static bool hear(const B& block, const Stay& stay, std::uint64_t ring, std::uint32_t told,
-                                    Place place) {
-    const Packets::Flag flag = Packets::flag_of(ring);
+                                    Place place, Over is_over) {
+    const Packets::Flag flag = Bell::flag_of(ring);
     const auto heard = [&] {
       return block.all_of(told, [&](std::uint64_t k) {
         const Word16 packet = block.load_packet(&stay.bell->request[k]);
@@ -208,7 +222,7 @@ struct Lingering {
     auto time = block.alarm(stay.nanoseconds);
     do {
       if (heard()) return true;
-    } while (block.all_of(1, [&](std::uint64_t) { return !time.rings(); }));
+    } while (block.all_of(1, [&](std::uint64_t) { return !is_over() || !time.rings(); }));
     say(block, stay, Bell::leaving(ring));
     const bool late = heard();
     say(block, stay, late ? Bell::heard(ring) : Bell::left(ring));

@@ -405,7 +405,7 @@ int Board::index_of(const TeamPlace& place) const noexcept {
 }
 
 bool Board::seats_free(int team, std::span<const int> seats, std::uint32_t blocks) noexcept {
-  // Of the team itself nothing runs any more: all have arrived at its next call.
+  // Of the team itself nothing runs any more that keeps anybody waiting: all have arrived at its next call.
   std::bitset<most_teams> others = table_->busy;
   others.reset(static_cast<std::size_t>(team));
   if (others.none()) return true;

@@ -46,7 +46,9 @@
 //                                            under the lock. Turns of the node's teams grow: who sees a turn sees all lower ones.
 //                                            Every process starts its calls in the order of their turns. Lies by d's parity.
 //   blocks of a team        b' -> b          under the lock, with the turn of a call that keeps b blocks of each member's GPU resident. They
-//                                            count there until the member has finished that call: never less than what is resident
+//                                            count there until the member has finished that call: never less than what is resident, but
+//                                            for kernels that stay for the team's next call (kernel/lingering.h): those of a team are gone
+//                                            within a bounded time, and nobody needs them to get on, for a call that is rung for has a turn
 //   busy of a team          no -> yes        under the lock, with a turn
 //                           yes -> no        under the lock, by who finds that all members have finished the last call with a turn, or makes
 //                                            the team anew. So a call of the only team that is busy need not look at any GPU's seats

@@ -3,14 +3,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <new>
+#include <utility>
 
 namespace crosslane::team {
 
 using kernel::Bell;
 
-Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, int members, base::Duration stay)
-    : engine_(engine), stay_(stay), words_(8 * static_cast<std::size_t>(members) + 8) {
+Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, int members,
+                   base::Duration stay)
+    : engine_(engine),
+      watch_(watch),
+      stay_(stay),
+      life_(std::max<base::Duration>(std::chrono::milliseconds{1}, 4 * stay)),
+      words_(Bell::words(static_cast<std::uint32_t>(members))) {
   if (stay_.count() <= 0) return;
   memory_ = gpu::PinnedBuffer(driver, sizeof(Bell));
   bell_ = new (memory_.data()) Bell{};
@@ -18,7 +25,8 @@ Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, int member
 
 void Lingerer::begin() noexcept {
   if (bell_ == nullptr) return;
-  soon_ = base::now() - ended_ < stay_;
+  began_ = base::now();
+  soon_ = began_ - ended_ < stay_;
   if (skips_ != 0) --skips_;
 }
 
@@ -29,12 +37,16 @@ void Lingerer::end() noexcept {
 std::uint64_t Lingerer::state() const noexcept { return std::atomic_ref(bell_->state).load(std::memory_order_seq_cst); }
 
 bool Lingerer::ring(Kernel kernel, std::span<const std::uint64_t> call) {
-  if (stays_ != kernel) return false;
+  std::unique_lock lock(mutex_);
+  if (stays_ != kernel || began_ - launched_ > life_) return false;
   if (!gone()) {
     write(call);
-    const auto told = [this] { return state() != Bell::leaving(rung_); };
-    if (!told() && !engine_.soon(told)) engine_.until(told, {.call = "a kernel that stays for further calls"});
-    if (state() != Bell::left(rung_)) {
+    const std::uint64_t rung = rung_;
+    lock.unlock();
+    const auto told = [&] { return state() != Bell::leaving(rung); };
+    if (!told() && !engine_.soon(told)) engine_.until(told, watch_);
+    lock.lock();
+    if (state() != Bell::left(rung)) {
       heard_ = true;
       penalty_ = 0;
       return true;
@@ -45,16 +57,24 @@ bool Lingerer::ring(Kernel kernel, std::span<const std::uint64_t> call) {
 }
 
 kernel::Stay Lingerer::next() noexcept {
-  dismiss();
+  const std::lock_guard lock(mutex_);
+  send_away();
   return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, static_cast<std::uint64_t>(stay_.count())};
 }
 
 void Lingerer::launched(Kernel kernel) noexcept {
+  const std::lock_guard lock(mutex_);
   stays_ = kernel;
   heard_ = false;
+  launched_ = began_;
 }
 
 void Lingerer::dismiss() noexcept {
+  const std::lock_guard lock(mutex_);
+  send_away();
+}
+
+void Lingerer::send_away() noexcept {
   if (!stays_ || memory_.gone()) return;
   if (!gone()) write({});
   forget();
@@ -64,8 +84,7 @@ void Lingerer::dismiss() noexcept {
 bool Lingerer::gone() const noexcept { return state() == Bell::left(rung_ + 1); }
 
 void Lingerer::forget() noexcept {
-  stays_.reset();
-  if (heard_) return;
+  if (!std::exchange(stays_, std::nullopt) || heard_) return;
   constexpr unsigned least = 16, most = 256;
   penalty_ = std::clamp(2 * penalty_, least, most);
   skips_ = penalty_;
@@ -73,7 +92,7 @@ void Lingerer::forget() noexcept {
 
 // Whole, whichever kernel reads it: so no flag of 2^32 rings ago is left. The last store is ordered before what is loaded next.
 void Lingerer::write(std::span<const std::uint64_t> call) noexcept {
-  const std::uint64_t flag = std::uint64_t{kernel::Packets::flag_of(++rung_)} << 32;
+  const std::uint64_t flag = std::uint64_t{Bell::flag_of(++rung_)} << 32;
   for (std::size_t k = words_; k-- != 0;) {
     const std::uint64_t word = k < call.size() ? call[k] : 0;
     const auto order = k == 0 ? std::memory_order_seq_cst : std::memory_order_relaxed;

@@ -2,7 +2,8 @@
 // how it is told of the next call, and whether staying pays. Of one rank: members need not agree. It must not know any collective.
 //
 // It costs a multiprocessor for as long as it stays, and whoever waits for all that runs on the GPU waits for that long. So it stays only where
-// the last call began soon after the one before; and where it stayed in vain, so many calls more go by before it is tried again.
+// the last call began soon after the one before; where it stayed in vain, so many calls more go by before it is tried again; and it is launched anew from
+// time to time, so that whoever waits for what runs on the GPU gets on, however many calls another thread has.
 #pragma once
 
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 
@@ -21,7 +23,9 @@ namespace crosslane::team {
 class Lingerer {
  public:
   /// In the context of the team's kernels, which must be current. `stay`: for how long, after each call; 0: never.
-  Lingerer(const gpu::Driver& driver, engine::Engine& engine, int members, base::Duration stay);
+  /// `watch`: of its waits for what a kernel says, with a check of the GPU.
+  Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, int members,
+           base::Duration stay);
   Lingerer(const Lingerer&) = delete;
   Lingerer& operator=(const Lingerer&) = delete;
   ~Lingerer() { dismiss(); }
@@ -39,29 +43,33 @@ class Lingerer {
   [[nodiscard]] bool ring(Kernel kernel, std::span<const std::uint64_t> call);
   /// Whether a kernel that is launched now for a blocking call is to stay behind it.
   [[nodiscard]] bool worth() const noexcept { return soon_ && skips_ == 0; }
-  /// What such a launch is given, before anything else is asked; and that it succeeded.
+  /// What such a launch is given, which counts as a ring and sends away who stays; and that it succeeded.
   [[nodiscard]] kernel::Stay next() noexcept;
   void launched(Kernel kernel) noexcept;
-  /// Before anything else is enqueued on the stream: who stays is told to go, and goes within a microsecond or two.
+  /// Before anything else is enqueued on the stream: who stays is told to go, and goes within a microsecond or two. Any thread.
   void dismiss() noexcept;
   /// Whether any has been launched.
   [[nodiscard]] bool used() const noexcept { return rung_ != 0; }
 
  private:
+  // With the mutex held:
+  void send_away() noexcept;
   void write(std::span<const std::uint64_t> call) noexcept;
   void forget() noexcept;
   [[nodiscard]] bool gone() const noexcept;
   [[nodiscard]] std::uint64_t state() const noexcept;
 
   engine::Engine& engine_;
-  base::Duration stay_;
-  std::size_t words_;  // of a ring: of the largest call among so many members
+  engine::Watch watch_;
+  base::Duration stay_, life_;
+  std::size_t words_;         // of a ring
+  mutable std::mutex mutex_;  // the helper thread and the caller's may both have something to enqueue
   gpu::PinnedBuffer memory_;
   kernel::Bell* bell_ = nullptr;
   std::uint64_t rung_ = 0;
   std::optional<Kernel> stays_;  // as far as is known
   bool heard_ = false;           // it has been rung
-  base::Time ended_{};
+  base::Time launched_{}, began_{}, ended_{};
   bool soon_ = false;
   unsigned skips_ = 0, penalty_ = 0;  // calls
 };

@@ -19,6 +19,13 @@ namespace crosslane::team {
 using share::Ready;
 using share::Verdict;
 
+namespace {
+
+// The GPU may fail: then nothing of ours ends.
+void check_connection(const void* connection) { static_cast<const Team::Connection*>(connection)->throw_if_failed(); }
+
+}  // namespace
+
 Team::Team(share::Directory& directory, share::Board& board, engine::Engine& engine, const share::TeamKey& key,
            std::vector<int> local_ranks, int me, bool drives, std::optional<double> linger_us, std::size_t part_bytes)
     : directory_(directory),
@@ -61,8 +68,10 @@ void Team::send_lingerer_away() noexcept {
   try {
     const gpu::ContextScope scope(connection_->home->driver(), connection_->home->context());
     const std::uint64_t last = connection_->marker->post(connection_->queue());
-    engine_.wait(engine::Completion::of(connection_->marker->word(), last),
-                 {.call = "leaving a communicator", .sequence = sequence_});
+    engine_.wait(engine::Completion::of(connection_->marker->word(), last), {.call = "leaving a communicator",
+                                                                             .sequence = sequence_,
+                                                                             .check = check_connection,
+                                                                             .checked = connection_.get()});
   } catch (const std::exception& error) {
     base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
   }
@@ -269,7 +278,10 @@ std::optional<std::string> Team::take_region(Home& home) {
     const gpu::ContextScope scope(home.driver(), home.context());
     made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
     const double stay_us = linger_us_.value_or(home.driver().emulated ? 0 : 20);
-    made->lingerer.emplace(home.driver(), engine_, size(), base::Duration(static_cast<std::int64_t>(stay_us * 1e3)));
+    const engine::Watch watch{
+        .call = "a kernel that stays for further calls", .check = check_connection, .checked = made.get()};
+    made->lingerer.emplace(home.driver(), engine_, watch, size(),
+                           base::Duration(static_cast<std::int64_t>(stay_us * 1e3)));
     made->marker.emplace(home.driver());
     made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});

@@ -1,6 +1,7 @@
 // Kernels that stay for the next blocking call (CROSSLANE_LINGER_US, which is long here): calls that they are rung for are right, whatever
 // comes between two of them, and whoever waits for the GPU or frees the communicator gets on.
 //   --cases <n>  random sequences (default 30)
+//   --rings 0    kernels stay for so short that none may be there for the next call
 #include "direct/job.h"
 #include "support/linger.h"
 #include "support/plain_mpi.h"
@@ -36,16 +37,15 @@ class Staying {
  public:
   explicit Staying(Program& program) : program_(program), local_(mix(program.seed, program.rank)) { fresh(); }
 
-  // The same call again and again: its kernel stays from the second on, unless this machine holds up a rank for too long.
+  // The same call again and again: its kernel stays from the second on, unless this machine holds up a rank for too long each time.
   void again() {
     CROSSLANE_STEP("again and again");
-    for (const std::size_t units : {std::size_t{1}, 4 * kib, 20 * kib}) {
-      const std::uint64_t before = rung_on_all();
+    const std::uint64_t before = rung_on_all();
+    for (const std::size_t units : {std::size_t{1}, 4 * kib, 20 * kib})
       for (int round = 0; round < 40; ++round)
         job_->run(sum_of_ints(units, mix(program_.seed, round), 5), on_the_gpu(), local_);
-      const std::uint64_t rung = rung_on_all() - before;
-      CROSSLANE_CHECK(job_->in_turns() || rung != 0, "no call of {} ints was rung for", units);
-    }
+    const bool rings = program_.option("rings", 1) != 0 && !job_->in_turns();
+    CROSSLANE_CHECK(!rings || rung_on_all() != before, "no call was rung for");
   }
 
   void sequence() {
