@@ -27,6 +27,7 @@ void Lingerer::begin() noexcept {
   if (bell_ == nullptr) return;
   began_ = base::now();
   soon_ = began_ - ended_ < stay_;
+  const std::lock_guard lock(mutex_);
   if (skips_ != 0) --skips_;
 }
 

@@ -42,7 +42,10 @@ class Lingerer {
   /// Has that kernel carry out a call (Bell's words), if it is what stays. False: it does not.
   [[nodiscard]] bool ring(Kernel kernel, std::span<const std::uint64_t> call);
   /// Whether a kernel that is launched now for a blocking call is to stay behind it.
-  [[nodiscard]] bool worth() const noexcept { return soon_ && skips_ == 0; }
+  [[nodiscard]] bool worth() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return soon_ && skips_ == 0;
+  }
   /// What such a launch is given, which counts as a ring and sends away who stays; and that it succeeded.
   [[nodiscard]] kernel::Stay next() noexcept;
   void launched(Kernel kernel) noexcept;
