@@ -177,12 +177,13 @@ def test_a_signal_ends_the_ranks(crosslane: CommandLine, program: Path, ranks: i
     ) as process:  # fmt: skip
         pids = []
         try:
-            waiting = False
-            for line in process.stdout:  # a launcher forwards its ranks' lines in any order
-                if line.startswith("{"):
-                    pids.append(int(line.split('"pid": ')[1].split(",")[0]))
-                waiting = waiting or line.startswith("waiting")
-                if waiting and len(pids) == max(ranks, 1):
+            text = ""
+            for line in (
+                process.stdout
+            ):  # a launcher forwards what its ranks print in any order, and lines may run into each other
+                text += line
+                pids = [int(pid) for pid in re.findall(r'"pid": (\d+),', text)]
+                if "waiting" in text and len(pids) == max(ranks, 1):
                     break
             else:
                 pytest.fail(f"it ended early, after {pids}")
