@@ -52,8 +52,15 @@ Needs needs_of(const team::Team& team, const Shape& shape, int member) {
   }
 }
 
-constexpr double for_ever = 1e9;                                            // seconds
-constexpr std::size_t least_too_long_to_stay = (std::size_t{4} << 20) + 1;  // bytes through each member
+constexpr double for_ever = 1e9;  // seconds
+
+// How many bytes a call moves through each member.
+std::size_t volume(const Shape& shape, int members) noexcept {
+  const bool blocks = sends_blocks(shape.collective) || receives_blocks(shape.collective);
+  return shape.bytes * static_cast<std::size_t>(blocks ? members : 1);
+}
+// Of calls that move more a launch is little beside the rest.
+constexpr std::size_t most_to_stay_for = std::size_t{4} << 20;
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
   hash ^= value + 0x9e3779b97f4a7c15U + (hash << 6) + (hash >> 2);
@@ -202,8 +209,7 @@ class Sojourn {
 }  // namespace
 
 bool worth_exposing(const Shape& shape, int members, std::size_t least) noexcept {
-  const bool blocks = sends_blocks(shape.collective) || receives_blocks(shape.collective);
-  return shape.bytes * static_cast<std::size_t>(blocks ? members : 1) >= least;
+  return volume(shape, members) >= least;
 }
 
 bool worth_showing(const Shape& shape, int members, std::size_t bytes) noexcept {
@@ -293,9 +299,8 @@ class Blocking::Passage {
     report.failed = report.done + failed;
     report.limit_ns = static_cast<std::uint64_t>(blocking_.limit_seconds() * 1e9);
     const auto over = engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
-    // Not where more is enqueued, which a kernel that stays would hold up, nor where a launch is little beside the rest.
-    const bool may_stay =
-        waits && !mine_.lifts && !mine_.lower && !worth_exposing(shape_, team_.size(), least_too_long_to_stay);
+    // Not where more is enqueued, which a kernel that stays would hold up.
+    const bool may_stay = waits && !mine_.lifts && !mine_.lower && volume(shape_, team_.size()) <= most_to_stay_for;
     team::Lingerer& lingerer = *connection_.lingerer;
     if (may_stay && plan_->ring(lingerer, report)) {
       blocking_.rung_.fetch_add(1, std::memory_order_relaxed);
