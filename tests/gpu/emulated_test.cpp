@@ -227,11 +227,15 @@ TEST(EmulatedChildTest, FaultsComeOnDemand) {
   EXPECT_EQ(range.line(), "0 2 2 0 0 0 2 0 0");
   EXPECT_EQ(range.wait(), 0);
   EXPECT_EQ(other.wait(), 0);
+  Child armed({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:+2,cuMemFree:+*"});
+  EXPECT_EQ(armed.line(), "0 0 0 2 0 0 2 2 2");
+  EXPECT_EQ(armed.wait(), 0);
 }
 
 TEST(EmulatedChildTest, MalformedSettingsAreRefused) {
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:3-2"}).wait(), 0);
+  EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:+"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:3-"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_FAULTS=cuMemAlloc:1=CUDA_ERROR_NOPE"}).wait(), 0);
   EXPECT_NE(Child({"emulated", "faults"}, {"CROSSLANE_EMULATED_MEMORY=lots"}).wait(), 0);
@@ -258,6 +262,15 @@ TEST(EmulatedChildTest, TopologyIsRead) {
 
 }  // namespace
 
+namespace {
+
+void arm_faults() {
+  void* const library = dlopen(CROSSLANE_EMULATED_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+  reinterpret_cast<void (*)()>(dlsym(library, "crosslane_emulated_arm"))();
+}
+
+}  // namespace
+
 int child_of_emulated_test(const std::vector<std::string>& arguments, const gpu::Driver& driver);
 int child_of_emulated_test(const std::vector<std::string>& arguments, const gpu::Driver& driver) {
   if (arguments.at(1) == "faults") {
@@ -267,7 +280,10 @@ int child_of_emulated_test(const std::vector<std::string>& arguments, const gpu:
     const auto add = [&](CUresult result) {
       results += (results.empty() ? "" : " ") + std::to_string(static_cast<int>(result));
     };
-    for (CUdeviceptr& pointer : pointers) add(driver.mem_alloc(&pointer, 4096));
+    for (int i = 0; i < 4; ++i) {
+      if (i == 2) arm_faults();
+      add(driver.mem_alloc(&pointers[i], 4096));
+    }
     add(driver.mem_host_alloc(&host, 64, 0));
     add(driver.mem_host_alloc(&host, 64, 0));
     add(driver.mem_free(pointers[0]));

@@ -19,9 +19,12 @@ namespace {
 struct Fault {
   std::string name;  // without a version suffix if it was given so
   std::uint64_t first = 0, last = std::numeric_limits<std::uint64_t>::max();  // which calls, from 1
+  bool from_arming = false;                                                   // of those after arm()
   CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
   std::atomic<std::uint64_t> calls{0};
 };
+
+std::atomic<bool> armed{false};
 
 std::vector<std::unique_ptr<Fault>>& faults() {
   static auto& list = *new std::vector<std::unique_ptr<Fault>>();
@@ -50,12 +53,14 @@ CUresult fault(const char* name) noexcept {
     return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   for (const auto& entry : list) {
-    if (!matches(entry->name, name)) continue;
+    if (!matches(entry->name, name) || (entry->from_arming && !armed.load(std::memory_order_relaxed))) continue;
     const auto call = entry->calls.fetch_add(1, std::memory_order_relaxed) + 1;
     if (call >= entry->first && call <= entry->last) result = entry->error;
   }
   return result;
 }
+
+void arm_faults() noexcept { armed.store(true, std::memory_order_relaxed); }
 
 void read_faults() {
   const char* text = std::getenv("CROSSLANE_EMULATED_FAULTS");
@@ -71,8 +76,9 @@ void read_faults() {
     entry->name = item.substr(0, colon);
     bool good = colon != std::string_view::npos && !entry->name.empty();
     if (good) {
-      const std::string_view which =
-          item.substr(colon + 1, equals == std::string_view::npos ? equals : equals - colon - 1);
+      std::string_view which = item.substr(colon + 1, equals == std::string_view::npos ? equals : equals - colon - 1);
+      entry->from_arming = which.starts_with('+');
+      if (entry->from_arming) which.remove_prefix(1);
       if (which != "*") {
         const auto dash = which.find('-');
         good = read_number(which.substr(0, dash), entry->first);
@@ -86,7 +92,7 @@ void read_faults() {
     }
     if (!good) {
       say("CROSSLANE_EMULATED_FAULTS has '" + std::string(item) +
-          "'; write <function>:<nth, first-last or *>[=CUDA_ERROR_...], e.g. cuMemAlloc:3");
+          "'; write <function>:[+]<nth, first-last or *>[=CUDA_ERROR_...], e.g. cuMemAlloc:3");
       throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
     faults().push_back(std::move(entry));
@@ -94,3 +100,7 @@ void read_faults() {
 }
 
 }  // namespace crosslane::gpu::emulated
+
+// A test says that what it prepared is over: how many calls that took may differ from run to run.
+extern "C" __attribute__((visibility("default"))) void crosslane_emulated_arm();
+void crosslane_emulated_arm() { crosslane::gpu::emulated::arm_faults(); }
