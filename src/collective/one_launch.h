@@ -4,14 +4,10 @@
 
 #include "collective/frame.h"
 #include "collective/plan.h"
-#include "kernel/lingering.h"
+#include "kernel/ringing.h"
 #include "team/lingerer.h"
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 
 namespace crosslane::collective {
 
@@ -26,16 +22,8 @@ class OneLaunch : public Plan {
 
   bool ring(team::Lingerer& lingerer, const Report& report) override {
     if (lingering_.function == nullptr) return false;
-    const auto members = static_cast<std::uint32_t>(team_.size());
-    const std::uint32_t words = kernel::told_words<Parameters>(members);
-    std::array<std::uint64_t, kernel::Bell::most_words> call;
-    call[0] = report.value;
-    const auto* const all = reinterpret_cast<const std::byte*>(&parameters_);
-    for (std::uint32_t k = 0; k < words; ++k) {
-      const std::size_t place = kernel::told_place<Parameters>(k, members);
-      std::memcpy(&call[k + 1], all + place * sizeof(std::uint64_t), sizeof(std::uint64_t));
-    }
-    return lingerer.ring({lingering_.function, blocks_}, std::span(call).first(words + 1));
+    const kernel::ToldCall call(parameters_, report.value, static_cast<std::uint32_t>(team_.size()));
+    return lingerer.ring({lingering_.function, blocks_}, call.words());
   }
 
   bool linger(team::Lingerer& lingerer, gpu::StreamView stream, const Report& report) override {

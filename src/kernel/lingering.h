@@ -22,10 +22,8 @@
 // acquires what its blocks did.
 #pragma once
 
-#include "kernel/exchange.h"
-#include "kernel/low_latency.h"
-#include "kernel/low_latency_shares.h"
 #include "kernel/team.h"
+#include "kernel/told.h"
 #include "kernel/wire.h"
 
 #include <cstddef>
@@ -35,9 +33,6 @@ namespace crosslane::kernel {
 
 /// Pinned host memory, zeroed at its making.
 struct Bell {
-  static constexpr std::uint32_t most_words = Control::most_told;
-  /// As many as any kernel's calls have among so many members.
-  CROSSLANE_DEVICE static constexpr std::uint32_t words(std::uint32_t members) { return 8 * members + 8; }
   /// Never 0, which is what new memory holds; neighbours differ.
   CROSSLANE_DEVICE static constexpr Packets::Flag flag_of(std::uint64_t ring) {
     return static_cast<Packets::Flag>(1 + ring % 0xffffffffU);
@@ -46,8 +41,8 @@ struct Bell {
   CROSSLANE_DEVICE static constexpr std::uint64_t left(std::uint64_t ring) { return ring << 2 | 2; }
   CROSSLANE_DEVICE static constexpr std::uint64_t heard(std::uint64_t ring) { return ring << 2 | 3; }
 
-  alignas(128)
-      Word16 request[most_words];  ///< Written by the host: the value for `done`, 0 to leave at once; and Told's words.
+  /// Written by the host: the value for `done`, 0 to leave at once; and the words of told.h.
+  alignas(128) Word16 request[told_room(most_members)];
   alignas(128) std::uint64_t state;  ///< Written by kernels.
 };
 
@@ -56,93 +51,6 @@ struct Stay {
   std::uint64_t rung;         ///< The last ring before.
   std::uint64_t nanoseconds;  ///< For how long, after each call.
 };
-
-/// A run of words of a functor's parameters that differ from call to call: so many, and so many more for each member.
-struct ToldRun {
-  std::uint32_t begin, words, words_a_member;
-};
-
-struct ToldRuns {
-  ToldRun run[6];
-};
-
-/// Which those are.
-template <class Parameters>
-struct Told;
-template <>
-struct Told<LowLatencyCombineParameters> {
-  using P = LowLatencyCombineParameters;
-  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
-    return {{{offsetof(P, from) / 8, (sizeof(P) - offsetof(P, from)) / 8, 0}}};
-  }
-};
-template <>
-struct Told<LowLatencySharesParameters> {
-  using P = LowLatencySharesParameters;
-  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
-    return {{{offsetof(P, from) / 8, 3, 0},
-             {offsetof(P, share_begin) / 8, 0, 1},
-             {offsetof(P, share_bytes) / 8, 0, 1},
-             {offsetof(P, units) / 8, 2, 0}}};
-  }
-};
-template <>
-struct Told<LowLatencyMoveParameters> {
-  using P = LowLatencyMoveParameters;
-  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
-    return {{{offsetof(P, send) / 8, 0, 3}, {offsetof(P, receive) / 8, 0, 3}}};
-  }
-};
-// Where there are no more moves than members.
-template <>
-struct Told<ExchangeMoveParameters> {
-  using P = ExchangeMoveParameters;
-  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
-    return {{{offsetof(P, parity) / 8, 3, 0}, {offsetof(P, in) / 8, 0, 3}, {offsetof(P, move) / 8, 0, 3}}};
-  }
-};
-template <>
-struct Told<ExchangeSpreadParameters> {
-  using P = ExchangeSpreadParameters;
-  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
-    return {{{offsetof(P, from) / 8, 3, 0}, {offsetof(P, to) / 8, 0, 1}}};
-  }
-};
-template <>
-struct Told<ExchangeCombineParameters> {
-  using P = ExchangeCombineParameters;
-  CROSSLANE_DEVICE static constexpr ToldRuns runs() {
-    return {{{offsetof(P, parity) / 8, 4, 0},
-             {offsetof(P, in) / 8, 0, 3},
-             {offsetof(P, source) / 8, 0, 1},
-             {offsetof(P, destination) / 8, 0, 1},
-             {offsetof(P, count) / 8, 1, 0},
-             {offsetof(P, out) / 8, 0, 3}}};
-  }
-};
-
-/// How many there are among so many members.
-template <class Parameters>
-CROSSLANE_DEVICE constexpr std::uint32_t told_words(std::uint32_t members) {
-  const ToldRuns runs = Told<Parameters>::runs();
-  std::uint32_t words = 0;
-  CROSSLANE_UNROLLED
-  for (const ToldRun& run : runs.run) words += run.words + run.words_a_member * members;
-  return words;
-}
-/// The place of number k of them among the words of the parameters.
-template <class Parameters>
-CROSSLANE_DEVICE constexpr std::uint32_t told_place(std::uint32_t k, std::uint32_t members) {
-  const ToldRuns runs = Told<Parameters>::runs();
-  std::uint32_t before = 0, place = 0;
-  CROSSLANE_UNROLLED
-  for (const ToldRun& run : runs.run) {
-    const std::uint32_t words = run.words + run.words_a_member * members;
-    if (k >= before && k < before + words) place = run.begin + k - before;
-    before += words;
-  }
-  return place;
-}
 
 template <class First>
 struct LingeringParameters {
@@ -154,9 +62,9 @@ template <class F>
 struct Lingering {
   using Mine = typename F::Parameters;
   using Parameters = LingeringParameters<Mine>;
-  static_assert(sizeof(Mine) % 8 == 0 && Bell::words(most_members) <= Bell::most_words);
-  static_assert(1 + told_words<Mine>(1) <= Bell::words(1) &&
-                1 + told_words<Mine>(most_members) <= Bell::words(most_members));
+  static_assert(sizeof(Mine) % 8 == 0);
+  static_assert(1 + told_words<Mine>(1) <= told_room(1) &&
+                1 + told_words<Mine>(most_members) <= told_room(most_members));
 
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
@@ -194,7 +102,7 @@ struct Lingering {
             hear(block, p.stay, ring, told, place, [&] { return block.load_now(&own.launches) != launches; }) &&
             words[done_value] != 0;
         if (block.count() != 1 || !stays) {
-          block.for_each(stays ? told : Control::most_told, [&](std::uint64_t k) {
+          block.for_each(stays ? told : told_room(most_members), [&](std::uint64_t k) {
             const std::uint64_t word = stays ? *place(k) : 0;
             Packets::store(block, &own.told[k], 0, &word, flag);
           });

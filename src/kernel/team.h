@@ -11,6 +11,9 @@ namespace crosslane::kernel {
 inline constexpr std::uint32_t most_members = 32;
 inline constexpr std::uint32_t most_team_blocks = 160;
 
+/// How many words a kernel that stays is told of a call at most, among so many members, whichever kernel it is: see lingering.h.
+CROSSLANE_DEVICE constexpr std::uint32_t told_room(std::uint32_t members) { return 8 * members + 8; }
+
 /// At the start of each member's region in its window (device memory, zeroed once at its making: that is a valid
 /// Control). Own kernels write the counters, peers' kernels the flags.
 struct Control {
@@ -24,9 +27,7 @@ struct Control {
   alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
   alignas(128) std::uint64_t places[2][most_team_blocks];            ///< [L & 1][block]: what a root told, see Landing
   alignas(128) std::uint64_t parts[2][most_team_blocks][most_members];  ///< [L & 1][block][member]: see Parts
-  static constexpr std::uint32_t most_told = 8 * most_members + 8;
-  alignas(
-      128) Word16 told[most_told];  ///< what block 0 of a kernel that lingers passes on to the others: see lingering.h
+  alignas(128) Word16 told[told_room(most_members)];  ///< what block 0 of a kernel that stays passes on to the others
 };
 
 /// Where a root's results belong, which the root alone knows: in one of some buffers that all members have mapped, or in none of them. Its

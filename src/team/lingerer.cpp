@@ -1,6 +1,8 @@
 // See lingerer.h.
 #include "team/lingerer.h"
 
+#include "kernel/ringing.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,7 +19,7 @@ Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engi
       watch_(watch),
       stay_(stay),
       life_(std::max<base::Duration>(std::chrono::milliseconds{1}, 4 * stay)),
-      words_(Bell::words(static_cast<std::uint32_t>(members))) {
+      members_(static_cast<std::uint32_t>(members)) {
   if (stay_.count() <= 0) return;
   memory_ = gpu::PinnedBuffer(driver, sizeof(Bell));
   bell_ = new (memory_.data()) Bell{};
@@ -91,15 +93,8 @@ void Lingerer::forget() noexcept {
   skips_ = penalty_;
 }
 
-// Whole, whichever kernel reads it: so no flag of 2^32 rings ago is left. The last store is ordered before what is loaded next.
 void Lingerer::write(std::span<const std::uint64_t> call) noexcept {
-  const std::uint64_t flag = std::uint64_t{Bell::flag_of(++rung_)} << 32;
-  for (std::size_t k = words_; k-- != 0;) {
-    const std::uint64_t word = k < call.size() ? call[k] : 0;
-    const auto order = k == 0 ? std::memory_order_seq_cst : std::memory_order_relaxed;
-    std::atomic_ref(bell_->request[k].low).store((word & 0xffffffffU) | flag, std::memory_order_release);
-    std::atomic_ref(bell_->request[k].high).store(word >> 32 | flag, order);
-  }
+  kernel::write_ring(*bell_, ++rung_, call, members_);
 }
 
 }  // namespace crosslane::team

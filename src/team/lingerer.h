@@ -39,7 +39,7 @@ class Lingerer {
     unsigned blocks;
     [[nodiscard]] bool operator==(const Kernel&) const noexcept = default;
   };
-  /// Has that kernel carry out a call (Bell's words), if it is what stays. False: it does not.
+  /// Has that kernel carry out a call (ToldCall's words), if it is what stays. False: it does not.
   [[nodiscard]] bool ring(Kernel kernel, std::span<const std::uint64_t> call);
   /// Whether a kernel that is launched now for a blocking call is to stay behind it.
   [[nodiscard]] bool worth() const noexcept {
@@ -65,7 +65,7 @@ class Lingerer {
   engine::Engine& engine_;
   engine::Watch watch_;
   base::Duration stay_, life_;
-  std::size_t words_;         // of a ring
+  std::uint32_t members_;
   mutable std::mutex mutex_;  // the helper thread and the caller's may both have something to enqueue
   gpu::PinnedBuffer memory_;
   kernel::Bell* bell_ = nullptr;

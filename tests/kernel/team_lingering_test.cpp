@@ -1,13 +1,13 @@
 // Kernels that stay: calls that members ring for, and calls that others launch meanwhile, in one order, against the host; and how kernels leave.
 #include "team_fixture.h"
 
-#include "kernel/lingering.h"
+#include "kernel/ringing.h"
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <new>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -30,14 +30,7 @@ class Ringer {
   }
   template <class Parameters>
   void ring(const Parameters& p) {
-    std::vector<std::uint64_t> words{p.frame.done_value};
-    for (std::uint32_t k = 0; k < kernel::told_words<Parameters>(p.frame.members); ++k) {
-      std::uint64_t word = 0;
-      std::memcpy(&word,
-                  reinterpret_cast<const std::byte*>(&p) + 8 * kernel::told_place<Parameters>(k, p.frame.members), 8);
-      words.push_back(word);
-    }
-    write(words);
+    write(kernel::ToldCall(p, p.frame.done_value, p.frame.members).words());
   }
   void send_away() {
     if (stays) write({});
@@ -49,14 +42,7 @@ class Ringer {
   bool stays = false;
 
  private:
-  void write(const std::vector<std::uint64_t>& words) {
-    const std::uint64_t flag = std::uint64_t{Bell::flag_of(++rung_)} << 32;
-    for (std::size_t k = 0; k < Bell::most_words; ++k) {
-      const std::uint64_t word = k < words.size() ? words[k] : 0;
-      std::atomic_ref(bell_->request[k].low).store((word & 0xffffffffU) | flag, std::memory_order_release);
-      std::atomic_ref(bell_->request[k].high).store(word >> 32 | flag, std::memory_order_release);
-    }
-  }
+  void write(std::span<const std::uint64_t> call) { kernel::write_ring(*bell_, ++rung_, call, kernel::most_members); }
 
   gpu::PinnedBuffer memory_;
   Bell* bell_;
