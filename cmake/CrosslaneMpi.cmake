@@ -164,20 +164,20 @@ function(crosslane_mpi_library name)
 endfunction()
 
 # crosslane_mpi_test(<name> RANKS <n> [GPUS <k>] [EXECUTABLE <executable>] [FAMILY <family>...] [ENV <NAME=value>...]
-#                    [PRELOAD on|off|<library>] [LABELS <label>...] [TIMEOUT <seconds>] [ARGS <argument>...])
+#                    [PRELOAD on|off|<library>] [HEAP host|managed] [LABELS <label>...] [TIMEOUT <seconds>] [ARGS <argument>...])
 #
 # Registers the test <name>.<family> for each family: <executable>_<family> (default: <name>) on n ranks under the
 # family's launcher, through tests/run_mpi.sh. PRELOAD (default on: libcrosslane_<family>.so) loads a library; GPUS above 0 loads
-# the emulated driver with k GPUs, unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
+# the emulated driver with k GPUs (HEAP managed: in whose memory the program's heap is, tests/applications/managed_heap.cpp), unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
 # Where CROSSLANE_TEST_NAPS is off, waits of the MPI and of Crosslane are as they are, whatever the number of cores
 # (tests/support/polling/yield.cpp).
 # TIMEOUT (default 120) is for a machine with nothing else to do: three times as long ends the whole launch, ranks included, and fails.
 function(crosslane_mpi_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;TIMEOUT;PRINTS" "FAMILY;ENV;LABELS;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;GPUS;EXECUTABLE;PRELOAD;HEAP;TIMEOUT;PRINTS" "FAMILY;ENV;LABELS;ARGS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_RANKS)
     message(FATAL_ERROR "crosslane_mpi_test(${name}): RANKS is needed; not understood: ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  foreach(pair "GPUS=0" "EXECUTABLE=${name}" "PRELOAD=on" "TIMEOUT=120")
+  foreach(pair "GPUS=0" "EXECUTABLE=${name}" "PRELOAD=on" "HEAP=host" "TIMEOUT=120")
     string(REGEX MATCH "^([A-Z]+)=(.*)$" _ "${pair}")
     if(NOT DEFINED arg_${CMAKE_MATCH_1})
       set(arg_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
@@ -212,7 +212,7 @@ function(crosslane_mpi_test name)
     set(test "${name}.${family}")
     add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/run_mpi.sh" --family ${family}
       --mpiexec "${CROSSLANE_MPIEXEC_${family}}" --build "${CMAKE_BINARY_DIR}" --ranks ${arg_RANKS}
-      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} ${naps} --timeout ${seconds} ${sanitize} ${prints} ${environment}
+      --gpus ${arg_GPUS} --preload ${arg_PRELOAD} --heap ${arg_HEAP} ${naps} --timeout ${seconds} ${sanitize} ${prints} ${environment}
       -- $<TARGET_FILE:${arg_EXECUTABLE}_${family}> ${arg_ARGS})
     set(labels mpi ${family} ${arg_LABELS})
     # Those that may take long start first, so that a parallel run does not end with one of them alone.

@@ -9,7 +9,7 @@ set -euo pipefail
 usage() {
   cat >&2 <<'TEXT'
 usage: run_mpi.sh --family openmpi|mpich --build <folder> [--mpiexec <launcher>] [--ranks <n>] [--gpus <k>]
-                  [--preload on|off|<library>] [--naps on|off] [--timeout <seconds>] [--prints <expression>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
+                  [--preload on|off|<library>] [--heap host|managed] [--naps on|off] [--timeout <seconds>] [--prints <expression>] [--sanitize <list>] [--env <NAME=value>]... -- program [argument...]
 environment: CROSSLANE_TEST_GPU=real   use the machine's driver instead of the emulated one
              CROSSLANE_TEST_GPU=one    as on a machine with one GPU, emulated; one_in_turns: the same without MPS
              CROSSLANE_SANITIZE=<list> as --sanitize
@@ -17,7 +17,7 @@ TEXT
   exit 2
 }
 
-family='' build='' mpiexec='' ranks=1 gpus=0 preload=on naps=on seconds=120 prints='' sanitize="${CROSSLANE_SANITIZE:-}"
+family='' build='' mpiexec='' ranks=1 gpus=0 preload=on heap=host naps=on seconds=120 prints='' sanitize="${CROSSLANE_SANITIZE:-}"
 extra=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -27,6 +27,7 @@ while [ $# -gt 0 ]; do
     --ranks) ranks="$2" ;;
     --gpus) gpus="$2" ;;
     --preload) preload="$2" ;;
+    --heap) heap="$2" ;;
     --naps) naps="$2" ;;
     --timeout) seconds="$2" ;;
     --sanitize) sanitize="$2" ;;
@@ -97,6 +98,12 @@ case "$preload" in
   on) libraries+=("$build/lib/libcrosslane_$family.so") ;;
   off) ;;
   *) libraries+=("$preload") ;;
+esac
+# See tests/applications/managed_heap.cpp.
+case "$heap" in
+  host) ;;
+  managed) libraries+=("$build/lib/libcrosslane_test_heap.so") ;;
+  *) usage ;;
 esac
 # See tests/support/polling/yield.cpp.
 yield="$build/lib/libcrosslane_test_yield.so"
