@@ -28,7 +28,7 @@ Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engi
 void Lingerer::begin() noexcept {
   if (bell_ == nullptr) return;
   began_ = base::now();
-  soon_ = began_ - ended_ < stay_;
+  soon_ = ended_ && began_ - *ended_ < stay_;
   const std::lock_guard lock(mutex_);
   if (skips_ != 0) --skips_;
 }

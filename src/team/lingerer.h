@@ -72,7 +72,8 @@ class Lingerer {
   std::uint64_t rung_ = 0;
   std::optional<Kernel> stays_;  // as far as is known
   bool heard_ = false;           // it has been rung
-  base::Time launched_{}, began_{}, ended_{};
+  base::Time launched_{}, began_{};
+  std::optional<base::Time> ended_;  // the last call, if there was one
   bool soon_ = false;
   unsigned skips_ = 0, penalty_ = 0;  // calls
 };
