@@ -1,14 +1,14 @@
 // The protocol inside a kernel that stays (the second table in kernel/lingering.h), by exhaustive interleaving: block 0 passes on what it hears, or that
 // it leaves, and others read it word by word as late as they like, in one launch and in the next. All blocks take part in each call once,
 // and none is left behind; and protocols with a piece missing must be caught.
+#include "interleaving.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 namespace crosslane::test::passing_on {
@@ -59,25 +59,25 @@ class Model {
 
   // What goes wrong, if anything.
   std::optional<std::string> check() {
-    std::deque<State> todo{State{}};
-    while (!todo.empty()) {
-      const State now = todo.back();
-      todo.pop_back();
-      for (const std::uint8_t through : now.through)
-        if (through > blocks) return "a block takes part twice";
-      std::vector<State> next;
-      host(now, next);
-      for (std::uint8_t b = 0; b < blocks; ++b) step(now, b, next);
-      if (next.empty() && !now.gone()) return "a block waits for ever";
-      if (next.empty() && now.through[calls] != blocks) return "a call is left out";
-      for (const State& one : next)
-        if (seen_.insert(one.key()).second) todo.push_back(one);
-    }
-    return std::nullopt;
+    return seen_.search(
+        State{},
+        [this](const State& now, std::vector<State>& next) {
+          host(now, next);
+          for (std::uint8_t b = 0; b < blocks; ++b) step(now, b, next);
+        },
+        judge);
   }
-  [[nodiscard]] std::size_t states() const { return seen_.size(); }
+  [[nodiscard]] std::size_t states() const { return seen_.states(); }
 
  private:
+  static std::optional<std::string> judge(const State& now, bool nothing_follows) {
+    for (const std::uint8_t through : now.through)
+      if (through > blocks) return "a block takes part twice";
+    if (nothing_follows && !now.gone()) return "a block waits for ever";
+    if (nothing_follows && now.through[calls] != blocks) return "a call is left out";
+    return std::nullopt;
+  }
+
   // A call is launched where nobody is left, or rung for where the one before is over.
   void host(const State& now, std::vector<State>& next) const {
     if (now.call == calls) return;
@@ -156,7 +156,7 @@ class Model {
   }
 
   Protocol protocol_;
-  std::unordered_set<std::string> seen_;
+  Interleavings seen_;
 };
 
 TEST(PassingOnTest, AllBlocksTakePartOnce) {

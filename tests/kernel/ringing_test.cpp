@@ -1,15 +1,15 @@
 // The protocol between a host and a kernel that stays (the table in kernel/lingering.h), by exhaustive interleaving: every order in which a
 // host that rings, launches or sends away, and is held up anywhere, and kernels that leave at any time see each other's writes. Each call is
 // carried out once, and nobody waits for ever; and protocols with a piece missing must be caught.
+#include "interleaving.h"
+
 #include "kernel/lingering.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 namespace crosslane::test {
@@ -53,26 +53,26 @@ class Model {
 
   // What goes wrong, if anything.
   std::optional<std::string> check() {
-    std::deque<State> todo{State{}};
-    seen_.insert(State{}.key());
-    while (!todo.empty()) {
-      const State now = todo.back();
-      todo.pop_back();
-      for (int call = 1; call <= calls; ++call)
-        if (now.times[call] > 1) return "a call is carried out twice";
-      std::vector<State> next;
-      host(now, next);
-      gpu(now, next);
-      if (next.empty() && now.host != Host::over) return "the host waits for ever for call " + std::to_string(now.call);
-      if (next.empty() && now.done != calls) return "a call is left out";
-      for (const State& one : next)
-        if (seen_.insert(one.key()).second) todo.push_back(one);
-    }
-    return std::nullopt;
+    return seen_.search(
+        State{},
+        [this](const State& now, std::vector<State>& next) {
+          host(now, next);
+          gpu(now, next);
+        },
+        judge);
   }
-  [[nodiscard]] std::size_t states() const { return seen_.size(); }
+  [[nodiscard]] std::size_t states() const { return seen_.states(); }
 
  private:
+  static std::optional<std::string> judge(const State& now, bool nothing_follows) {
+    for (int call = 1; call <= calls; ++call)
+      if (now.times[call] > 1) return "a call is carried out twice";
+    if (nothing_follows && now.host != Host::over)
+      return "the host waits for ever for call " + std::to_string(now.call);
+    if (nothing_follows && now.done != calls) return "a call is left out";
+    return std::nullopt;
+  }
+
   [[nodiscard]] std::uint8_t leaving(std::uint8_t ring) const { return named(Bell::leaving(ring), Bell::leaving(0)); }
   [[nodiscard]] std::uint8_t left(std::uint8_t ring) const { return named(Bell::left(ring), Bell::left(0)); }
   [[nodiscard]] std::uint8_t heard(std::uint8_t ring) const { return named(Bell::heard(ring), Bell::heard(0)); }
@@ -206,7 +206,7 @@ class Model {
   }
 
   Protocol protocol_;
-  std::unordered_set<std::string> seen_;
+  Interleavings seen_;
 };
 
 TEST(RingingTest, EachCallIsCarriedOutOnce) {
