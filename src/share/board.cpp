@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bitset>
 #include <limits>
@@ -60,28 +62,36 @@ struct alignas(line_bytes) Board::Table {
   std::bitset<most_teams> busy;
 };
 
-/// Taken, unless its holder died: it is held for microseconds, so the many tries last long enough for a holder that the system
-/// has put aside.
+/// Taken, unless its holder died. It is held for microseconds, but its holder may have been put aside meanwhile for as long as the system
+/// likes.
 class Board::Lock {
  public:
-  static constexpr int many = 100'000'000;
-  Lock(Table& table, int rank, int most_tries = many) noexcept : table_(table) {
-    for (int tries = 0; tries < most_tries && !taken_; ++tries) {
-      std::uint32_t free = 0;
-      taken_ = table_.lock.load(std::memory_order_relaxed) == 0 &&
-               table_.lock.compare_exchange_strong(free, static_cast<std::uint32_t>(rank) + 1,
-                                                   std::memory_order_acquire, std::memory_order_relaxed);
+  enum class Patience : std::uint8_t { one_look, until_taken };
+
+  explicit Lock(const Board& board, Patience patience = Patience::until_taken) noexcept : word_(board.table_->lock) {
+    const auto mine = static_cast<std::uint32_t>(board.local_rank_) + 1;
+    constexpr unsigned before_yield = 128, before_look = 128 * before_yield;
+    for (unsigned tries = 1;; ++tries) {
+      std::uint32_t holder = word_.load(std::memory_order_relaxed);
+      taken_ = holder == 0 &&
+               word_.compare_exchange_strong(holder, mine, std::memory_order_acquire, std::memory_order_relaxed);
+      if (taken_ || patience == Patience::one_look) return;
+      if (tries % before_yield == 0) sched_yield();
+      // Who has died after it gave the lock back stands there no more.
+      if (tries % before_look == 0 && holder != 0 && !board.directory_.alive(static_cast<int>(holder) - 1) &&
+          word_.load(std::memory_order_relaxed) == holder)
+        return;
     }
   }
   ~Lock() {
-    if (taken_) table_.lock.store(0, std::memory_order_release);
+    if (taken_) word_.store(0, std::memory_order_release);
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
   explicit operator bool() const noexcept { return taken_; }
 
  private:
-  Table& table_;
+  std::atomic<std::uint32_t>& word_;
   bool taken_ = false;
 };
 
@@ -283,17 +293,18 @@ std::size_t Board::bytes_for(int ranks) noexcept {
   return sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord) + most_teams * slot_bytes(ranks);
 }
 
-Board::Board(std::span<std::byte> memory, int ranks, int local_rank)
-    : team_members_(board_members(ranks)),
+Board::Board(const Directory& directory, int local_rank)
+    : directory_(directory),
+      team_members_(board_members(directory.ranks())),
       local_rank_(local_rank),
-      ranks_(ranks),
-      table_(at<Table>(memory.data())),
-      windows_(at<WindowRecord>(memory.data() + sizeof(Table))),
-      slots_(memory.data() + sizeof(Table) + static_cast<std::size_t>(ranks) * sizeof(WindowRecord)),
-      slot_bytes_(slot_bytes(ranks)) {
-  if (memory.size() < bytes_for(ranks)) {
-    throw base::Error(base::ErrorClass::intern, "the board needs {} bytes, there are {}", bytes_for(ranks),
-                      memory.size());
+      ranks_(directory.ranks()),
+      table_(at<Table>(directory.board().data())),
+      windows_(at<WindowRecord>(directory.board().data() + sizeof(Table))),
+      slots_(directory.board().data() + sizeof(Table) + static_cast<std::size_t>(ranks_) * sizeof(WindowRecord)),
+      slot_bytes_(slot_bytes(ranks_)) {
+  if (directory.board().size() < bytes_for(ranks_)) {
+    throw base::Error(base::ErrorClass::intern, "the board needs {} bytes, there are {}", bytes_for(ranks_),
+                      directory.board().size());
   }
 }
 
@@ -311,7 +322,7 @@ Passage* Board::passages_of(int index) const noexcept {
 
 std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) noexcept {
   if (members > team_members_) return std::nullopt;
-  const Lock lock(*table_, local_rank_);
+  const Lock lock(*this);
   if (!lock) return std::nullopt;
   int free = -1;
   for (int index = 0; index < most_teams; ++index) {
@@ -356,7 +367,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
 }
 
 void Board::leave(const TeamPlace& place) noexcept {
-  const Lock lock(*table_, local_rank_);
+  const Lock lock(*this);
   if (!lock) return;
   TeamPlace::Slot& left = *place.slot_;
   --left.joined;
@@ -365,7 +376,7 @@ void Board::leave(const TeamPlace& place) noexcept {
 }
 
 int Board::take_seats(const Uuid& gpu, std::uint32_t all) noexcept {
-  const Lock lock(*table_, local_rank_);
+  const Lock lock(*this);
   for (int rank = 0; rank < ranks_; ++rank) {
     if (windows_[rank].counted.all != 0 && windows_[rank].counted.gpu == gpu) return rank;
   }
@@ -437,7 +448,7 @@ bool Board::give_turn(const TeamPlace& place, std::uint64_t direct, std::span<co
                       std::uint32_t blocks) noexcept {
   if (place.turn(direct)) return true;
   // Whoever holds the lock may be giving this very turn: better look again than wait.
-  const Lock lock(*table_, local_rank_, 1);
+  const Lock lock(*this, Lock::Patience::one_look);
   if (!lock || place.turn(direct)) return place.turn(direct).has_value();
   const int team = index_of(place);
   const std::uint64_t waiting = table_->waiting_direct.load(std::memory_order_relaxed);
@@ -465,7 +476,7 @@ void Board::forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept {
            table_->waiting_team.load(std::memory_order_relaxed) == index_of(place);
   };
   if (!waits()) return;
-  const Lock lock(*table_, local_rank_);
+  const Lock lock(*this);
   if (lock && waits()) table_->waiting_direct.store(0, std::memory_order_relaxed);
 }
 

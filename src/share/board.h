@@ -55,7 +55,8 @@
 //   first in line           none -> call     under the lock, when a call's blocks do not fit: no other gets a turn before it
 //                           call -> none     ... with its turn, or when it ends without one
 //   lock of the table       0 -> 1 + rank    by whoever joins, leaves, or gives a turn; held for a few microseconds: at most 256 comparisons, and
-//                                            looks at the members of teams that are busy
+//                                            looks at the members of teams that are busy. It is waited for as long as its holder lives, however
+//                                            long the system puts that aside; who only gives a turn looks again later
 #pragma once
 
 #include "share/directory.h"
@@ -276,8 +277,8 @@ class Board {
 
   [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept;
 
-  /// Over zeroed memory of at least bytes_for(ranks), shared by the node's ranks.
-  Board(std::span<std::byte> memory, int ranks, int local_rank);
+  /// In a directory, which must outlive it, with at least bytes_for() its ranks there, as its rank `local_rank` sees it.
+  Board(const Directory& directory, int local_rank);
 
   /// The team of that key, made by its first member. Nothing where there is no room (or a rank died while it changed the table):
   /// without this member the team is never whole.
@@ -320,6 +321,7 @@ class Board {
   [[nodiscard]] TeamPlace::Member* members_of(int index) const noexcept;
   [[nodiscard]] Passage* passages_of(int index) const noexcept;
 
+  const Directory& directory_;
   int team_members_;
   int local_rank_;
   int ranks_;

@@ -155,7 +155,7 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   }
   nodes_ = nodes_.dissolve(dissolved);
   directory_.emplace(*std::move(directory));
-  if (node_looks_) board_.emplace(directory_->board(), directory_->ranks(), directory_->local_rank());
+  if (node_looks_) board_.emplace(*directory_, directory_->local_rank());
   messenger_.emplace(messenger);
 }
 

@@ -28,8 +28,7 @@ struct Node {
     const Token token = first.token();
     directories.emplace_back(std::move(first), shape, 0);
     for (int rank = 1; rank < ranks; ++rank) directories.emplace_back(Segment::open(token), shape, rank);
-    for (int rank = 0; rank < ranks; ++rank)
-      boards.push_back(std::make_unique<Board>(directories.front().board(), ranks, rank));
+    for (int rank = 0; rank < ranks; ++rank) boards.push_back(std::make_unique<Board>(directories.front(), rank));
   }
   std::vector<Directory> directories;
   std::vector<std::unique_ptr<Board>> boards;
@@ -320,6 +319,39 @@ TEST(Board, PlacesAreGivenBackAndMadeAnew) {
     node.boards[0]->leave(*one);
     node.boards[1]->leave(*other);
   }
+}
+
+// The lock is the table's first word: 1 + the rank that holds it.
+std::atomic<std::uint32_t>& lock_of(const Node& node) {
+  return *reinterpret_cast<std::atomic<std::uint32_t>*>(node.directories.front().board().data());
+}
+
+TEST(Board, WhoHoldsTheLockIsWaitedForHoweverLongItIsPutAside) {
+  Node node(2);
+  for (Directory& directory : node.directories) directory.join(directory.local_rank());
+  lock_of(node) = 2;
+  std::atomic<bool> given_back{false};
+  std::thread waiter([&] {
+    EXPECT_TRUE(node.boards[0]->join({1, 1}, 2, 0));
+    EXPECT_TRUE(given_back);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  given_back = true;
+  lock_of(node) = 0;
+  waiter.join();
+  EXPECT_EQ(lock_of(node), 0U);
+}
+
+TEST(Board, ALockWhoseHolderDiedIsNotWaitedFor) {
+  Node node(2);
+  for (Directory& directory : node.directories) directory.join(directory.local_rank());
+  const auto place = node.boards[0]->join({1, 1}, 2, 0);
+  ASSERT_TRUE(place);
+  node.directories.pop_back();  // drops its mark, as the kernel does for a killed process
+  lock_of(node) = 2;
+  EXPECT_FALSE(node.boards[0]->join({2, 2}, 2, 0)) << "what is in the table nobody knows";
+  node.boards[0]->leave(*place);
+  EXPECT_EQ(lock_of(node), 2U);
 }
 
 TEST(Board, WhereThereIsNoRoomNobodyHasAPlace) {
