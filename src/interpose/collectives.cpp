@@ -100,12 +100,14 @@ class DirectUndertaking final : public Undertaking {
   std::shared_ptr<DirectBuffers> buffers_;  // until it was delivered
 };
 
-// One step towards being connected, if it is not; why this rank cannot is told.
+// One step towards being connected, if it is not; why this rank cannot is told: of the first communicator to everybody.
 void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
   team::Home* const home = teams.home();
   if (home == nullptr) return;
-  if (const auto refusal = team.prepare(*home))
-    base::log(base::Topic::info, "{}: collectives go through the host: {}", watch.name(watch.context), *refusal);
+  if (const auto refusal = team.prepare(*home)) {
+    const auto topic = teams.first_refusal() ? base::Topic::warning : base::Topic::info;
+    base::log(topic, "{}: collectives on GPU memory go through the host: {}", watch.name(watch.context), *refusal);
+  }
 }
 
 // Comes to a call of a team, whose role it takes as long as it can go direct; one that is known, but goes to MPI, is `refused`. Returns which way it

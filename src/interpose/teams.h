@@ -66,6 +66,9 @@ class Teams {
   /// Carries out direct calls that are only started; started with the first one. Throws Error (other) if the system refuses.
   [[nodiscard]] engine::HelperThread& helper();
 
+  /// True once: a communicator of this rank has just been found to have its collectives on GPU memory staged.
+  [[nodiscard]] bool first_refusal() noexcept { return !refusal_told_.exchange(true, std::memory_order_relaxed); }
+
   /// Any thread: a direct call ran by this row of the catalogue.
   void count(const collective::Algorithm& row) noexcept;
   /// How many did by those of that name, or by any if it is empty, in this collective.
@@ -99,7 +102,7 @@ class Teams {
   std::atomic<std::uint64_t> numbers_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
-  std::atomic<bool> homeless_{false};
+  std::atomic<bool> homeless_{false}, refusal_told_{false};
   std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands
   std::unique_ptr<engine::HelperThread> helper_;
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue

@@ -231,7 +231,11 @@ bool Team::map_large_windows() {
 }
 
 std::optional<std::string> Team::prepare(Home& home) {
-  if (connected() || refused_ || !place_) return std::nullopt;
+  if (connected() || refused_) return std::nullopt;
+  if (!place_) {
+    refused_ = true;
+    return why_nowhere();
+  }
   std::optional<std::string> refusal;
   try {
     if (connection_ == nullptr) {
@@ -247,6 +251,17 @@ std::optional<std::string> Team::prepare(Home& home) {
     place_->show_ready(Ready::never);
   }
   return refusal;
+}
+
+// Why it has no place on the board; one of too many members says so for all.
+std::optional<std::string> Team::why_nowhere() const {
+  if (size() > share::Board::most_members) {
+    if (me_ != 0) return std::nullopt;
+    return fmt::format("{} of its ranks share the node, and at most {} run collectives between their GPUs", size(),
+                       share::Board::most_members);
+  }
+  return fmt::format("the node's table of {} communicators is full; free those that are used no more",
+                     share::Board::most_teams);
 }
 
 namespace {
@@ -288,7 +303,9 @@ std::optional<std::string> Team::take_region(Home& home) {
     made->events = make_events(home.driver(), handles);
   }
   const auto region = home.window().take(made->layout.bytes, *made->stream);
-  if (!region) return "the GPU has no memory left for the windows that direct collectives need";
+  if (!region)
+    return "no room is left for its window: library memory for that is used up, or the GPU's memory is; free "
+           "communicators that are used no more";
   made->region = *region;
   made->home = &home;
   {

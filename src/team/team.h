@@ -177,6 +177,7 @@ class Team {
   [[nodiscard]] bool far_ahead() noexcept;
   void wait_for_laggards(engine::Watch watch);
   void wait_for_readers() noexcept;
+  [[nodiscard]] std::optional<std::string> why_nowhere() const;
   void send_lingerer_away() noexcept;
   std::optional<std::string> take_region(Home& home);
   std::optional<std::string> map_regions();

@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|strangers|refused|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|refused|events|missing|fails|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -90,6 +90,32 @@ void communicators(Program& program) {
     }
     MPI_Comm_free(&made);
   }
+}
+
+// More than the board has places: those that come when it is full go to MPI, and are right; a place that is given back serves another one.
+void crowded(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  constexpr std::size_t places = 256;
+  std::vector<MPI_Comm> made(places, MPI_COMM_NULL);  // one more, with the world
+  for (MPI_Comm& each : made) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &each);
+    int one = 1, all = 0;
+    CROSSLANE_MPI(
+        MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, each));  // no memory for it in the windows, but a place
+  }
+  const auto direct = [&](MPI_Comm communicator, const char* name) {
+    const Job job(program, communicator, name);
+    job.warm_up();
+    const std::int64_t before = direct_calls(Kind::allreduce);
+    job.run(sum_of_ints(3000, program.seed, 3), on_the_gpu(), program.local());
+    return direct_calls(Kind::allreduce) - before;
+  };
+  CROSSLANE_CHECK_EQUAL(direct(made.back(), "one too many"), std::int64_t{0});
+  MPI_Comm_free(&made.front());
+  MPI_Comm_dup(MPI_COMM_WORLD, &made.front());
+  CROSSLANE_CHECK_EQUAL(direct(made.front(), "in the place of another one"), std::int64_t{world.in_turns() ? 0 : 3});
+  for (MPI_Comm& each : made) MPI_Comm_free(&each);
 }
 
 // Communicators whose making is not counted: they stay with MPI, and are right.
@@ -229,6 +255,7 @@ int main(int argc, char** argv) {
   return run_part(argc, argv, "direct_upkeep",
                   {{"buffers", buffers},
                    {"communicators", communicators},
+                   {"crowded", crowded},
                    {"strangers", strangers},
                    {"refused", refused},
                    {"reused", reused},
