@@ -6,11 +6,16 @@
 #include "support/linger.h"
 #include "support/plain_mpi.h"
 
+#include <cuda.h>
 #include <dlfcn.h>
+
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -46,6 +51,25 @@ class Staying {
         job_->run(sum_of_ints(units, mix(program_.seed, round), 5), on_the_gpu(), local_);
     const bool rings = program_.option("rings", 1) != 0 && !job_->in_turns();
     CROSSLANE_CHECK(!rings || rung_on_all() != before, "no call was rung for");
+  }
+
+  // A thread of the program that waits for the GPU all the time: it gets on, and so do the calls.
+  void beside_a_waiter() {
+    CROSSLANE_STEP("beside a thread that waits for the GPU");
+    std::atomic<bool> over{false};
+    std::int64_t waits = 0;
+    std::thread waiter([&] {
+      program_.device()->make_current();
+      do {
+        CROSSLANE_CUDA(cuCtxSynchronize());
+        ++waits;
+      } while (!over);
+    });
+    for (int round = 0; round < 10; ++round)
+      job_->run(sum_of_ints(round % 2 == 0 ? 1 : 4 * kib, mix(program_.seed, round, 3), 5), on_the_gpu(), local_);
+    over = true;
+    waiter.join();
+    CROSSLANE_CHECK(waits > 0, "it has waited for nothing");
   }
 
   void sequence() {
@@ -141,6 +165,7 @@ int main(int argc, char** argv) {
   {
     Staying staying(program);
     staying.again();
+    staying.beside_a_waiter();
     const std::int64_t cases = program.option("cases", 30);
     for (std::int64_t i = 0; i < cases; ++i) staying.sequence();
   }
