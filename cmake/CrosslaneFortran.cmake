@@ -2,12 +2,12 @@
 include_guard(GLOBAL)
 include(CrosslaneMpi)
 
-# crosslane_fortran_executable(<name> <source>... [MODULE mpif|mpi|mpi_f08] [FLAGS <flag>...])
+# crosslane_fortran_executable(<name> <source>... [MODULE mpif|mpi|mpi_f08] [FLAGS <flag>...] [OBJECTS <object library>...])
 #
-# Builds <name>_<family> for each family found, linked with libcuda.so.1 by name. Sets <name>_<family>_MISSING in the
+# Builds <name>_<family> for each family found, linked with those objects, and with libcuda.so.1 by name. Sets <name>_<family>_MISSING in the
 # caller's scope, to the reason, where there is no wrapper that compiles a program with MODULE (default mpi_f08).
 function(crosslane_fortran_executable name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "MODULE" "FLAGS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "MODULE" "FLAGS;OBJECTS")
   if(NOT arg_MODULE)
     set(arg_MODULE mpi_f08)
   endif()
@@ -16,6 +16,10 @@ function(crosslane_fortran_executable name)
   foreach(source IN LISTS arg_UNPARSED_ARGUMENTS)
     get_filename_component(source "${source}" ABSOLUTE)
     list(APPEND sources "${source}")
+  endforeach()
+  set(objects)
+  foreach(library IN LISTS arg_OBJECTS)
+    list(APPEND objects $<TARGET_OBJECTS:${library}>)
   endforeach()
   foreach(family IN LISTS CROSSLANE_MPI_FAMILIES)
     get_filename_component(folder "${CROSSLANE_MPICC_${family}}" DIRECTORY)
@@ -32,9 +36,9 @@ function(crosslane_fortran_executable name)
     set(modules "${CMAKE_CURRENT_BINARY_DIR}/${target}_modules")
     add_custom_command(OUTPUT "${program}"
       COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "${modules}"
-      COMMAND "${CROSSLANE_MPIFORT_${family}}" -O2 -J "${modules}" ${arg_FLAGS} ${sources}
+      COMMAND "${CROSSLANE_MPIFORT_${family}}" -O2 -J "${modules}" ${arg_FLAGS} ${sources} ${objects}
         $<TARGET_FILE:crosslane_emulated_driver> -o "${program}"
-      DEPENDS ${sources} crosslane_emulated_driver
+      DEPENDS ${sources} ${arg_OBJECTS} ${objects} crosslane_emulated_driver
       COMMENT "Building ${target} with ${CROSSLANE_MPIFORT_${family}}"
       VERBATIM COMMAND_EXPAND_LISTS)
     add_custom_target(${target}_program ALL DEPENDS "${program}")
