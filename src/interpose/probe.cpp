@@ -1,5 +1,6 @@
 // Probes and matched receives (MPI 5.0, section 3.8), and MPI_Cancel, on a rank that looks at what it receives: a probe
 // tells the length of what a header stands for, and has to take it from MPI to do so.
+#include "base/function_ref.h"
 #include "interpose/manual.h"
 #include "interpose/pending.h"
 #include "interpose/receive.h"
@@ -49,6 +50,40 @@ message::ArrivedPointer held_by_mpi(Process& process, const Receive& receive, co
   arrived->held = true;
   arrived->message = message;
   return arrived;
+}
+
+struct Matched {
+  void* buf;
+  MPI_Count count;
+  MPI_Datatype datatype;
+  MPI_Message* message;
+};
+
+// Receives what a probe has matched. What comes from the queue, or may be a token, is begun here, as `request`, and goes on by `begun`; anything
+// else is the MPI's: `plainly`, or `staged` for GPU memory.
+int receive_matched(const Site& site, const char* call, const Matched& what, MPI_Request* request,
+                    base::FunctionRef<int()> plainly, base::FunctionRef<int(Route&, const Argument&)> staged,
+                    base::FunctionRef<int(Route&)> begun) {
+  auto& process = site.process();
+  const auto& next = site.next();
+  const bool on_gpu = site.watching() && site.on_gpu(what.buf, what.count != 0, what.datatype);
+  Receive receive{"buf",         "count",         what.buf,     what.count,
+                  what.datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
+  message::ArrivedPointer arrived;
+  const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
+    arrived = process.unexpected().claim(*what.message);
+    if (!arrived) arrived = held_by_mpi(process, receive, *what.message);
+    if (arrived) return mpi::success;
+    return on_gpu ? staged(route, staged_receive(route, what.buf, what.count, what.datatype)) : plainly();
+  });
+  if (!arrived || result != mpi::success) return result;
+  return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
+    receive.comm = arrived->comm;
+    describe(route, receive, room_of(process, receive), on_gpu);
+    const int code = match(process, next, route.operation(), arrived, request);
+    if (arrived->held) *what.message = arrived->message;
+    return code == mpi::success ? begun(route) : code;
+  });
 }
 
 template <class Once>
@@ -106,66 +141,30 @@ int manual::improbe(const Site& site, int source, int tag, MPI_Comm comm, int* f
 
 int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
                   MPI_Message* message, MPI_Status* status) {
-  auto& process = site.process();
-  const auto& next = site.next();
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
-  Receive receive{"buf",    "count",         buf,          count,
-                  datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
-  message::ArrivedPointer arrived;
-  const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
-    arrived = process.unexpected().claim(*message);
-    if (!arrived) arrived = held_by_mpi(process, receive, *message);
-    if (!arrived) {
-      if (!on_gpu) return mpi::calls::Mrecv(next, buf, count, datatype, message, status);
-      const Argument& argument = staged_receive(route, buf, count, datatype);
-      return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
-        return mpi::calls::Mrecv(functions, argument.address(), argument.count(), argument.type(), message, told);
-      });
-    }
-    return mpi::success;
-  });
-  if (!arrived || result != mpi::success) return result;
-  return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    receive.comm = arrived->comm;
-    describe(route, receive, room_of(process, receive), on_gpu);
-    MPI_Request request{};
-    const int code = match(process, next, route.operation(), arrived, &request);
-    if (arrived->held) *message = arrived->message;
-    if (code != mpi::success) return code;
-    return wait_and_finish(route, &request, status);
-  });
+  MPI_Request request{};
+  const auto plainly = [&] { return mpi::calls::Mrecv(site.next(), buf, count, datatype, message, status); };
+  const auto staged = [&](Route& route, const Argument& argument) {
+    return route.blocking(status, [&](const mpi::Functions& functions, mpi::Narrowed&, MPI_Status* told) {
+      return mpi::calls::Mrecv(functions, argument.address(), argument.count(), argument.type(), message, told);
+    });
+  };
+  const auto begun = [&](Route& route) { return wait_and_finish(route, &request, status); };
+  return receive_matched(site, call, {buf, count, datatype, message}, &request, plainly, staged, begun);
 }
 
 int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
                    MPI_Message* message, MPI_Request* request) {
-  auto& process = site.process();
-  const auto& next = site.next();
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
-  Receive receive{"buf",    "count",         buf,          count,
-                  datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
-  message::ArrivedPointer arrived;
-  const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
-    arrived = process.unexpected().claim(*message);
-    if (!arrived) arrived = held_by_mpi(process, receive, *message);
-    if (!arrived) {
-      if (!on_gpu) return mpi::calls::Imrecv(next, buf, count, datatype, message, request);
-      const Argument& argument = staged_receive(route, buf, count, datatype);
-      return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
-        return mpi::calls::Imrecv(functions, argument.address(), argument.count(), argument.type(), message, request);
-      });
-    }
+  const auto plainly = [&] { return mpi::calls::Imrecv(site.next(), buf, count, datatype, message, request); };
+  const auto staged = [&](Route& route, const Argument& argument) {
+    return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
+      return mpi::calls::Imrecv(functions, argument.address(), argument.count(), argument.type(), message, request);
+    });
+  };
+  const auto begun = [&](Route& route) {
+    site.process().requests().add(*request, route.shared_operation());
     return mpi::success;
-  });
-  if (!arrived || result != mpi::success) return result;
-  return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    receive.comm = arrived->comm;
-    describe(route, receive, room_of(process, receive), on_gpu);
-    const int code = match(process, next, route.operation(), arrived, request);
-    if (arrived->held) *message = arrived->message;
-    if (code != mpi::success) return code;
-    process.requests().add(*request, route.shared_operation());
-    return mpi::success;
-  });
+  };
+  return receive_matched(site, call, {buf, count, datatype, message}, request, plainly, staged, begun);
 }
 
 // What has been matched is no longer to be cancelled.
