@@ -297,13 +297,13 @@ Board::Board(const Directory& directory, int local_rank)
     : directory_(directory),
       team_members_(board_members(directory.ranks())),
       local_rank_(local_rank),
-      ranks_(directory.ranks()),
       table_(at<Table>(directory.board().data())),
       windows_(at<WindowRecord>(directory.board().data() + sizeof(Table))),
-      slots_(directory.board().data() + sizeof(Table) + static_cast<std::size_t>(ranks_) * sizeof(WindowRecord)),
-      slot_bytes_(slot_bytes(ranks_)) {
-  if (directory.board().size() < bytes_for(ranks_)) {
-    throw base::Error(base::ErrorClass::intern, "the board needs {} bytes, there are {}", bytes_for(ranks_),
+      slots_(directory.board().data() + sizeof(Table) +
+             static_cast<std::size_t>(directory.ranks()) * sizeof(WindowRecord)),
+      slot_bytes_(slot_bytes(directory.ranks())) {
+  if (directory.board().size() < bytes_for(directory.ranks())) {
+    throw base::Error(base::ErrorClass::intern, "the board needs {} bytes, there are {}", bytes_for(directory.ranks()),
                       directory.board().size());
   }
 }
@@ -377,7 +377,7 @@ void Board::leave(const TeamPlace& place) noexcept {
 
 int Board::take_seats(const Uuid& gpu, std::uint32_t all) noexcept {
   const Lock lock(*this);
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for (int rank = 0; rank < directory_.ranks(); ++rank) {
     if (windows_[rank].counted.all != 0 && windows_[rank].counted.gpu == gpu) return rank;
   }
   Seats& own = windows_[local_rank_].counted;

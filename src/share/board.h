@@ -324,7 +324,6 @@ class Board {
   const Directory& directory_;
   int team_members_;
   int local_rank_;
-  int ranks_;
   Table* table_;
   WindowRecord* windows_;
   std::byte* slots_;
