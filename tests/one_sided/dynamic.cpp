@@ -4,6 +4,7 @@
 #include "one_sided/plain.h"
 #include "support/check.h"
 #include "support/memory.h"
+#include "support/plain_mpi.h"
 #include "support/random.h"
 
 #include <algorithm>
