@@ -4,6 +4,7 @@
 
 CROSSLANE_EMBED(busy)
 CROSSLANE_EMBED(halo)
+CROSSLANE_EMBED(work)
 
 namespace crosslane::bench {
 
@@ -12,6 +13,9 @@ std::span<const std::byte> busy_image() noexcept {
 }
 std::span<const std::byte> halo_image() noexcept {
   return {&crosslane_fat_binary_halo, &crosslane_fat_binary_halo_end};
+}
+std::span<const std::byte> work_image() noexcept {
+  return {&crosslane_fat_binary_work, &crosslane_fat_binary_work_end};
 }
 
 }  // namespace crosslane::bench

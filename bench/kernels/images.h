@@ -12,6 +12,7 @@ namespace crosslane::bench {
 /// Fat binaries as cuModuleLoadData takes them; empty where the build has no GPU compiler.
 [[nodiscard]] std::span<const std::byte> busy_image() noexcept;
 [[nodiscard]] std::span<const std::byte> halo_image() noexcept;
+[[nodiscard]] std::span<const std::byte> work_image() noexcept;
 
 /// Why this process cannot run them: "" if it can.
 [[nodiscard]] std::string no_kernels();

@@ -5,5 +5,6 @@ namespace crosslane::bench {
 
 std::span<const std::byte> busy_image() noexcept { return {}; }
 std::span<const std::byte> halo_image() noexcept { return {}; }
+std::span<const std::byte> work_image() noexcept { return {}; }
 
 }  // namespace crosslane::bench
