@@ -59,6 +59,10 @@ CROSSLANE_API uint64_t crosslane_direct_calls(const char* collective, const char
 /* How many of these took no launch on this rank, for a kernel had stayed from the call before (docs/collectives.md, CROSSLANE_LINGER_US). */
 CROSSLANE_API uint64_t crosslane_rung_calls(void);
 
+/* How many messages to this rank were read by a kernel that had stayed from a message before (docs/messages.md, CROSSLANE_LINGER_US).
+   0 outside of MPI_Init and MPI_Finalize. */
+CROSSLANE_API uint64_t crosslane_carried_messages(void);
+
 /* The collectives. Arguments are those of MPI's procedures of the same names, with counts of any size, and mean the same.
 
    Room.      While calls wait for their peers they keep thread blocks of the GPU (of 512 threads, of which we count two a

@@ -45,6 +45,12 @@ extern "C" std::uint64_t crosslane_rung_calls() {
   return teams == nullptr ? 0 : teams->blocking().rung();
 }
 
+extern "C" std::uint64_t crosslane_carried_messages() {
+  auto& process = Process::get();
+  auto* const peers = process.looks() ? process.transfers().peers() : nullptr;
+  return peers == nullptr ? 0 : peers->courier().carried();
+}
+
 extern "C" int MPIX_Query_cuda_support() {
   auto& process = Process::get();
   return (process.active() && process.gpu().enabled()) || process.library().cuda_capable() ? 1 : 0;

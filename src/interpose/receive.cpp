@@ -97,7 +97,7 @@ void finish_fetch(Process& process, Operation& operation) {
   message::Received received;
   try {
     if (look.reading != nullptr) {
-      received = message::Transfers::finish_reading(*look.reading);
+      received = process.transfers().finish_reading(*look.reading);
     } else {
       received = *look.received;
       look.pull.rethrow();

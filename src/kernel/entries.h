@@ -2,6 +2,7 @@
 // emulated one. A new kernel is a row here; its functor is in its family's file.
 #pragma once
 
+#include "kernel/carry.h"
 #include "kernel/exchange.h"
 #include "kernel/lingering.h"
 #include "kernel/low_latency.h"
@@ -26,7 +27,8 @@
   X(crosslane_lingering_packets, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>>) \
   X(crosslane_lingering_lines, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>>)     \
   X(crosslane_lingering_move, crosslane::kernel::Lingering<crosslane::kernel::ExchangeMove>)                                  \
-  X(crosslane_lingering_spread, crosslane::kernel::Lingering<crosslane::kernel::ExchangeSpread>)
+  X(crosslane_lingering_spread, crosslane::kernel::Lingering<crosslane::kernel::ExchangeSpread>)                              \
+  X(crosslane_lingering_carry, crosslane::kernel::Lingering<crosslane::kernel::Carry>)
 #define CROSSLANE_RING_KERNELS(X) X(crosslane_ring_move, crosslane::kernel::RingMove)
 #define CROSSLANE_LINES_KERNELS(X) X(crosslane_lines_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>)
 

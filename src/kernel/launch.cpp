@@ -99,6 +99,7 @@ Kernels::Kernels(const gpu::Driver& driver)
       lingering_lines_(loaded(modules_[7], "crosslane_lingering_lines")),
       lingering_move_(loaded(modules_[7], "crosslane_lingering_move")),
       lingering_spread_(loaded(modules_[7], "crosslane_lingering_spread")),
+      lingering_carry_(loaded(modules_[7], "crosslane_lingering_carry")),
       lingering_combine_(combining(modules_[7], "crosslane_lingering_combine_", large)),
       lingering_shares_(combining(modules_[7], "crosslane_lingering_shares_", large)),
       lingering_exchange_(combining(modules_[7], "crosslane_lingering_exchange_", large)) {
@@ -175,6 +176,7 @@ template struct LingeringKernel<LowLatencyMoveParameters>;
 template struct LingeringKernel<ExchangeCombineParameters>;
 template struct LingeringKernel<ExchangeMoveParameters>;
 template struct LingeringKernel<ExchangeSpreadParameters>;
+template struct LingeringKernel<CarryParameters>;
 
 void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
                                  const LowLatencySharesParameters& parameters, unsigned blocks) const {

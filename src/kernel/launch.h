@@ -5,6 +5,7 @@
 
 #include "gpu/module.h"
 #include "gpu/stream.h"
+#include "kernel/carry.h"
 #include "kernel/catalogue.h"
 #include "kernel/exchange.h"
 #include "kernel/lingering.h"
@@ -87,6 +88,7 @@ class Kernels {
   [[nodiscard]] LingeringKernel<ExchangeSpreadParameters> lingering_spread() const noexcept {
     return {&lingering_spread_};
   }
+  [[nodiscard]] LingeringKernel<CarryParameters> lingering_carry() const noexcept { return {&lingering_carry_}; }
   /// Windows hold pairwise_window_bytes(blocks, members, chunk_bytes) for each parity.
   void pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const;
   /// Windows hold pushed_window_bytes(blocks, members, places, chunk_bytes).
@@ -100,7 +102,7 @@ class Kernels {
   Combining combining_[families];
   gpu::Function packets_move_, lines_move_;
   Combining shares_;
-  gpu::Function lingering_packets_, lingering_lines_, lingering_move_, lingering_spread_;
+  gpu::Function lingering_packets_, lingering_lines_, lingering_move_, lingering_spread_, lingering_carry_;
   Combining lingering_combine_, lingering_shares_, lingering_exchange_;
   unsigned resident_team_blocks_;
 };

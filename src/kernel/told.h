@@ -2,6 +2,7 @@
 // of which both sides know. The others it keeps. It must not know how they come.
 #pragma once
 
+#include "kernel/carry.h"
 #include "kernel/exchange.h"
 #include "kernel/low_latency.h"
 #include "kernel/low_latency_shares.h"
@@ -52,6 +53,10 @@ CROSSLANE_DEVICE constexpr ToldRuns told_runs(const ExchangeCombineParameters* /
            {offsetof(P, destination) / 8, 0, 1},
            {offsetof(P, count) / 8, 1, 0},
            {offsetof(P, out) / 8, 0, 3}}};
+}
+CROSSLANE_DEVICE constexpr ToldRuns told_runs(const CarryParameters* /*which*/) {
+  using P = CarryParameters;
+  return {{{(offsetof(P, frame) + offsetof(Frame, done)) / 8, 1, 0}, {offsetof(P, from) / 8, 3, 0}}};
 }
 
 /// How many there are among so many members.

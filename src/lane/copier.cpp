@@ -190,7 +190,7 @@ gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward 
 Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Toward toward) {
   auto& lent = channel(place);
   // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
-  if (!place.settled || copier_.order_ == base::Order::legacy) order_after_default_streams(lent);
+  if (!copier_.settled(place)) order_after_default_streams(lent);
   if (!std::exchange(pending_, true) && copier_.engine_.tracer() != nullptr) {
     begun_ = base::now();
     bytes_ = 0;
@@ -292,7 +292,7 @@ void Batch::fetch(const Place& place, std::byte* host, const std::byte* from, co
 }
 
 void Batch::settle(const Place& place) {
-  if (place.settled && copier_.order_ != base::Order::legacy) return;
+  if (copier_.settled(place)) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   static_cast<void>(stream_for(place, 0, Toward::itself));
 }

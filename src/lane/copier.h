@@ -61,6 +61,11 @@ class Copier {
   /// do not wait for the default ones); what came before is waited for, and always where memory cannot be marked.
   [[nodiscard]] Place place(const gpu::PointerInfo& info);
 
+  /// Nothing that the application has enqueued has to come before a copy to or from that place.
+  [[nodiscard]] bool settled(const Place& place) const noexcept {
+    return place.settled && order_ != base::Order::legacy;
+  }
+
   /// How many contexts the application has ended (destroyed, or reset their GPU), as far as place() has noticed: it looks when an
   /// allocation is seen first. Nothing that belonged to one may be touched any more; what this has of it is given up.
   [[nodiscard]] std::uint64_t contexts_ended() const noexcept { return ended_.load(std::memory_order_acquire); }

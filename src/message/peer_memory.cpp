@@ -8,7 +8,7 @@
 
 namespace crosslane::message {
 
-PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Settings& settings)
+PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier& copier, const base::Settings& settings)
     : world_(world),
       copier_(copier),
       least_export_(settings.export_bytes),
@@ -16,6 +16,7 @@ PeerMemory::PeerMemory(team::World& world, lane::Copier& copier, const base::Set
       offers_(world.directory()),
       tokens_(world.directory(), offers_, world.cookie(), world.rank()),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
+      courier_(engine, settings.linger_us),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       whole_(static_cast<std::size_t>(world.directory().ranks())),
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
@@ -36,10 +37,12 @@ void PeerMemory::live_at(team::Home& home) noexcept {
     base::log(base::Topic::info, "the GPU cannot write the node's flags: {}", error.what());
   }
   parcels_.live_in(home.window());
+  courier_.live_at(home);
   home_.store(&home, std::memory_order_release);
 }
 
 void PeerMemory::leave() noexcept {
+  courier_.leave();
   parcels_.leave();
   words_at_.store(0, std::memory_order_release);
   team::Home* const home = home_.exchange(nullptr);
@@ -121,8 +124,20 @@ bool PeerMemory::shares_gpu_with(int world_rank) const noexcept {
   const team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr || !world_.on_my_node(world_rank)) return false;
   if (world_rank == world_.rank()) return true;
-  const auto& record = world_.directory().record(world_.nodes().local_rank(world_rank));
-  return record.device_seen.load(std::memory_order_acquire) != 0 && record.gpu_uuid == home->gpu();
+  return shares_gpu_with_local(world_.nodes().local_rank(world_rank));
+}
+
+bool PeerMemory::shares_gpu_with_local(int local_rank) const noexcept {
+  const team::Home* const home = home_.load(std::memory_order_acquire);
+  const auto& record = world_.directory().record(local_rank);
+  return home != nullptr && record.device_seen.load(std::memory_order_acquire) != 0 && record.gpu_uuid == home->gpu();
+}
+
+bool PeerMemory::has_gpu_to_itself() const noexcept {
+  const int own = world_.directory().local_rank();
+  for (int local = 0; local < world_.directory().ranks(); ++local)
+    if (local != own && shares_gpu_with_local(local)) return false;
+  return true;
 }
 
 bool PeerMemory::takes_turns_with(int world_rank) const noexcept {

@@ -6,6 +6,7 @@
 #include "gpu/mapping.h"
 #include "gpu/pinned_buffer.h"
 #include "lane/copier.h"
+#include "message/courier.h"
 #include "message/header.h"
 #include "message/parcels.h"
 #include "message/token.h"
@@ -27,7 +28,7 @@ namespace crosslane::message {
 class PeerMemory {
  public:
   /// All must outlive it. Of a world whose node's ranks share a directory.
-  PeerMemory(team::World& world, lane::Copier& copier, const base::Settings& settings);
+  PeerMemory(team::World& world, engine::Engine& engine, lane::Copier& copier, const base::Settings& settings);
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -74,6 +75,13 @@ class PeerMemory {
   /// For payloads that cannot be shown, of the GPU where this rank lives.
   [[nodiscard]] Parcels& parcels() noexcept { return parcels_; }
 
+  /// Reads short contiguous payloads into this rank's memory.
+  [[nodiscard]] Courier& courier() noexcept { return courier_; }
+  /// Behind a payload of about so many bytes that it did not read: if it is wanted for the next one, it is launched. True: that took a while.
+  bool launch_courier(std::size_t bytes) noexcept {
+    return courier_.wants(bytes) && has_gpu_to_itself() && courier_.launch(bytes);
+  }
+
   /// Where this rank lives; nowhere before something is met.
   [[nodiscard]] lane::Place place() const noexcept;
 
@@ -109,6 +117,9 @@ class PeerMemory {
   [[nodiscard]] Met met(int world_rank) const noexcept;
   void meet_local(team::Home& home, int local_rank, bool takes_tokens) noexcept;
   Reached reach(const Header& header, const share::Exposed& exposed) noexcept;
+  /// No other rank has shown that it uses this one's GPU, whose kernels might have to take turns with this one's.
+  [[nodiscard]] bool has_gpu_to_itself() const noexcept;
+  [[nodiscard]] bool shares_gpu_with_local(int local_rank) const noexcept;
   void count_reached(int world_rank) noexcept;
   void count_unreached(int world_rank) noexcept;
 
@@ -119,6 +130,7 @@ class PeerMemory {
   share::Offers offers_;
   Tokens tokens_;
   Parcels parcels_;
+  Courier courier_;
   std::atomic<team::Home*> home_{nullptr};
   std::optional<gpu::PinnedRange> words_;
   std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them

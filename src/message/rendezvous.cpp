@@ -58,7 +58,9 @@ struct Transfers::Reading {
   share::Offers::Ticket offer;
   std::exception_ptr failure;          // of what was to be enqueued
   bool told = false;                   // the sender knows that it failed, and may use the offer again
-  std::shared_ptr<lane::Batch> batch;  // what was gathered together shares one
+  std::shared_ptr<lane::Batch> batch;  // what was gathered together shares one; null of what the courier carries
+  lane::Place place;                   // of such a one
+  std::optional<base::Time> begun;     // of what the courier might carry
   engine::Completion done;
 };
 
@@ -183,6 +185,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
+    if (carry(*reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
@@ -191,11 +194,33 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
       const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading->received.bytes);
       reading->batch = std::make_shared<lane::Batch>(copier_, watch);
       enqueue(*reading, header, buffer);
+      if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
     }
   } catch (...) {
     fail(*reading, std::current_exception());
   }
   return reading;
+}
+
+// By the kernel that stays for such payloads, if it is there.
+bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
+  const std::size_t bytes = reading.received.bytes;
+  const bool suits = buffer.on_gpu && bytes != 0 && bytes <= Courier::most_bytes && header.strided == 0 &&
+                     header.listed.entries == 0 && buffer.layout->contiguous(buffer.count) &&
+                     copier_.settled(buffer.place) && memory_in(buffer.place) == lane::Memory::gpu;
+  if (!suits) return false;
+  reading.begun = base::now();
+  if (!peers_->courier().is_free_for(bytes, *reading.begun)) return false;
+  const trace::Span span(engine_.tracer(), trace::Kind::kernel, "read a message", bytes);
+  const auto first =
+      lane::Batch(copier_, watch).look(buffer.address, *buffer.layout, buffer.count, 0, lane::Batch::Use::written);
+  auto& word = peers_->offers().theirs(reading.owner, header.offer);
+  const gpu::WordWrite ending{&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)};
+  if (!peers_->courier().carry({lane::byte_at(buffer.address, first.offset), reading.source.data, bytes, ending}))
+    return false;
+  reading.place = buffer.place;
+  reading.done = engine::Completion::of(word, ending.value);
+  return true;
 }
 
 bool Transfers::reads_by_itself(const ReadingPointer& reading) noexcept {
@@ -221,14 +246,19 @@ void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
 
 void Transfers::look_for_failure(Reading& reading) const {
   try {
-    reading.batch->throw_if_failed();
+    if (reading.batch != nullptr)
+      reading.batch->throw_if_failed();
+    else
+      copier_.throw_if_failed(reading.place);
   } catch (...) {
     fail(reading, std::current_exception());
   }
 }
 
-Received Transfers::finish_reading(const Reading& reading) {
+Received Transfers::finish_reading(const Reading& reading) const {
   if (reading.failure) std::rethrow_exception(reading.failure);
+  if (reading.begun)
+    peers_->courier().took(reading.received.bytes, reading.batch == nullptr, base::now() - *reading.begun);
   return reading.received;
 }
 
@@ -293,6 +323,7 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
 void Transfers::Gathering::add(const ReadingPointer& reading) {
   members_.push_back(reading);
   bytes_ += reading->received.bytes;
+  if (reading->begun) for_courier_ = std::max(for_courier_, reading->received.bytes);
   if (bytes_ >= most_gathered_bytes || members_.size() >= most_gathered) enqueue();
 }
 
@@ -308,10 +339,15 @@ void Transfers::Gathering::enqueue() noexcept {
   } catch (...) {
     for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }
-  members_.clear();
+  const auto members = std::exchange(members_, {});
   batch_.reset();
   lock_ = {};
   bytes_ = 0;
+  const std::size_t bytes = std::exchange(for_courier_, 0);
+  const bool launched = bytes != 0 && transfers_->peers_->launch_courier(bytes);
+  // What took long together with others, or with a launch, tells nothing.
+  if (launched || members.size() > 1)
+    for (const ReadingPointer& member : members) member->begun.reset();
 }
 
 // Into host memory.

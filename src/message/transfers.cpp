@@ -51,7 +51,7 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       chunk_bytes_(std::min(settings.chunk_bytes, most_chunk)),
       patience_(milliseconds(settings.patience_ms)),
       peers_(world.directory().ranks() > 1 && world.node_looks() && settings.direct_bytes != 0
-                 ? std::make_unique<PeerMemory>(world, copier, settings)
+                 ? std::make_unique<PeerMemory>(world, engine, copier, settings)
                  : nullptr),
       start_helper_(std::move(helper)) {}
 

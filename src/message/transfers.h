@@ -141,7 +141,7 @@ class Transfers {
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
-  [[nodiscard]] static Received finish_reading(const Reading& reading);
+  [[nodiscard]] Received finish_reading(const Reading& reading) const;
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
   /// refer to must live until the task is finished. `reading`: what began it; may be null.
   engine::Task<> pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
@@ -200,6 +200,7 @@ class Transfers {
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
+  bool carry(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   bool gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer);
   void fail(Reading& reading, std::exception_ptr failure) const;
   engine::Task<> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
@@ -315,6 +316,7 @@ class Transfers::Gathering {
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
   std::size_t bytes_ = 0;
+  std::size_t for_courier_ = 0;  // the most of a payload that the courier might have read
 };
 
 }  // namespace crosslane::message

@@ -39,9 +39,14 @@ void Lingerer::end() noexcept {
 
 std::uint64_t Lingerer::state() const noexcept { return std::atomic_ref(bell_->state).load(std::memory_order_seq_cst); }
 
+std::optional<Lingerer::Kernel> Lingerer::stays() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !stays_ || is_old() || gone() ? std::nullopt : stays_;
+}
+
 bool Lingerer::ring(Kernel kernel, std::span<const std::uint64_t> call) {
   std::unique_lock lock(mutex_);
-  if (stays_ != kernel || began_ - launched_ > life_) return false;
+  if (stays_ != kernel || is_old()) return false;
   if (!gone()) {
     write(call);
     const std::uint64_t rung = rung_;
@@ -85,6 +90,8 @@ void Lingerer::send_away() noexcept {
 
 // While it waits for the next ring.
 bool Lingerer::gone() const noexcept { return state() == Bell::left(rung_ + 1); }
+
+bool Lingerer::is_old() const noexcept { return began_ - launched_ > life_; }
 
 void Lingerer::forget() noexcept {
   if (!std::exchange(stays_, std::nullopt) || heard_) return;

@@ -30,6 +30,11 @@ class Lingerer {
   Lingerer& operator=(const Lingerer&) = delete;
   ~Lingerer() { dismiss(); }
 
+  /// What Settings::linger_us means on such GPUs.
+  [[nodiscard]] static base::Duration stay_of(std::optional<double> linger_us, const gpu::Driver& driver) noexcept {
+    return base::Duration(static_cast<std::int64_t>(linger_us.value_or(driver.emulated ? 0 : 20) * 1e3));
+  }
+
   /// A blocking call begins on this rank; and is over.
   void begin() noexcept;
   void end() noexcept;
@@ -39,6 +44,8 @@ class Lingerer {
     unsigned blocks;
     [[nodiscard]] bool operator==(const Kernel&) const noexcept = default;
   };
+  /// Who stays, unless it has left, or stays for long.
+  [[nodiscard]] std::optional<Kernel> stays() const noexcept;
   /// Has that kernel carry out a call (ToldCall's words), if it is what stays. False: it does not.
   [[nodiscard]] bool ring(Kernel kernel, std::span<const std::uint64_t> call);
   /// Whether a kernel that is launched now for a blocking call is to stay behind it.
@@ -60,6 +67,7 @@ class Lingerer {
   void write(std::span<const std::uint64_t> call) noexcept;
   void forget() noexcept;
   [[nodiscard]] bool gone() const noexcept;
+  [[nodiscard]] bool is_old() const noexcept;
   [[nodiscard]] std::uint64_t state() const noexcept;
 
   engine::Engine& engine_;

@@ -292,11 +292,9 @@ std::optional<std::string> Team::take_region(Home& home) {
   {
     const gpu::ContextScope scope(home.driver(), home.context());
     made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
-    const double stay_us = linger_us_.value_or(home.driver().emulated ? 0 : 20);
     const engine::Watch watch{
         .call = "a kernel that stays for further calls", .check = check_connection, .checked = made.get()};
-    made->lingerer.emplace(home.driver(), engine_, watch, size(),
-                           base::Duration(static_cast<std::int64_t>(stay_us * 1e3)));
+    made->lingerer.emplace(home.driver(), engine_, watch, size(), Lingerer::stay_of(linger_us_, home.driver()));
     made->marker.emplace(home.driver());
     made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});

@@ -205,6 +205,51 @@ TYPED_TEST(TeamLingeringTest, PushesByRingAndByLaunch) {
   EXPECT_NE(this->rung_, 0U);
 }
 
+// One member alone, whose calls each tell of their end in a word of their own.
+TYPED_TEST(TeamLingeringTest, CarriesOneByOne) {
+  constexpr int sequences = 20 / CROSSLANE_TESTS_FEWER + 1;
+  for (int i = 0; i < sequences; ++i) {
+    Members& team = this->members(1);
+    const unsigned blocks = static_cast<unsigned>(this->between(1, 4));
+    const auto rounds = static_cast<std::size_t>(this->between(1, 10));
+    std::vector<Bytes> data;
+    std::vector<std::vector<typename TestFixture::OnGpu>> from, to;
+    for (std::size_t r = 0; r < rounds; ++r) {
+      data.push_back(pattern(this->some_count(70'000), this->random_()));
+      from.push_back(this->buffers(team, {data[r]}, this->shifts(1, 1, false)));
+      to.push_back(this->buffers(team, {Bytes(data[r].size())}, this->shifts(1, 1, false)));
+    }
+    auto ringers = this->ringers(team, TestFixture::for_long);
+    const auto scope = team.enter(0);
+    gpu::PinnedBuffer words(this->driver(), rounds * sizeof(std::uint64_t));
+    auto* const word = new (words.data()) std::uint64_t[rounds]{};
+    for (std::size_t r = 0; r < rounds; ++r) {
+      kernel::CarryParameters p{};
+      p.frame = team.frame(0);
+      p.frame.done = reinterpret_cast<std::uint64_t*>(words.device_address()) + r;
+      p.frame.done_value = 1 + static_cast<std::uint64_t>(this->between(0, 1'000'000));
+      p.from = this->address(from[r][0]);
+      p.to = this->address(to[r][0]);
+      p.bytes = data[r].size();
+      if (ringers[0].stays && this->between(0, 4) != 0) {
+        ringers[0].ring(p);
+      } else {
+        ringers[0].send_away();
+        team.kernels(0).lingering_carry().launch(team.stream(0), p, blocks, ringers[0].launch());
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::atomic_ref(word[r]).load(std::memory_order_acquire) != p.frame.done_value) {
+        ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{60})
+            << "call " << r << " has not ended";
+        std::this_thread::yield();
+      }
+    }
+    this->send_away(team, ringers);
+    for (std::size_t r = 0; r < rounds; ++r)
+      ASSERT_EQ(to[r][0].bytes(), data[r]) << "call " << r << " of " << data[r].size() << " bytes by " << blocks;
+  }
+}
+
 // Without being rung a kernel leaves by itself, and says so; the next one does not take an older ring for its own.
 TYPED_TEST(TeamLingeringTest, LeavesByItself) {
   using Parameters = kernel::LowLatencyCombineParameters;

@@ -1,0 +1,63 @@
+// Comparison: whether a way of doing something that is quick by itself, but may be held up, is quicker than the usual way: by what both took of late.
+// If it is not it rests, for longer each time, since trying it costs what it is slower by. It must not know what is done.
+#pragma once
+
+#include "base/clock.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace crosslane::message {
+
+/// For one thread at a time.
+class Comparison {
+ public:
+  /// Times of each way before they are compared; how many things are done until the way is tried again, at first and at most; and after how
+  /// many without a rest the first rest is a short one again.
+  static constexpr unsigned enough = 8, least_rest = 256, most_rest = 8192, proven = 64;
+
+  /// `kinds` of things, whose times have nothing to do with each other.
+  explicit Comparison(std::size_t kinds) : kinds_(kinds) {}
+
+  /// One more is done, in whatever way.
+  void begin() noexcept {
+    if (rest_ != 0) --rest_;
+  }
+  [[nodiscard]] bool rests() const noexcept { return rest_ != 0; }
+
+  /// What one took by the usual way.
+  void usual(std::size_t kind, base::Duration time) noexcept { kinds_[kind].usual.add(time); }
+  /// The same by the quick way. True: it rests from now on.
+  bool quick(std::size_t kind, base::Duration time) noexcept {
+    Kind& of = kinds_[kind];
+    of.quick.add(time);
+    if (of.quick.seen < enough || of.usual.seen < enough) return false;
+    if (of.quick.time <= of.usual.time) {
+      if (of.quick.seen >= proven) next_rest_ = least_rest;
+      return false;
+    }
+    rest_ = next_rest_;
+    next_rest_ = std::min(2 * next_rest_, most_rest);
+    for (Kind& each : kinds_) each.quick = {};
+    return true;
+  }
+
+ private:
+  // A mean, of the last ones mostly.
+  struct Mean {
+    unsigned seen = 0;
+    base::Duration time{};
+    void add(base::Duration one) noexcept {
+      ++seen;
+      time += (one - time) / static_cast<base::Duration::rep>(std::min(seen, enough));
+    }
+  };
+  struct Kind {
+    Mean quick, usual;
+  };
+  std::vector<Kind> kinds_;
+  unsigned rest_ = 0, next_rest_ = least_rest;
+};
+
+}  // namespace crosslane::message

@@ -1,0 +1,100 @@
+// Courier: the kernel that may stay on this rank's GPU to read the next short payloads from other GPUs (kernel/carry.h). From a word of the host
+// in pinned memory to its first load it takes two microseconds, where a call of the driver, and the way from there to a copy engine, take six.
+// It must not know matching, nor where payloads lie.
+//
+// It carries one payload at a time, and is rung only where it is known to run and to wait: what it does not take at once goes the usual way, so that
+// no payload waits for a kernel that cannot start, as where the application's kernels fill the GPU. So it is launched with nothing to do,
+// behind a payload that went the usual way, where such payloads follow each other closely (team/lingerer.h says when that pays). Whether it is
+// faster is measured: a kernel that shares its multiprocessors with others may take longer than a copy engine, and is then left alone for a while.
+#pragma once
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "gpu/buffer.h"
+#include "gpu/marker.h"
+#include "gpu/pinned_buffer.h"
+#include "gpu/stream.h"
+#include "message/comparison.h"
+#include "team/home.h"
+#include "team/lingerer.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace crosslane::message {
+
+/// Of one rank. Thread-safe: whoever comes while another thread is at it goes the usual way.
+class Courier {
+ public:
+  /// `linger_us`: as in Settings. `engine` must outlive it.
+  Courier(engine::Engine& engine, std::optional<double> linger_us) : engine_(engine), linger_us_(linger_us) {}
+  ~Courier() { leave(); }
+  Courier(const Courier&) = delete;
+  Courier& operator=(const Courier&) = delete;
+
+  /// Longer payloads are faster by the copy engine, which brings more bytes a second.
+  static constexpr std::size_t most_bytes = std::size_t{2} << 20;
+
+  /// This rank takes part with that GPU: once. Nothing is made yet.
+  void live_at(team::Home& home) noexcept;
+  /// The home goes. Nothing is being carried any more.
+  void leave() noexcept;
+
+  /// Contiguous bytes, 1 to most_bytes of them, and what becomes of a word in memory that others see when they are there.
+  struct Errand {
+    std::byte* to;  ///< In the home's context.
+    const std::byte* from;
+    std::size_t bytes;
+    gpu::WordWrite word;
+  };
+  /// Whether one stays that is free and large enough, as it seems; counts how closely payloads follow each other.
+  [[nodiscard]] bool is_free_for(std::size_t bytes, base::Time now) noexcept;
+  /// Has it do that. False: it is the caller's to copy, who asks wants() behind that.
+  [[nodiscard]] bool carry(const Errand& errand);
+  /// Whether a kernel had better stay for the next payload of about so many bytes, where none does.
+  [[nodiscard]] bool wants(std::size_t bytes) const noexcept;
+  /// Launches it. Takes some microseconds; the first time some hundreds. False: it is not to be had.
+  bool launch(std::size_t bytes) noexcept;
+
+  /// How long a payload that it might have carried took until its end was seen, and whether it did carry it.
+  void took(std::size_t bytes, bool carried, base::Duration time) noexcept;
+
+  /// How many payloads it has carried.
+  [[nodiscard]] std::uint64_t carried() const noexcept { return carried_.load(std::memory_order_relaxed); }
+
+ private:
+  // What a kernel needs, in the home's context.
+  struct Equipment {
+    Equipment(team::Home& home, engine::Engine& engine, base::Duration stay);
+    /// With a check of the GPU.
+    [[nodiscard]] engine::Watch watch(const char* call) const noexcept;
+
+    team::Home& home;
+    gpu::Stream stream;
+    gpu::Marker marker;      // of the stream
+    gpu::PinnedBuffer word;  // grows with each launch, once it runs
+    gpu::Buffer control;     // kernel::Control of a team of one
+    team::Lingerer lingerer;
+    std::uint64_t launches = 0;
+    engine::Completion free;  // what it was given last is done, or it runs by now
+  };
+  [[nodiscard]] kernel::CarryParameters parameters() const noexcept;
+  [[nodiscard]] std::optional<team::Lingerer::Kernel> free_for(std::size_t bytes) const noexcept;
+
+  engine::Engine& engine_;
+  const std::optional<double> linger_us_;
+  mutable std::mutex mutex_;    // of what follows
+  team::Home* home_ = nullptr;  // where a kernel may stay
+  base::Duration stay_{};
+  std::unique_ptr<Equipment> equipment_;
+  std::optional<base::Time> asked_;  // the last time
+  bool soon_ = false;                // that was soon after the time before
+  Comparison comparison_{2};         // of payloads for one block, and of longer ones
+  std::atomic<std::uint64_t> carried_{0};
+};
+
+}  // namespace crosslane::message

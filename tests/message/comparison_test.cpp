@@ -1,0 +1,81 @@
+// When a way that may be held up rests, and for how long.
+#include "message/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace crosslane::test {
+namespace {
+
+using message::Comparison;
+using std::chrono::microseconds;
+
+// So many of both ways: true if the quick one rests then.
+bool done(Comparison& comparison, unsigned times, microseconds quick, microseconds usual, std::size_t kind = 0) {
+  for (unsigned i = 0; i < times; ++i) {
+    comparison.usual(kind, usual);
+    if (comparison.quick(kind, quick)) return true;
+  }
+  return false;
+}
+
+// How many are done until it is tried again.
+unsigned rest(Comparison& comparison) {
+  unsigned count = 0;
+  for (; comparison.rests(); ++count) comparison.begin();
+  return count;
+}
+
+TEST(Comparison, TheQuickerWayGoesOn) {
+  Comparison comparison(1);
+  EXPECT_FALSE(comparison.rests());
+  EXPECT_FALSE(done(comparison, 1000, microseconds{8}, microseconds{11}));
+  EXPECT_FALSE(done(comparison, 1000, microseconds{11}, microseconds{11}));
+  EXPECT_FALSE(comparison.rests());
+}
+
+TEST(Comparison, WithoutEnoughOfBothNothingIsSaid) {
+  Comparison comparison(1);
+  for (unsigned i = 0; i < 1000; ++i) EXPECT_FALSE(comparison.quick(0, microseconds{50}));
+  for (unsigned i = 1; i < Comparison::enough; ++i) comparison.usual(0, microseconds{1});
+  EXPECT_FALSE(comparison.quick(0, microseconds{50}));
+  comparison.usual(0, microseconds{1});
+  EXPECT_TRUE(comparison.quick(0, microseconds{50}));
+}
+
+TEST(Comparison, EachRestIsTwiceAsLong) {
+  Comparison comparison(1);
+  for (const unsigned calls : {256U, 512U, 1024U, 2048U, 4096U, 8192U, 8192U}) {
+    EXPECT_TRUE(done(comparison, Comparison::enough, microseconds{20}, microseconds{11}));
+    EXPECT_EQ(rest(comparison), calls);
+  }
+  // A few good ones do not make up for that.
+  EXPECT_FALSE(done(comparison, Comparison::proven / 2, microseconds{8}, microseconds{11}));
+  EXPECT_TRUE(done(comparison, Comparison::proven, microseconds{200}, microseconds{11}));
+  EXPECT_EQ(rest(comparison), 8192U);
+  EXPECT_FALSE(done(comparison, Comparison::proven, microseconds{8}, microseconds{11}));
+  EXPECT_TRUE(done(comparison, Comparison::proven, microseconds{200}, microseconds{11}));
+  EXPECT_EQ(rest(comparison), 256U) << "as if never before";
+}
+
+// One that was held up for once does not count for more than others.
+TEST(Comparison, ItIsTheLastOnesThatCount) {
+  Comparison comparison(1);
+  EXPECT_FALSE(done(comparison, 1000, microseconds{8}, microseconds{11}));
+  EXPECT_TRUE(done(comparison, 100, microseconds{30}, microseconds{11})) << "it has become slow";
+  Comparison other(1);
+  EXPECT_FALSE(done(other, 1000, microseconds{8}, microseconds{11}));
+  EXPECT_FALSE(other.quick(0, microseconds{20}));
+  EXPECT_FALSE(done(other, 1000, microseconds{8}, microseconds{11}));
+}
+
+TEST(Comparison, KindsAreComparedWithThemselves) {
+  Comparison comparison(2);
+  EXPECT_FALSE(done(comparison, 100, microseconds{8}, microseconds{11}, 0));
+  EXPECT_FALSE(done(comparison, 100, microseconds{80}, microseconds{110}, 1));
+  EXPECT_TRUE(done(comparison, 100, microseconds{120}, microseconds{110}, 1));
+}
+
+}  // namespace
+}  // namespace crosslane::test

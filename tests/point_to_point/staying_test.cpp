@@ -1,0 +1,208 @@
+// Messages that a kernel reads which stayed from the one before (CROSSLANE_LINGER_US, which is long here): what it brings is right whatever
+// comes between two of them, and whoever waits for the GPU gets on. Two ranks, on a GPU each.
+//   --cases <n>  random sequences (default 60)
+//   --carries 0  kernels stay for so short that none may be there for the next message
+#include "support/linger.h"
+#include "support/program.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t kib = 1024, most = 3 * 1024 * kib;
+
+std::uint64_t carried_messages() {
+  static void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_carried_messages");
+  return symbol == nullptr ? 0 : reinterpret_cast<std::uint64_t (*)()>(symbol)();
+}
+
+std::int64_t carried_on_all() {
+  auto carried = static_cast<std::int64_t>(carried_messages());
+  MPI_Request request = MPI_REQUEST_NULL;
+  CROSSLANE_MPI(MPI_Iallreduce(MPI_IN_PLACE, &carried, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD, &request));
+  polite_wait(request);
+  return carried;
+}
+
+std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
+  Random random(seed);
+  std::vector<std::byte> made(bytes);
+  for (auto& byte : made) byte = static_cast<std::byte>(random.below(256));
+  return made;
+}
+
+class Staying {
+ public:
+  explicit Staying(Program& program)
+      : program_(program),
+        peer_(1 - program.rank),
+        send_(MemoryKind::device, most),
+        receive_(MemoryKind::device, most) {
+    CROSSLANE_MPI(MPI_Type_vector(50, 40, 100, MPI_BYTE, &gaps_));
+    CROSSLANE_MPI(MPI_Type_commit(&gaps_));
+  }
+  ~Staying() { MPI_Type_free(&gaps_); }
+  Staying(const Staying&) = delete;
+  Staying& operator=(const Staying&) = delete;
+
+  // The same again and again: a kernel stays from the third message on, unless this machine holds up a rank for too long each time.
+  void again() {
+    CROSSLANE_STEP("again and again");
+    const std::int64_t before = carried_on_all();
+    for (const std::size_t bytes : {std::size_t{8}, 3000 * std::size_t{1}, 8 * kib, 100 * kib, 1024 * kib})
+      for (int round = 0; round < 60; ++round) there_and_back(bytes, 0, 0, mix(program_.seed, bytes, round));
+    CROSSLANE_CHECK(program_.option("carries", 1) == 0 || carried_on_all() != before,
+                    "no message was read by a kernel that had stayed");
+  }
+
+  // A thread of the program that waits for the GPU all the time: it gets on while messages do.
+  void beside_a_waiter() {
+    CROSSLANE_STEP("beside a thread that waits for the GPU");
+    constexpr std::int64_t enough = 3;
+    std::atomic<bool> over{false};
+    std::atomic<std::int64_t> waits{0};
+    std::thread waiter([&] {
+      program_.device()->make_current();
+      while (!over) {
+        CROSSLANE_CUDA(cuCtxSynchronize());
+        ++waits;
+      }
+    });
+    for (std::int64_t least = 0, round = 0; least < enough; ++round) {
+      there_and_back(round % 2 == 0 ? 64 : 20 * kib, 0, 0, mix(program_.seed, round, 3));
+      std::int64_t mine = waits, theirs = 0;
+      CROSSLANE_MPI(MPI_Sendrecv(&mine, 1, MPI_INT64_T, peer_, 1, &theirs, 1, MPI_INT64_T, peer_, 1, MPI_COMM_WORLD,
+                                 MPI_STATUS_IGNORE));
+      least = std::min(mine, theirs);
+    }
+    over = true;
+    waiter.join();
+  }
+
+  void sequence(std::int64_t number) {
+    auto& shared = program_.shared();
+    const std::size_t bytes = shared.pick(std::array<std::size_t, 9>{8, 100, 255, 4 * kib, 16 * kib, 16 * kib + 1,
+                                                                     300 * kib, 1024 * kib, 1024 * kib + 5}) -
+                              shared.below(8);
+    const std::size_t from = shared.below(40), to = shared.below(40);
+    const auto rounds = shared.between(1, 12);
+    CROSSLANE_STEP("sequence {}: {} messages of {} bytes", number, rounds, bytes);
+    for (auto round = rounds; round > 0; --round) {
+      there_and_back(std::max<std::size_t>(bytes, 1), from, to, shared.next());
+      if (program_.local().chance(10)) linger(program_.local().below(300));
+    }
+    between(shared);
+  }
+
+ private:
+  // From rank 0 to 1, and what came there back.
+  void there_and_back(std::size_t bytes, std::size_t from, std::size_t to, std::uint64_t seed) {
+    const auto expected = content(seed, bytes);
+    const auto count = static_cast<int>(bytes);
+    receive_.write(std::vector<std::byte>(bytes, std::byte{0x5a}), to);
+    const auto receive = [&] {
+      MPI_Status status{};
+      CROSSLANE_MPI(MPI_Recv(receive_.as<char>() + to, count + 7, MPI_BYTE, peer_, 0, MPI_COMM_WORLD, &status));
+      int got = 0;
+      CROSSLANE_MPI(MPI_Get_count(&status, MPI_BYTE, &got));
+      CROSSLANE_CHECK_EQUAL(got, count);
+      CROSSLANE_CHECK(receive_.read(to, bytes) == expected, "{} bytes arrived wrong", bytes);
+    };
+    if (program_.rank == 0) {
+      send_.write(expected, from);
+      CROSSLANE_MPI(MPI_Send(send_.as<char>() + from, count, MPI_BYTE, peer_, 0, MPI_COMM_WORLD));
+      receive();
+    } else {
+      receive();
+      CROSSLANE_MPI(MPI_Send(receive_.as<char>() + to, count, MPI_BYTE, peer_, 0, MPI_COMM_WORLD));
+    }
+  }
+
+  // Both ways at once: so many that one kernel cannot have them all.
+  void window(std::size_t bytes, std::uint64_t seed) {
+    constexpr int many = 6;
+    const auto mine = content(mix(seed, program_.rank), many * bytes);
+    const auto theirs = content(mix(seed, peer_), many * bytes);
+    send_.write(mine);
+    receive_.write(std::vector<std::byte>(many * bytes, std::byte{0x5a}));
+    std::vector<MPI_Request> requests(2 * many, MPI_REQUEST_NULL);
+    for (int i = 0; i < many; ++i) {
+      const auto at = static_cast<std::size_t>(i) * bytes;
+      const auto which = static_cast<std::size_t>(i);
+      CROSSLANE_MPI(MPI_Irecv(receive_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                              &requests[which]));
+      CROSSLANE_MPI(MPI_Isend(send_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                              &requests[many + which]));
+    }
+    polite_waitall(requests);
+    CROSSLANE_CHECK(receive_.read(0, many * bytes) == theirs, "{} messages of {} bytes arrived wrong", many, bytes);
+  }
+
+  // What else a program does.
+  void between(Random& shared) {
+    const std::uint64_t seed = shared.next();
+    switch (shared.below(7)) {
+      case 0:
+        window(shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed);
+        break;
+      case 1: {
+        // The driver frees memory when the GPU is done with it.
+        const Memory passing(MemoryKind::device, 1 + program_.local().below(256 * kib));
+        break;
+      }
+      case 2: {
+        // To itself.
+        const auto expected = content(seed, 5 * kib);
+        send_.write(expected);
+        CROSSLANE_MPI(MPI_Sendrecv(send_.data(), 5 * kib, MPI_BYTE, program_.rank, 2, receive_.data(), 5 * kib,
+                                   MPI_BYTE, program_.rank, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CROSSLANE_CHECK(receive_.read(0, 5 * kib) == expected, "what was sent to oneself arrived wrong");
+        break;
+      }
+      case 3: {
+        // With gaps on one side.
+        const auto sent = content(mix(seed, program_.rank), 2000), expected = content(mix(seed, peer_), 2000);
+        send_.write(sent);
+        receive_.write(std::vector<std::byte>(5000, std::byte{0x5a}));
+        CROSSLANE_MPI(MPI_Sendrecv(send_.data(), 2000, MPI_BYTE, peer_, 3, receive_.data(), 1, gaps_, peer_, 3,
+                                   MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        const auto got = receive_.read(0, 5000);
+        for (std::size_t at = 0; at < 4940; ++at)
+          CROSSLANE_CHECK(got[at] == (at % 100 < 40 ? expected[at / 100 * 40 + at % 100] : std::byte{0x5a}),
+                          "byte {} of a buffer with gaps", at);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+
+  Program& program_;
+  const int peer_;
+  Memory send_, receive_;
+  MPI_Datatype gaps_ = MPI_DATATYPE_NULL;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "point_to_point_staying");
+  {
+    Staying staying(program);
+    staying.again();
+    staying.beside_a_waiter();
+    const std::int64_t cases = program.option("cases", 60);
+    for (std::int64_t i = 0; i < cases; ++i) staying.sequence(i);
+  }
+  return program.finish();
+}
