@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -24,7 +25,8 @@ class Comparison {
   void begin() noexcept {
     if (rest_ != 0) --rest_;
   }
-  [[nodiscard]] bool rests() const noexcept { return rest_ != 0; }
+  /// Whether the quick way is to be tried: it does not rest, and there is something to compare it with.
+  [[nodiscard]] bool tries(std::size_t kind) const noexcept { return rest_ == 0 && kinds_[kind].usual.seen >= enough; }
 
   /// What one took by the usual way.
   void usual(std::size_t kind, base::Duration time) noexcept { kinds_[kind].usual.add(time); }
@@ -32,29 +34,31 @@ class Comparison {
   bool quick(std::size_t kind, base::Duration time) noexcept {
     Kind& of = kinds_[kind];
     of.quick.add(time);
-    if (of.quick.seen < enough || of.usual.seen < enough) return false;
-    if (of.quick.time <= of.usual.time) {
+    if (of.quick.seen % enough != 0 || of.usual.seen < enough) return false;
+    if (of.quick.median() <= of.usual.median()) {
       if (of.quick.seen >= proven) next_rest_ = least_rest;
       return false;
     }
     rest_ = next_rest_;
     next_rest_ = std::min(2 * next_rest_, most_rest);
-    for (Kind& each : kinds_) each.quick = {};
+    for (Kind& each : kinds_) each.quick.seen = 0;
     return true;
   }
 
  private:
-  // A mean, of the last ones mostly.
-  struct Mean {
+  // The last ones: single ones may be held up by anything.
+  struct Times {
     unsigned seen = 0;
-    base::Duration time{};
-    void add(base::Duration one) noexcept {
-      ++seen;
-      time += (one - time) / static_cast<base::Duration::rep>(std::min(seen, enough));
+    std::array<base::Duration, enough> last{};
+    void add(base::Duration one) noexcept { last[seen++ % enough] = one; }
+    [[nodiscard]] base::Duration median() const noexcept {
+      auto sorted = last;
+      std::ranges::nth_element(sorted, sorted.begin() + enough / 2);
+      return sorted[enough / 2];
     }
   };
   struct Kind {
-    Mean quick, usual;
+    Times quick, usual;
   };
   std::vector<Kind> kinds_;
   unsigned rest_ = 0, next_rest_ = least_rest;

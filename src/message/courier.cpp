@@ -22,6 +22,7 @@ constexpr unsigned most_blocks = 32;
 
 bool is_short(std::size_t bytes) noexcept { return bytes <= most_for_one_block; }
 unsigned blocks_for(std::size_t bytes) noexcept { return is_short(bytes) ? 1 : most_blocks; }
+std::size_t kind_of(std::size_t bytes) noexcept { return is_short(bytes) ? 0 : 1; }
 
 // In a ping-pong the other half goes the other way.
 constexpr int legs = 2;
@@ -51,6 +52,7 @@ engine::Watch Courier::Equipment::watch(const char* call) const noexcept {
 void Courier::live_at(team::Home& home) noexcept {
   const std::lock_guard lock(mutex_);
   stay_ = legs * team::Lingerer::stay_of(linger_us_, home.driver());
+  compares_ = !home.driver().emulated;
   if (stay_.count() > 0) home_ = &home;
 }
 
@@ -111,7 +113,7 @@ bool Courier::carry(const Errand& errand) {
 
 bool Courier::wants(std::size_t bytes) const noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || home_ == nullptr || !soon_ || comparison_.rests()) return false;
+  if (!lock || home_ == nullptr || !soon_ || (compares_ && !comparison_.tries(kind_of(bytes)))) return false;
   return equipment_ == nullptr || (equipment_->free.done() && !free_for(bytes) && equipment_->lingerer.worth());
 }
 
@@ -141,11 +143,10 @@ bool Courier::launch(std::size_t bytes) noexcept {
 
 void Courier::took(std::size_t bytes, bool carried, base::Duration time) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || home_ == nullptr) return;
-  const std::size_t kind = is_short(bytes) ? 0 : 1;
+  if (!lock || home_ == nullptr || !compares_) return;
   if (!carried)
-    comparison_.usual(kind, time);
-  else if (comparison_.quick(kind, time) && equipment_ != nullptr && equipment_->free.done())
+    comparison_.usual(kind_of(bytes), time);
+  else if (comparison_.quick(kind_of(bytes), time) && equipment_ != nullptr && equipment_->free.done())
     equipment_->lingerer.dismiss();
 }
 

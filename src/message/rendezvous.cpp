@@ -185,7 +185,9 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
-    if (carry(*reading, header, buffer, watch)) return reading;
+    // Of several at once there is one kernel for all.
+    const bool alone = gathering == nullptr || !gathering->gathers();
+    if (alone && carry(*reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
@@ -194,6 +196,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
       const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading->received.bytes);
       reading->batch = std::make_shared<lane::Batch>(copier_, watch);
       enqueue(*reading, header, buffer);
+      // What took as long as a launch tells nothing.
       if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
     }
   } catch (...) {
@@ -323,7 +326,6 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
 void Transfers::Gathering::add(const ReadingPointer& reading) {
   members_.push_back(reading);
   bytes_ += reading->received.bytes;
-  if (reading->begun) for_courier_ = std::max(for_courier_, reading->received.bytes);
   if (bytes_ >= most_gathered_bytes || members_.size() >= most_gathered) enqueue();
 }
 
@@ -339,15 +341,10 @@ void Transfers::Gathering::enqueue() noexcept {
   } catch (...) {
     for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }
-  const auto members = std::exchange(members_, {});
+  members_.clear();
   batch_.reset();
   lock_ = {};
   bytes_ = 0;
-  const std::size_t bytes = std::exchange(for_courier_, 0);
-  const bool launched = bytes != 0 && transfers_->peers_->launch_courier(bytes);
-  // What took long together with others, or with a launch, tells nothing.
-  if (launched || members.size() > 1)
-    for (const ReadingPointer& member : members) member->begun.reset();
 }
 
 // Into host memory.

@@ -302,6 +302,8 @@ class Transfers::Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
+  [[nodiscard]] bool gathers() const noexcept { return transfers_ != nullptr; }
+
  private:
   friend class Transfers;
   /// The batch that a payload for this place goes with; null where it shall go by itself.
@@ -316,7 +318,6 @@ class Transfers::Gathering {
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
   std::size_t bytes_ = 0;
-  std::size_t for_courier_ = 0;  // the most of a payload that the courier might have read
 };
 
 }  // namespace crosslane::message
