@@ -72,15 +72,16 @@ void combine_floats(MPI_Op op, std::byte* a, const std::byte* b) {
   std::memcpy(a, &z, sizeof z);
 }
 
-// Small whole numbers: their products are exact, whether or not a multiplication is fused with an addition. No zeros, whose sign
-// would tell the two apart.
+// Small whole numbers: their products are exact, whether or not a multiplication is fused with an addition. 2 + i and 3 + 2i are primes
+// among such numbers, and no product of them, turned by quarters of a circle, has a part that is zero, whose sign would tell in which order
+// they were multiplied.
 template <class T>
 void fill_complex(Random& random, std::span<std::byte> out, bool /*whole*/) {
   Noise noise(random.next());
   for (std::size_t at = 0; at < out.size(); at += sizeof(std::complex<T>)) {
-    const auto part = [&] { return static_cast<T>(noise.between(1, 3) * (2 * noise.between(0, 1) - 1)); };
-    const T real = part();
-    const std::complex<T> value(real, part());
+    const auto more = static_cast<T>(noise.between(0, 1));
+    std::complex<T> value(2 + more, 1 + more);
+    for (auto quarters = noise.between(0, 3); quarters > 0; --quarters) value = {-value.imag(), value.real()};
     std::memcpy(&out[at], &value, sizeof value);
   }
 }
