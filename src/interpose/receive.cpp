@@ -481,6 +481,9 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
     }
     process.settle(false);
     describe(route, receive, room, on_gpu);
+    auto& operation = route.operation();
+    // Nobody may free it before this call returns.
+    if (operation.look->buffer.on_gpu) operation.look->buffer.seen = operation.arguments.front()->seen();
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     return wait_and_finish(route, &request, status);

@@ -94,7 +94,7 @@ class Courier {
   std::optional<base::Time> asked_;  // the last time
   bool soon_ = false;                // that was soon after the time before
   bool compares_ = true;             // times of emulated GPUs are the processors', and tell nothing
-  Comparison comparison_{2};         // of payloads for one block, and of longer ones
+  Comparison comparison_{3};         // of short ones, longer ones, and long ones
   std::atomic<std::uint64_t> carried_{0};
 };
 

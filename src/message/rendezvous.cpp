@@ -215,11 +215,14 @@ bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buff
   reading.begun = base::now();
   if (!peers_->courier().is_free_for(bytes, *reading.begun)) return false;
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, "read a message", bytes);
-  const auto first =
-      lane::Batch(copier_, watch).look(buffer.address, *buffer.layout, buffer.count, 0, lane::Batch::Use::written);
+  const auto first = buffer.seen.on_gpu()
+                         ? static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin)
+                         : lane::Batch(copier_, watch)
+                               .look(buffer.address, *buffer.layout, buffer.count, 0, lane::Batch::Use::written)
+                               .offset;
   auto& word = peers_->offers().theirs(reading.owner, header.offer);
   const gpu::WordWrite ending{&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)};
-  if (!peers_->courier().carry({lane::byte_at(buffer.address, first.offset), reading.source.data, bytes, ending}))
+  if (!peers_->courier().carry({lane::byte_at(buffer.address, first), reading.source.data, bytes, ending}))
     return false;
   reading.place = buffer.place;
   reading.done = engine::Completion::of(word, ending.value);

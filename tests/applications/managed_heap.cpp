@@ -34,7 +34,8 @@ namespace {
 constexpr std::size_t alignment = 256;
 
 // What a thread allocates meanwhile is our own, or the driver's.
-thread_local bool busy = false;
+// Where the loader makes room for such a variable at its first use it allocates and frees: by what is below, which would use it again.
+thread_local bool busy __attribute__((tls_model("initial-exec"))) = false;
 class Busy {
  public:
   Busy() { busy = true; }
