@@ -244,7 +244,8 @@ constexpr std::array<Entry, 41> entries{{
      },
      [](const Settings& s) { return fmt::format("{}", s.patience_ms); }},
     {"CROSSLANE_LINGER_US", "microseconds up to a second, 0 for never, or auto: 20, and 0 where GPUs are emulated",
-     "how long the kernel of a short blocking collective stays for the next one, where they come close together",
+     "how long the kernel of a short blocking collective stays for the next one, where they come close together; that "
+     "of messages twice as long",
      [](Settings& s, const std::string& text) {
        if (text == "auto") {
          s.linger_us.reset();

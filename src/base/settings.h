@@ -45,7 +45,7 @@ struct Settings {
   double patience_ms = 3;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::optional<double>
       linger_us;  ///< CROSSLANE_LINGER_US: how long kernels of short blocking collectives stay for the
-                  ///< next one; auto: 20, but emulated GPUs 0.
+                  ///< next one, and half of how long those of messages do; auto: 20, but emulated GPUs 0.
   std::size_t pinned_limit = std::size_t{4}
                              << 30;  ///< CROSSLANE_PINNED_LIMIT: most bytes of pinned staging memory a rank.
   unsigned copy_blocks = 0;  ///< CROSSLANE_COPY_BLOCKS: most thread blocks of a copy kernel; 0 for as many as help.

@@ -1,5 +1,5 @@
 // Comparison: whether a way of doing something that is quick by itself, but may be held up, is quicker than the usual way: by what both took of late.
-// If it is not it rests, for longer each time, since trying it costs what it is slower by. It must not know what is done.
+// If it is not, or was held up as a whole, it rests, for longer each time, since trying it has its price. It must not know what is done.
 #pragma once
 
 #include "base/clock.h"
@@ -25,8 +25,9 @@ class Comparison {
   void begin() noexcept {
     if (rest_ != 0) --rest_;
   }
+  [[nodiscard]] bool rests() const noexcept { return rest_ != 0; }
   /// Whether the quick way is to be tried: it does not rest, and there is something to compare it with.
-  [[nodiscard]] bool tries(std::size_t kind) const noexcept { return rest_ == 0 && kinds_[kind].usual.seen >= enough; }
+  [[nodiscard]] bool tries(std::size_t kind) const noexcept { return !rests() && kinds_[kind].usual.seen >= enough; }
 
   /// What one took by the usual way.
   void usual(std::size_t kind, base::Duration time) noexcept { kinds_[kind].usual.add(time); }
@@ -39,10 +40,14 @@ class Comparison {
       if (of.quick.seen >= proven) next_rest_ = least_rest;
       return false;
     }
+    rest();
+    return true;
+  }
+  /// The quick way was found to be held up, or to hold up others: it rests.
+  void rest() noexcept {
     rest_ = next_rest_;
     next_rest_ = std::min(2 * next_rest_, most_rest);
     for (Kind& each : kinds_) each.quick.seen = 0;
-    return true;
   }
 
  private:

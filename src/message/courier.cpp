@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <limits>
 
@@ -31,6 +32,9 @@ std::size_t size_of(std::size_t bytes) noexcept {
   return size;
 }
 unsigned blocks_for(std::size_t bytes) noexcept { return sizes.at(size_of(bytes)).blocks; }
+
+// From a launch until a kernel runs on a GPU with room for it, by far.
+constexpr std::chrono::microseconds soon_enough{20};
 
 // In a ping-pong the other half goes the other way.
 constexpr int legs = 2;
@@ -85,7 +89,7 @@ void Courier::leave() noexcept {
 }
 
 std::optional<team::Lingerer::Kernel> Courier::free_for(std::size_t bytes) const noexcept {
-  if (equipment_ == nullptr || !equipment_->free.done()) return std::nullopt;
+  if (equipment_ == nullptr || (compares_ && comparison_.rests()) || !equipment_->free.done()) return std::nullopt;
   const auto stays = equipment_->lingerer.stays();
   return stays && stays->blocks >= blocks_for(bytes) ? stays : std::nullopt;
 }
@@ -97,8 +101,16 @@ bool Courier::is_free_for(std::size_t bytes, base::Time now) noexcept {
   asked_ = now;
   comparison_.begin();
   if (equipment_ == nullptr) return false;
-  equipment_->lingerer.begin();
-  equipment_->lingerer.end();
+  Equipment& with = *equipment_;
+  with.lingerer.begin();
+  with.lingerer.end();
+  const bool idle = with.free.done();
+  if (with.launched && idle) with.launched.reset();
+  if (compares_ && with.launched && now - *with.launched > soon_enough) {
+    with.launched.reset();
+    comparison_.rest();
+  }
+  if (compares_ && comparison_.rests() && idle) with.lingerer.dismiss();
   return free_for(bytes).has_value();
 }
 
@@ -140,6 +152,7 @@ bool Courier::launch(std::size_t bytes) noexcept {
     const unsigned blocks = blocks_for(bytes);
     kernel.launch(with.stream, nothing, blocks, with.lingerer.next());
     with.lingerer.launched({kernel.function, blocks});
+    with.launched = base::now();
     with.free = engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(with.word.data()), with.launches);
     return true;
   } catch (const std::exception& error) {
@@ -154,8 +167,8 @@ void Courier::took(std::size_t bytes, bool carried, base::Duration time) noexcep
   if (!lock || home_ == nullptr || !compares_) return;
   if (!carried)
     comparison_.usual(size_of(bytes), time);
-  else if (comparison_.quick(size_of(bytes), time) && equipment_ != nullptr && equipment_->free.done())
-    equipment_->lingerer.dismiss();
+  else
+    static_cast<void>(comparison_.quick(size_of(bytes), time));
 }
 
 kernel::CarryParameters Courier::parameters() const noexcept {

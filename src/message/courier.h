@@ -6,6 +6,7 @@
 // no payload waits for a kernel that cannot start, as where the application's kernels fill the GPU. So it is launched with nothing to do,
 // behind a payload that went the usual way, where such payloads follow each other closely (team/lingerer.h says when that pays). Whether it is
 // faster is measured: a kernel that shares its multiprocessors with others may take longer than a copy engine, and is then left alone for a while.
+// So it is where it does not begin to run soon: the GPU is full of others, from which it would take room.
 #pragma once
 
 #include "base/clock.h"
@@ -80,7 +81,8 @@ class Courier {
     gpu::Buffer control;     // kernel::Control of a team of one
     team::Lingerer lingerer;
     std::uint64_t launches = 0;
-    engine::Completion free;  // what it was given last is done, or it runs by now
+    std::optional<base::Time> launched;  // until it is seen to run
+    engine::Completion free;             // what it was given last is done, or it runs by now
   };
   [[nodiscard]] kernel::CarryParameters parameters() const noexcept;
   [[nodiscard]] std::optional<team::Lingerer::Kernel> free_for(std::size_t bytes) const noexcept;

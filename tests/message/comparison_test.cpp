@@ -74,6 +74,17 @@ TEST(Comparison, ItIsTheLastOnesThatCountButNoSingleOne) {
   }
 }
 
+TEST(Comparison, WhatWasHeldUpRestsWithoutTimes) {
+  Comparison comparison(1);
+  comparison.rest();
+  EXPECT_TRUE(comparison.rests());
+  for (unsigned i = 0; i < Comparison::least_rest; ++i) comparison.begin();
+  EXPECT_FALSE(comparison.rests());
+  EXPECT_FALSE(done(comparison, Comparison::proven / 2, microseconds{8}, microseconds{11}));
+  comparison.rest();
+  EXPECT_EQ(rest(comparison), 2 * Comparison::least_rest);
+}
+
 TEST(Comparison, KindsAreComparedWithThemselves) {
   Comparison comparison(2);
   EXPECT_FALSE(done(comparison, 100, microseconds{8}, microseconds{11}, 0));
