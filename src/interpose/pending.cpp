@@ -30,6 +30,7 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
         found_.resize(static_cast<std::size_t>(count), Found::nothing);
         handles_.assign(requests, requests + count);
       }
+      receives_ += operation->look ? 1 : 0;
       operations_[static_cast<std::size_t>(i)] = std::move(operation);
     }
   }
@@ -69,7 +70,7 @@ bool Pending::advance() {
   bool all = true, undertaken = false;
   std::size_t missed = 0;
   // Of one receive alone there is nothing to gather.
-  message::Transfers::Gathering gathering(operations_.size() > 1 && process_.looks() ? &process_.transfers() : nullptr);
+  message::Transfers::Gathering gathering(receives_ > 1 && process_.looks() ? &process_.transfers() : nullptr);
   const std::size_t count = operations_.size(), begin = std::exchange(next_, 0);
   for (std::size_t seen = 0; seen < count; ++seen) {
     const std::size_t i = (begin + seen) % count;

@@ -103,6 +103,7 @@ class Pending {
   const MPI_Request* requests_;  // the application's, where completion leaves null handles
   const Purpose purpose_;
   std::vector<std::shared_ptr<Operation>> operations_;
+  int receives_ = 0;          // of these
   std::vector<Found> found_;  // by advance(); what is ready stays so
   std::size_t next_ = 0;      // where advance() begins
   bool waits_ = false;

@@ -129,32 +129,39 @@ class Staying {
     }
   }
 
-  // Both ways at once: so many that one kernel cannot have them all.
-  void window(std::size_t bytes, std::uint64_t seed) {
-    constexpr int many = 6;
-    const auto mine = content(mix(seed, program_.rank), many * bytes);
-    const auto theirs = content(mix(seed, peer_), many * bytes);
+  // Both ways at once: one message each, or so many that one kernel cannot have them all.
+  void window(int many, std::size_t bytes, std::uint64_t seed) {
+    const auto count = static_cast<std::size_t>(many);
+    const auto mine = content(mix(seed, program_.rank), count * bytes);
+    const auto theirs = content(mix(seed, peer_), count * bytes);
     send_.write(mine);
-    receive_.write(std::vector<std::byte>(many * bytes, std::byte{0x5a}));
-    std::vector<MPI_Request> requests(2 * many, MPI_REQUEST_NULL);
+    receive_.write(std::vector<std::byte>(count * bytes, std::byte{0x5a}));
+    std::vector<MPI_Request> requests(2 * count, MPI_REQUEST_NULL);
     for (int i = 0; i < many; ++i) {
       const auto at = static_cast<std::size_t>(i) * bytes;
       const auto which = static_cast<std::size_t>(i);
       CROSSLANE_MPI(MPI_Irecv(receive_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                               &requests[which]));
       CROSSLANE_MPI(MPI_Isend(send_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                              &requests[many + which]));
+                              &requests[count + which]));
     }
-    polite_waitall(requests);
-    CROSSLANE_CHECK(receive_.read(0, many * bytes) == theirs, "{} messages of {} bytes arrived wrong", many, bytes);
+    if (many == 1)
+      CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
+    else
+      polite_waitall(requests);
+    CROSSLANE_CHECK(receive_.read(0, count * bytes) == theirs, "{} messages of {} bytes arrived wrong", many, bytes);
   }
 
   // What else a program does.
   void between(Random& shared) {
     const std::uint64_t seed = shared.next();
-    switch (shared.below(7)) {
+    switch (shared.below(8)) {
       case 0:
-        window(shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed);
+        window(6, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed);
+        break;
+      case 4:
+        for (auto times = shared.between(1, 6); times > 0; --times)
+          window(1, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), mix(seed, times));
         break;
       case 1: {
         // The driver frees memory when the GPU is done with it.
