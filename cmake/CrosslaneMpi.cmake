@@ -168,7 +168,8 @@ endfunction()
 #
 # Registers the test <name>.<family> for each family: <executable>_<family> (default: <name>) on n ranks under the
 # family's launcher, through tests/run_mpi.sh. PRELOAD (default on: libcrosslane_<family>.so) loads a library; GPUS above 0 loads
-# the emulated driver with k GPUs (HEAP managed: in whose memory the program's heap is, tests/applications/managed_heap.cpp), unless ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
+# the emulated driver with k GPUs (HEAP managed: in whose memory the program's heap is, tests/applications/managed_heap.cpp), unless
+# ctest's environment has CROSSLANE_TEST_GPU (tests/run_mpi.sh). Status 77 is "skipped".
 # Where CROSSLANE_TEST_NAPS is off, waits of the MPI and of Crosslane are as they are, whatever the number of cores
 # (tests/support/polling/yield.cpp).
 # TIMEOUT (default 120) is for a machine with nothing else to do: three times as long ends the whole launch, ranks included, and fails.

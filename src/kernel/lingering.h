@@ -13,7 +13,8 @@
 //
 // A ring is written whole, in packets as those of wire.h, whose flag tells its number. Block 0 alone looks at host memory, where looks of several
 // would queue, and passes on what it hears, or that it leaves, through the GPU's, in packets, too. It does so only when the call before is over, as the
-// host that has rung knows, and who leaves sees by `launches`: so all blocks have read what it passed on before.
+// host that has rung knows, and who leaves sees by `launches`: so all blocks have read what it passed on before. (Behind a launch's own call nothing was
+// passed on before.)
 //
 //   own told[k], flag of ring r     word k of what it heard by ring r; or the value for `done` is 0: it has left, heard or not
 //   any other flag                  of rings before: who leaves writes all
@@ -50,6 +51,9 @@ struct Stay {
   Bell* bell;                 ///< As the GPU knows it.
   std::uint64_t rung;         ///< The last ring before.
   std::uint64_t nanoseconds;  ///< For how long, after each call.
+  /// Not 0: the launch's own call has nothing to do, and the kernel is rung only once that is over. Block 0 leaves in its time whether the
+  /// others run or not: what fits on the GPU in part only must not stay for ever.
+  std::uint64_t idle;
 };
 
 template <class First>
@@ -82,7 +86,8 @@ struct Lingering {
     for (std::uint64_t ring = p.stay.rung + 1;; ++ring) {
       block.barrier();
       const std::uint64_t launches = block.load_now(&own.launches);
-      F{}(block, mine);  // its threads meet before its last one ends it, which reads only what it writes itself below
+      F{}(block,
+          mine);  // its threads meet before its last one ends it, by words that stay as they are until then: see hear()
       const Packets::Flag flag = Bell::flag_of(ring);
       if (block.index() != 0) {
         // For as long as block 0 stays, which tells when it leaves.
@@ -98,8 +103,9 @@ struct Lingering {
         });
         if (!heard || words[done_value] == 0) return;
       } else {
+        const bool idle = p.stay.idle != 0 && ring == p.stay.rung + 1;
         const bool stays =
-            hear(block, p.stay, ring, told, place, [&] { return block.load_now(&own.launches) != launches; }) &&
+            hear(block, p.stay, ring, told, place, [&] { return idle || block.load_now(&own.launches) != launches; }) &&
             words[done_value] != 0;
         if (block.count() != 1 || !stays) {
           block.for_each(stays ? told : told_room(most_members), [&](std::uint64_t k) {
@@ -123,8 +129,10 @@ struct Lingering {
     const auto heard = [&] {
       return block.all_of(told, [&](std::uint64_t k) {
         const Word16 packet = block.load_packet(&stay.bell->request[k]);
-        *place(k) = Packets::word(packet, 0);
-        return Packets::complete(block, packet, flag);
+        const bool whole = Packets::complete(block, packet, flag);
+        // Not before: another thread may still be ending the call by the words of now. Who has rung knows that it is over.
+        if (whole) *place(k) = Packets::word(packet, 0);
+        return whole;
       });
     };
     auto time = block.alarm(stay.nanoseconds);

@@ -31,7 +31,6 @@ std::size_t size_of(std::size_t bytes) noexcept {
   while (size + 1 < sizes.size() && bytes > sizes.at(size).bytes) ++size;
   return size;
 }
-unsigned blocks_for(std::size_t bytes) noexcept { return sizes.at(size_of(bytes)).blocks; }
 
 // From a launch until a kernel runs on a GPU with room for it, by far.
 constexpr std::chrono::microseconds soon_enough{20};
@@ -65,6 +64,8 @@ void Courier::live_at(team::Home& home) noexcept {
   const std::lock_guard lock(mutex_);
   stay_ = legs * team::Lingerer::stay_of(linger_us_, home.driver());
   compares_ = !home.driver().emulated;
+  // Half of the GPU is the teams'.
+  most_blocks_ = std::max(home.kernels().resident_team_blocks() / 2, 1U);
   if (stay_.count() > 0) home_ = &home;
 }
 
@@ -86,6 +87,10 @@ void Courier::leave() noexcept {
     base::log(base::Topic::debug, "a kernel that stays for messages: {}", error.what());
   }
   equipment_.reset();
+}
+
+unsigned Courier::blocks_for(std::size_t bytes) const noexcept {
+  return std::min(sizes.at(size_of(bytes)).blocks, most_blocks_);
 }
 
 std::optional<team::Lingerer::Kernel> Courier::free_for(std::size_t bytes) const noexcept {
@@ -150,7 +155,7 @@ bool Courier::launch(std::size_t bytes) noexcept {
     nothing.frame.done_value = ++with.launches;
     const auto kernel = home_->kernels().lingering_carry();
     const unsigned blocks = blocks_for(bytes);
-    kernel.launch(with.stream, nothing, blocks, with.lingerer.next());
+    kernel.launch(with.stream, nothing, blocks, with.lingerer.next(true));
     with.lingerer.launched({kernel.function, blocks});
     with.launched = base::now();
     with.free = engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(with.word.data()), with.launches);
@@ -169,6 +174,13 @@ void Courier::took(std::size_t bytes, bool carried, base::Duration time) noexcep
     comparison_.usual(size_of(bytes), time);
   else
     static_cast<void>(comparison_.quick(size_of(bytes), time));
+}
+
+void Courier::throw_if_failed() const {
+  const std::lock_guard lock(mutex_);
+  if (equipment_ == nullptr) return;
+  const engine::Watch watch = equipment_->watch("a message that a kernel reads");
+  watch.check(watch.checked);
 }
 
 kernel::CarryParameters Courier::parameters() const noexcept {

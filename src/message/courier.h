@@ -61,6 +61,8 @@ class Courier {
   /// Launches it. Takes some microseconds; the first time some hundreds. False: it is not to be had.
   bool launch(std::size_t bytes) noexcept;
 
+  /// Throws Error where the GPU has failed, which then never ends what is carried.
+  void throw_if_failed() const;
   /// How long a payload that it might have carried took until its end was seen, and whether it did carry it.
   void took(std::size_t bytes, bool carried, base::Duration time) noexcept;
 
@@ -84,6 +86,7 @@ class Courier {
     std::optional<base::Time> launched;  // until it is seen to run
     engine::Completion free;             // what it was given last is done, or it runs by now
   };
+  [[nodiscard]] unsigned blocks_for(std::size_t bytes) const noexcept;
   [[nodiscard]] kernel::CarryParameters parameters() const noexcept;
   [[nodiscard]] std::optional<team::Lingerer::Kernel> free_for(std::size_t bytes) const noexcept;
 
@@ -92,6 +95,7 @@ class Courier {
   mutable std::mutex mutex_;    // of what follows
   team::Home* home_ = nullptr;  // where a kernel may stay
   base::Duration stay_{};
+  unsigned most_blocks_ = 1;
   std::unique_ptr<Equipment> equipment_;
   std::optional<base::Time> asked_;  // the last time
   bool soon_ = false;                // that was soon after the time before

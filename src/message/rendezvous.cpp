@@ -59,7 +59,6 @@ struct Transfers::Reading {
   std::exception_ptr failure;          // of what was to be enqueued
   bool told = false;                   // the sender knows that it failed, and may use the offer again
   std::shared_ptr<lane::Batch> batch;  // what was gathered together shares one; null of what the courier carries
-  lane::Place place;                   // of such a one
   std::optional<base::Time> begun;     // of what the courier might carry
   engine::Completion done;
 };
@@ -187,7 +186,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   try {
     // Of several at once there is one kernel for all.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone && carry(*reading, header, buffer, watch)) return reading;
+    if (alone && carry(*reading, header, buffer)) return reading;
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
@@ -206,25 +205,25 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 }
 
 // By the kernel that stays for such payloads, if it is there.
-bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
+bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buffer) {
   const std::size_t bytes = reading.received.bytes;
+  auto& word = peers_->offers().theirs(reading.owner, header.offer);
+  const gpu::WordWrite ending{&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)};
   const bool suits = buffer.on_gpu && bytes != 0 && bytes <= Courier::most_bytes && header.strided == 0 &&
                      header.listed.entries == 0 && buffer.layout->contiguous(buffer.count) &&
-                     copier_.settled(buffer.place) && memory_in(buffer.place) == lane::Memory::gpu;
+                     copier_.settled(buffer.place) && memory_in(buffer.place) == lane::Memory::gpu &&
+                     ending.address != 0;
   if (!suits) return false;
   reading.begun = base::now();
   if (!peers_->courier().is_free_for(bytes, *reading.begun)) return false;
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, "read a message", bytes);
-  const auto first = buffer.seen.on_gpu()
-                         ? static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin)
-                         : lane::Batch(copier_, watch)
-                               .look(buffer.address, *buffer.layout, buffer.count, 0, lane::Batch::Use::written)
-                               .offset;
-  auto& word = peers_->offers().theirs(reading.owner, header.offer);
-  const gpu::WordWrite ending{&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)};
-  if (!peers_->courier().carry({lane::byte_at(buffer.address, first), reading.source.data, bytes, ending}))
-    return false;
-  reading.place = buffer.place;
+  std::byte* const to =
+      lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin));
+  // A kernel that writes beyond what is there takes its context along; of a copy the driver says so.
+  const auto first = reinterpret_cast<std::uintptr_t>(to);
+  const gpu::PointerInfo info = buffer.seen.on_gpu() ? buffer.seen : copier_.gpu().inspect(to);
+  if (!info.on_gpu() || first < info.base || first + bytes > info.base + info.size) return false;
+  if (!peers_->courier().carry({to, reading.source.data, bytes, ending})) return false;
   reading.done = engine::Completion::of(word, ending.value);
   return true;
 }
@@ -255,7 +254,7 @@ void Transfers::look_for_failure(Reading& reading) const {
     if (reading.batch != nullptr)
       reading.batch->throw_if_failed();
     else
-      copier_.throw_if_failed(reading.place);
+      peers_->courier().throw_if_failed();
   } catch (...) {
     fail(reading, std::current_exception());
   }

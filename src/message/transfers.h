@@ -200,7 +200,7 @@ class Transfers {
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
-  bool carry(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  bool carry(Reading& reading, const Header& header, const Buffer& buffer);
   bool gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer);
   void fail(Reading& reading, std::exception_ptr failure) const;
   engine::Task<> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);

@@ -64,10 +64,11 @@ bool Lingerer::ring(Kernel kernel, std::span<const std::uint64_t> call) {
   return false;
 }
 
-kernel::Stay Lingerer::next() noexcept {
+kernel::Stay Lingerer::next(bool idle) noexcept {
   const std::lock_guard lock(mutex_);
   send_away();
-  return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, static_cast<std::uint64_t>(stay_.count())};
+  return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, static_cast<std::uint64_t>(stay_.count()),
+          idle ? std::uint64_t{1} : 0};
 }
 
 void Lingerer::launched(Kernel kernel) noexcept {

@@ -53,8 +53,9 @@ class Lingerer {
     const std::lock_guard lock(mutex_);
     return soon_ && skips_ == 0;
   }
-  /// What such a launch is given, which counts as a ring and sends away who stays; and that it succeeded.
-  [[nodiscard]] kernel::Stay next() noexcept;
+  /// What such a launch is given, which counts as a ring and sends away who stays; and that it succeeded. `idle`: its own call has nothing to
+  /// do, and nobody rings before that is over.
+  [[nodiscard]] kernel::Stay next(bool idle = false) noexcept;
   void launched(Kernel kernel) noexcept;
   /// Before anything else is enqueued on the stream: who stays is told to go, and goes within a microsecond or two. Any thread.
   void dismiss() noexcept;

@@ -260,8 +260,10 @@ std::optional<std::string> Team::why_nowhere() const {
     return fmt::format("{} of its ranks share the node, and at most {} run collectives between their GPUs", size(),
                        share::Board::most_members);
   }
-  return fmt::format("the node's table of {} communicators is full; free those that are used no more",
-                     share::Board::most_teams);
+  return fmt::format(
+      "the node's table of {} communicators is full; free those that are used no more (or a rank of the node "
+      "died in the middle of a change of that table)",
+      share::Board::most_teams);
 }
 
 namespace {

@@ -24,9 +24,9 @@ class Ringer {
       : memory_(driver, sizeof(Bell)), bell_(new(memory_.data()) Bell{}), nanoseconds_(nanoseconds), rung_(rung) {}
 
   // What the next launch is given; it stays.
-  kernel::Stay launch() {
+  kernel::Stay launch(bool idle = false) {
     stays = true;
-    return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, nanoseconds_};
+    return {reinterpret_cast<Bell*>(memory_.device_address()), ++rung_, nanoseconds_, idle ? std::uint64_t{1} : 0};
   }
   template <class Parameters>
   void ring(const Parameters& p) {
@@ -205,7 +205,7 @@ TYPED_TEST(TeamLingeringTest, PushesByRingAndByLaunch) {
   EXPECT_NE(this->rung_, 0U);
 }
 
-// One member alone, whose calls each tell of their end in a word of their own.
+// One member alone, whose calls each tell of their end in a word of their own; and launches with nothing to do, before they are rung.
 TYPED_TEST(TeamLingeringTest, CarriesOneByOne) {
   constexpr int sequences = 20 / CROSSLANE_TESTS_FEWER + 1;
   for (int i = 0; i < sequences; ++i) {
@@ -221,28 +221,43 @@ TYPED_TEST(TeamLingeringTest, CarriesOneByOne) {
     }
     auto ringers = this->ringers(team, TestFixture::for_long);
     const auto scope = team.enter(0);
-    gpu::PinnedBuffer words(this->driver(), rounds * sizeof(std::uint64_t));
-    auto* const word = new (words.data()) std::uint64_t[rounds]{};
+    gpu::PinnedBuffer words(this->driver(), 2 * rounds * sizeof(std::uint64_t));
+    auto* const word = new (words.data()) std::uint64_t[2 * rounds]{};
+    // By word `w`, once it has ended.
+    const auto end_by = [&](kernel::CarryParameters& p, std::size_t w) {
+      p.frame.done = reinterpret_cast<std::uint64_t*>(words.device_address()) + w;
+      p.frame.done_value = 1 + static_cast<std::uint64_t>(this->between(0, 1'000'000));
+    };
+    const auto wait = [&](const kernel::CarryParameters& p, std::size_t w) {
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::atomic_ref(word[w]).load(std::memory_order_acquire) != p.frame.done_value) {
+        ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{60}) << "a call has not ended";
+        std::this_thread::yield();
+      }
+    };
+    Ringer& ringer = ringers[0];
+    const auto launch = [&](const kernel::CarryParameters& p, bool idle) {
+      ringer.send_away();
+      team.kernels(0).lingering_carry().launch(team.stream(0), p, blocks, ringer.launch(idle));
+    };
     for (std::size_t r = 0; r < rounds; ++r) {
       kernel::CarryParameters p{};
       p.frame = team.frame(0);
-      p.frame.done = reinterpret_cast<std::uint64_t*>(words.device_address()) + r;
-      p.frame.done_value = 1 + static_cast<std::uint64_t>(this->between(0, 1'000'000));
+      if (this->between(0, 3) == 0) {
+        end_by(p, rounds + r);
+        launch(p, true);
+        wait(p, rounds + r);
+      }
+      end_by(p, r);
       p.from = this->address(from[r][0]);
       p.to = this->address(to[r][0]);
       p.bytes = data[r].size();
-      if (ringers[0].stays && this->between(0, 4) != 0) {
-        ringers[0].ring(p);
-      } else {
-        ringers[0].send_away();
-        team.kernels(0).lingering_carry().launch(team.stream(0), p, blocks, ringers[0].launch());
-      }
-      const auto begin = std::chrono::steady_clock::now();
-      while (std::atomic_ref(word[r]).load(std::memory_order_acquire) != p.frame.done_value) {
-        ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{60})
-            << "call " << r << " has not ended";
-        std::this_thread::yield();
-      }
+      if (ringer.stays && this->between(0, 4) != 0)
+        ringer.ring(p);
+      else
+        launch(p, false);
+      wait(p, r);
+      if (this->HasFatalFailure()) return;
     }
     this->send_away(team, ringers);
     for (std::size_t r = 0; r < rounds; ++r)
