@@ -166,6 +166,10 @@ struct PointerInfo {
 
   /// Memory that the CPU path must not touch unasked: device and managed.
   [[nodiscard]] bool on_gpu() const noexcept { return kind == Kind::device || kind == Kind::managed; }
+  /// So many bytes from a byte of the allocation on end within it.
+  [[nodiscard]] bool holds(const void* first, std::size_t bytes) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(first) + bytes <= base + size;
+  }
 };
 
 /// The GPUs as this process sees them; one an owner of the library's state. Thread-safe. Creates no CUDA context.

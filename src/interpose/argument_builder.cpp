@@ -59,8 +59,8 @@ bool ArgumentBuilder::locate(const char* name, const void* base, const layout::L
     return divide(name, base, layout, count, place, apart);
   }
   // Mostly it lies in the allocation that is known already; else neighbouring mappings are walked.
-  const bool within = reinterpret_cast<std::uintptr_t>(first) + length <= info.base + info.size;
-  if (const std::size_t there = within ? length : gpu.contiguous_from(first, length); there < length) {
+  if (const std::size_t there = info.holds(first, length) ? length : gpu.contiguous_from(first, length);
+      there < length) {
     if (apart != nullptr && may_be_apart(base, layout, count, info.size))
       return divide(name, base, layout, count, place, apart);
     throw base::Error(base::ErrorClass::buffer,

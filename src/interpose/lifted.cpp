@@ -22,8 +22,7 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
   auto& gpu = process_.gpu();
   info_ = gpu.inspect(data_);
   if (info_.on_gpu()) {
-    const bool within = reinterpret_cast<std::uintptr_t>(data_) + length <= info_.base + info_.size;
-    if (!within && gpu.contiguous_from(data_, length) < length) {
+    if (!info_.holds(data_, length) && gpu.contiguous_from(data_, length) < length) {
       if (extent_.apart || may_be_apart(base, *extent_.layout, extent_.count, info_.size)) {
         divide(argument);
         return;

@@ -189,8 +189,7 @@ std::byte* device_buffer(Process& process, const Part& part, const team::Home* h
     throw Error(ErrorClass::type,
                 "argument {}: enqueued calls need a datatype without gaps; pack it first, or use MPI's own call",
                 part.argument);
-  const bool within = reinterpret_cast<std::uintptr_t>(data) + length <= info.base + info.size;
-  if (!within && gpu.contiguous_from(data, length) < length)
+  if (!info.holds(data, length) && gpu.contiguous_from(data, length) < length)
     throw Error(
         ErrorClass::buffer,
         "argument {} spans {} bytes from {}, but its GPU allocation ends before; check count and datatype against "

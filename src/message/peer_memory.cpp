@@ -152,7 +152,7 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
   const gpu::PointerInfo info = seen.on_gpu() ? seen : copier_.gpu().inspect(first);
   const bool is_small = info.size < least_export_;
   if (is_small && export_uses_ == 0) return std::nullopt;
-  if (reinterpret_cast<std::uintptr_t>(first) + bytes > info.base + info.size) return std::nullopt;
+  if (!info.holds(first, bytes)) return std::nullopt;
   auto& exposure = home->exposure();
   const share::Exposed exposed =
       is_small ? exposure.show_if_used(info, first, export_uses_) : exposure.show(info, first);

@@ -220,9 +220,8 @@ bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buff
   std::byte* const to =
       lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin));
   // A kernel that writes beyond what is there takes its context along; of a copy the driver says so.
-  const auto first = reinterpret_cast<std::uintptr_t>(to);
   const gpu::PointerInfo info = buffer.seen.on_gpu() ? buffer.seen : copier_.gpu().inspect(to);
-  if (!info.on_gpu() || first < info.base || first + bytes > info.base + info.size) return false;
+  if (!info.on_gpu() || !info.holds(to, bytes)) return false;
   if (!peers_->courier().carry({to, reading.source.data, bytes, ending})) return false;
   reading.done = engine::Completion::of(word, ending.value);
   return true;

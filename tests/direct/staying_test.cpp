@@ -2,20 +2,16 @@
 // comes between two of them, and whoever waits for the GPU or frees the communicator gets on.
 //   --cases <n>  random sequences (default 30)
 //   --rings 0    kernels stay for so short that none may be there for the next call
+#include "support/staying.h"
 #include "direct/job.h"
 #include "support/linger.h"
 #include "support/plain_mpi.h"
 
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -24,21 +20,7 @@ namespace {
 
 constexpr std::size_t kib = 1024;
 
-std::uint64_t rung_calls() {
-  static void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_rung_calls");
-  return symbol == nullptr ? 0 : reinterpret_cast<std::uint64_t (*)()>(symbol)();
-}
-
-// Of what each rank has, by that operation.
-std::int64_t over_all(std::int64_t mine, MPI_Op op) {
-  std::int64_t all = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  CROSSLANE_MPI(MPI_Iallreduce(&mine, &all, 1, MPI_INT64_T, op, MPI_COMM_WORLD, &request));
-  polite_wait(request);
-  return all;
-}
-
-std::int64_t rung_on_all() { return over_all(static_cast<std::int64_t>(rung_calls()), MPI_SUM); }
+std::int64_t rung_on_all() { return counted_on_all("crosslane_rung_calls"); }
 
 class Staying {
  public:
@@ -57,25 +39,12 @@ class Staying {
 
   // A thread of the program that waits for the GPU all the time: it gets on while the calls do.
   void beside_a_waiter() {
-    CROSSLANE_STEP("beside a thread that waits for the GPU");
-    constexpr std::int64_t enough = 3;
-    std::atomic<bool> over{false};
-    std::atomic<std::int64_t> waits{0};
-    std::thread waiter([&] {
-      program_.device()->make_current();
-      while (!over) {
-        CROSSLANE_CUDA(cuCtxSynchronize());
-        ++waits;
-      }
-    });
-    // Where it does not, on any rank, this is what the watchdog names.
-    for (int round = 0; over_all(waits, MPI_MIN) < enough; ++round)
+    tests::beside_a_waiter(*program_.device(), [&](int round) {
       job_->run(sum_of_ints(round % 2 == 0 ? 1 : 4 * kib, mix(program_.seed, round, 3), 5), on_the_gpu(), local_);
-    over = true;
-    waiter.join();
+    });
   }
 
-  void sequence() {
+  void sequence(std::int64_t /*number*/) {
     auto& shared = program_.shared();
     const Case what = random_case(shared);
     CROSSLANE_STEP("{}", what.text());
@@ -163,14 +132,5 @@ class Staying {
 }  // namespace crosslane::tests
 
 int main(int argc, char** argv) {
-  using namespace crosslane::tests;
-  Program program(argc, argv, "direct_staying");
-  {
-    Staying staying(program);
-    staying.again();
-    staying.beside_a_waiter();
-    const std::int64_t cases = program.option("cases", 30);
-    for (std::int64_t i = 0; i < cases; ++i) staying.sequence();
-  }
-  return program.finish();
+  return crosslane::tests::run_staying<crosslane::tests::Staying>(argc, argv, "direct_staying", 30);
 }

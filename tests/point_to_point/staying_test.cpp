@@ -2,17 +2,15 @@
 // comes between two of them, and whoever waits for the GPU gets on. Two ranks, mostly on a GPU each.
 //   --cases <n>  random sequences (default 60)
 //   --carries 0  none stays; 2: they stay for so short that one may be there for the next message or not (default 1: some are)
+#include "support/staying.h"
 #include "support/linger.h"
 #include "support/program.h"
 #include "support/sharing.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 namespace crosslane::tests {
@@ -20,18 +18,7 @@ namespace {
 
 constexpr std::size_t kib = 1024, most = 3 * 1024 * kib;
 
-std::uint64_t carried_messages() {
-  static void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_carried_messages");
-  return symbol == nullptr ? 0 : reinterpret_cast<std::uint64_t (*)()>(symbol)();
-}
-
-std::int64_t carried_on_all() {
-  auto carried = static_cast<std::int64_t>(carried_messages());
-  MPI_Request request = MPI_REQUEST_NULL;
-  CROSSLANE_MPI(MPI_Iallreduce(MPI_IN_PLACE, &carried, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD, &request));
-  polite_wait(request);
-  return carried;
-}
+std::int64_t carried_on_all() { return counted_on_all("crosslane_carried_messages"); }
 
 std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
   Random random(seed);
@@ -68,26 +55,9 @@ class Staying {
 
   // A thread of the program that waits for the GPU all the time: it gets on while messages do.
   void beside_a_waiter() {
-    CROSSLANE_STEP("beside a thread that waits for the GPU");
-    constexpr std::int64_t enough = 3;
-    std::atomic<bool> over{false};
-    std::atomic<std::int64_t> waits{0};
-    std::thread waiter([&] {
-      program_.device()->make_current();
-      while (!over) {
-        CROSSLANE_CUDA(cuCtxSynchronize());
-        ++waits;
-      }
-    });
-    for (std::int64_t least = 0, round = 0; least < enough; ++round) {
+    tests::beside_a_waiter(*program_.device(), [&](int round) {
       there_and_back(round % 2 == 0 ? 64 : 20 * kib, 0, 0, mix(program_.seed, round, 3));
-      std::int64_t mine = waits, theirs = 0;
-      CROSSLANE_MPI(MPI_Sendrecv(&mine, 1, MPI_INT64_T, peer_, 1, &theirs, 1, MPI_INT64_T, peer_, 1, MPI_COMM_WORLD,
-                                 MPI_STATUS_IGNORE));
-      least = std::min(mine, theirs);
-    }
-    over = true;
-    waiter.join();
+    });
   }
 
   void sequence(std::int64_t number) {
@@ -209,14 +179,5 @@ class Staying {
 }  // namespace crosslane::tests
 
 int main(int argc, char** argv) {
-  using namespace crosslane::tests;
-  Program program(argc, argv, "point_to_point_staying");
-  {
-    Staying staying(program);
-    staying.again();
-    staying.beside_a_waiter();
-    const std::int64_t cases = program.option("cases", 60);
-    for (std::int64_t i = 0; i < cases; ++i) staying.sequence(i);
-  }
-  return program.finish();
+  return crosslane::tests::run_staying<crosslane::tests::Staying>(argc, argv, "point_to_point_staying", 60);
 }
