@@ -47,15 +47,15 @@ CROSSLANE_DEVICE_CALL void move_bytes(B block, std::uint64_t to, std::uint64_t f
   const std::uint64_t apart = to ^ from;
   const std::uint64_t width = apart % 16 == 0 ? 16 : apart % 8 == 0 ? 8 : apart % 4 == 0 ? 4 : 1;
   const std::uint64_t ahead = (0 - to) & (width - 1), head = ahead < bytes ? ahead : bytes;
-  const std::uint64_t words = (bytes - head) / width, tail = head + words * width;
+  const std::uint64_t tail = head + ((bytes - head) & ~(width - 1));
   CROSSLANE_ROLLED
   for (std::uint64_t i = block.rank(); i < head + (bytes - tail); i += block.size()) {
     const std::uint64_t at = i < head ? i : i - head + tail;
     block.store(reinterpret_cast<std::uint8_t*>(to + at), block.load(reinterpret_cast<const std::uint8_t*>(from + at)));
   }
   const auto copy = [&]<class Word>(Word*) {
-    block.copy(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), words,
-               first_word<Word>(block, to + head), block.size());
+    block.copy(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head),
+               (tail - head) / sizeof(Word), first_word<Word>(block, to + head), block.size());
   };
   if (width == 16) {
     copy(static_cast<Word16*>(nullptr));
@@ -85,6 +85,7 @@ CROSSLANE_DEVICE void spread_bytes(const B& block, std::uint64_t from, std::uint
     for (std::uint64_t at = begin + first_word<Word>(block, to(0) + begin) * sizeof(Word); at < end;
          at += places * block.size() * sizeof(Word)) {
       Word word[places] = {};
+      CROSSLANE_UNROLLED
       for (std::uint32_t k = 0; k < places; ++k) {
         const std::uint64_t place = at + k * block.size() * sizeof(Word);
         if (place < end) word[k] = block.load(reinterpret_cast<const Word*>(from + place));
@@ -92,6 +93,7 @@ CROSSLANE_DEVICE void spread_bytes(const B& block, std::uint64_t from, std::uint
       std::uint32_t d = first;
       CROSSLANE_ROLLED
       for (std::uint32_t i = 0; i < count; ++i) {
+        CROSSLANE_UNROLLED
         for (std::uint32_t k = 0; k < places; ++k) {
           const std::uint64_t place = at + k * block.size() * sizeof(Word);
           if (place < end) block.store(reinterpret_cast<Word*>(to(d) + place), word[k]);
@@ -102,7 +104,7 @@ CROSSLANE_DEVICE void spread_bytes(const B& block, std::uint64_t from, std::uint
   };
   const std::uint64_t width = apart % 16 == 0 ? 16 : apart % 8 == 0 ? 8 : apart % 4 == 0 ? 4 : 1;
   const std::uint64_t ahead = (0 - from) & (width - 1), head = ahead < bytes ? ahead : bytes;
-  const std::uint64_t tail = head + (bytes - head) / width * width;
+  const std::uint64_t tail = head + ((bytes - head) & ~(width - 1));
   words(static_cast<std::uint8_t*>(nullptr), 0, head);
   if (width == 16) {
     words(static_cast<Word16*>(nullptr), head, tail);
