@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <cstring>
 
 #if !defined(__CUDACC__)
 #include "gpu/emulated/image.h"
@@ -12,7 +13,6 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #endif
 
@@ -89,6 +89,7 @@ concept Block = requires(const B block, std::uint64_t n, std::uint32_t* word, st
   { block.rank() } -> std::same_as<std::uint64_t>;
   { block.size() } -> std::same_as<std::uint64_t>;
   block.barrier();
+  block.uncached().load(word);  // the same block, but what it loads is what is in memory now
   { block.template shared<std::uint64_t>() } -> std::same_as<std::uint64_t*>;
   block.for_each(n, detail::AnyItem{});            // [0, n) shared by this block's threads
   block.for_each_in_grid(n, detail::AnyItem{});    // [0, n) shared by all threads of the grid
@@ -184,8 +185,45 @@ class GpuAlarm {
   std::uint64_t nanoseconds_, start_ = 0;
 };
 
-class GpuBlock {
+namespace detail {
+/// So many bytes, in the low ones of what it returns.
+template <unsigned bytes>
+CROSSLANE_DEVICE auto load_strongly(const void* from) {
+  if constexpr (bytes == 16) {
+    Word16 value;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(value.low), "=l"(value.high)
+                 : "l"(from)
+                 : "memory");
+    return value;
+  } else if constexpr (bytes == 8) {
+    std::uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+  } else if constexpr (bytes == 4) {
+    std::uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+  } else if constexpr (bytes == 2) {
+    std::uint16_t value;
+    asm volatile("ld.relaxed.sys.global.u16 %0, [%1];" : "=h"(value) : "l"(from) : "memory");
+    return value;
+  } else {
+    static_assert(bytes == 1);
+    std::uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+  }
+}
+}  // namespace detail
+
+/// `cached`: loads may come from the multiprocessor's cache, which knows nothing of what others store, until a launch begins or this block
+/// acquires something.
+template <bool cached>
+class GpuBlockOf {
  public:
+  CROSSLANE_DEVICE GpuBlockOf<false> uncached() const { return {}; }
+
   CROSSLANE_DEVICE std::uint64_t index() const { return blockIdx.x; }
   CROSSLANE_DEVICE std::uint64_t count() const { return gridDim.x; }
   CROSSLANE_DEVICE std::uint64_t rank() const { return threadIdx.x; }
@@ -216,7 +254,15 @@ class GpuBlock {
 
   template <class T>
   CROSSLANE_DEVICE T load(const T* from) const {
-    return *from;
+    if constexpr (cached) {
+      return *from;
+    } else {
+      static_assert(alignof(T) == sizeof(T), "one load gets all of it");
+      const auto bits = detail::load_strongly<sizeof(T)>(from);
+      T value;
+      std::memcpy(&value, &bits, sizeof(T));
+      return value;
+    }
   }
   template <class T>
   CROSSLANE_DEVICE void store(T* to, T value) const {
@@ -227,20 +273,21 @@ class GpuBlock {
   CROSSLANE_DEVICE void copy(T* to, const T* from, std::uint64_t n, std::uint64_t first, std::uint64_t step) const {
     std::uint64_t i = first;
     for (; i + 3 * step < n; i += 4 * step) {
-      const T a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+      const T a = load(from + i), b = load(from + i + step), c = load(from + i + 2 * step),
+              d = load(from + i + 3 * step);
       to[i] = a;
       to[i + step] = b;
       to[i + 2 * step] = c;
       to[i + 3 * step] = d;
     }
-    for (; i < n; i += step) to[i] = from[i];
+    for (; i < n; i += step) to[i] = load(from + i);
   }
 
   /// The same from words of 8 bytes that are not aligned to 16: a word of 16 is stored of each two. The second load of the two finds its
   /// sector in the cache, and half as many stores leave more of memory's rate.
   CROSSLANE_DEVICE void copy_pairs(Word16* to, const std::uint64_t* from, std::uint64_t n, std::uint64_t first,
                                    std::uint64_t step) const {
-    const auto pair = [from](std::uint64_t i) { return Word16{from[2 * i], from[2 * i + 1]}; };
+    const auto pair = [&](std::uint64_t i) { return Word16{load(from + 2 * i), load(from + 2 * i + 1)}; };
     std::uint64_t i = first;
     for (; i + 3 * step < n; i += 4 * step) {
       const Word16 a = pair(i), b = pair(i + step), c = pair(i + 2 * step), d = pair(i + 3 * step);
@@ -353,7 +400,8 @@ class GpuBlock {
     return ((1U << threads) - 1) << (threadIdx.x % 32 / threads * threads);
   }
 };
-static_assert(Block<GpuBlock>);
+using GpuBlock = GpuBlockOf<true>;
+static_assert(Block<GpuBlock> && Block<GpuBlockOf<false>>);
 
 #else
 
@@ -437,6 +485,7 @@ class EmulatedAlarm {
 class EmulatedBlock {
  public:
   explicit EmulatedBlock(const gpu::EmulatedLaunch& launch) noexcept : launch_(launch) {}
+  const EmulatedBlock& uncached() const { return *this; }
 
   std::uint64_t index() const { return launch_.block_index[0]; }
   std::uint64_t count() const { return launch_.grid[0]; }

@@ -19,8 +19,9 @@
 //   own told[k], flag of ring r     word k of what it heard by ring r; or the value for `done` is 0: it has left, heard or not
 //   any other flag                  of rings before: who leaves writes all
 //
-// Calls of one launch follow each other as launches do: each tells the host when it is over, so `done` must not be null, and by that releases and
-// acquires what its blocks did.
+// Calls of one launch follow each other as launches do: each tells the host when it is over, so `done` must not be null, and by that releases
+// what its blocks did. None acquires what was stored since the one before, which takes a way to memory and back: calls load past the
+// multiprocessor's cache instead.
 #pragma once
 
 #include "kernel/team.h"
@@ -86,8 +87,8 @@ struct Lingering {
     for (std::uint64_t ring = p.stay.rung + 1;; ++ring) {
       block.barrier();
       const std::uint64_t launches = block.load_now(&own.launches);
-      F{}(block,
-          mine);  // its threads meet before its last one ends it, by words that stay as they are until then: see hear()
+      // Its threads meet before its last one ends it, by words that stay as they are until then: see hear().
+      F{}(block.uncached(), mine);
       const Packets::Flag flag = Bell::flag_of(ring);
       if (block.index() != 0) {
         // For as long as block 0 stays, which tells when it leaves.
@@ -115,8 +116,6 @@ struct Lingering {
         }
         if (!stays) return;
       }
-      // The buffers of this call may have been written since those of the last one were read.
-      block.all_of(1, [&](std::uint64_t) { return block.reached(&own.launches, 0); });
     }
   }
 
@@ -136,9 +135,13 @@ struct Lingering {
       });
     };
     auto time = block.alarm(stay.nanoseconds);
+    bool over = false;  // known to the thread that looks
     do {
       if (heard()) return true;
-    } while (block.all_of(1, [&](std::uint64_t) { return !is_over() || !time.rings(); }));
+    } while (block.all_of(1, [&](std::uint64_t) {
+      over = over || is_over();
+      return !over || !time.rings();
+    }));
     say(block, stay, Bell::leaving(ring));
     const bool late = heard();
     say(block, stay, late ? Bell::heard(ring) : Bell::left(ring));
