@@ -21,10 +21,38 @@ struct Carry {
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
     const Slice slice = slice_of(p.bytes, block.index(), block.count());
-    // Several words of each thread in flight however short it is.
-    spread_bytes(
-        block, p.from + slice.begin, slice.end - slice.begin, 1, [&](std::uint32_t) { return p.to + slice.begin; }, 0);
+    const std::uint64_t from = p.from + slice.begin, to = p.to + slice.begin, bytes = slice.end - slice.begin;
+    const std::uint64_t ends = p.from | p.to | p.bytes;
+    if (ends % sizeof(Word16) == 0) {
+      copy_words<Word16>(block, from, to, bytes);
+    } else if (ends % sizeof(std::uint64_t) == 0 && p.bytes <= some_bytes) {
+      copy_words<std::uint64_t>(block, from, to, bytes);
+    } else {
+      // Several words of each thread in flight however short it is.
+      spread_bytes(block, from, bytes, 1, [&](std::uint32_t) { return to; }, 0);
+    }
     launch.finish();
+  }
+
+ private:
+  // Of more the two words that are not whole ones of 16 bytes cost nothing.
+  static constexpr std::uint64_t some_bytes = 4096;
+
+  // The same of aligned words, in few instructions, of which the time of a short payload is made: 256 KiB take 6.1 us instead of 6.4.
+  template <class Word, class B>
+  CROSSLANE_DEVICE static void copy_words(const B& block, std::uint64_t from, std::uint64_t to, std::uint64_t bytes) {
+    constexpr std::uint64_t places = 4;
+    const std::uint64_t step = block.size() * sizeof(Word);
+    CROSSLANE_ROLLED
+    for (std::uint64_t at = block.rank() * sizeof(Word); at < bytes; at += places * step) {
+      Word word[places] = {};
+      CROSSLANE_UNROLLED
+      for (std::uint64_t k = 0; k < places; ++k)
+        if (at + k * step < bytes) word[k] = block.load(reinterpret_cast<const Word*>(from + at + k * step));
+      CROSSLANE_UNROLLED
+      for (std::uint64_t k = 0; k < places; ++k)
+        if (at + k * step < bytes) block.store(reinterpret_cast<Word*>(to + at + k * step), word[k]);
+    }
   }
 };
 
