@@ -3,7 +3,8 @@
 // rank's memory, opened over CUDA IPC; and beside the same messages by hand (copy to pinned memory, plain MPI, copy back).
 // All columns in one process and one run, in turns, and verified. Start an even number of ranks with Crosslane preloaded: two and two are pairs,
 // and all pairs do the same at once.
-//   bench_messages [--sizes N,...] [--gpus N] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
+//   bench_messages [--sizes N,...] [--window N] [--gpus N] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
+// --window: how many messages, or copies, begin before any is waited for; each has buffers of its own.
 // --as NAME: without Crosslane, over an MPI that takes GPU memory itself: messages alone. --beside FILE shows what such a
 // run of a moment ago, a peer's, has written to FILE.
 #include "common/device.h"
@@ -29,8 +30,6 @@ namespace {
 
 using namespace crosslane::bench;
 
-constexpr int window = 8;
-
 /// What is measured, each one way of moving bytes between the two ranks.
 enum Column : std::size_t { latency, by_hand, copy, one_way, copies_one_way, both_ways, copies_both_ways, columns };
 constexpr std::array<std::string_view, columns> names{
@@ -45,6 +44,7 @@ class Benchmark {
         peer_(world.rank ^ 1),
         first_(world.rank % 2 == 0),
         runs_(static_cast<int>(options.number("--runs"))),
+        window_(static_cast<int>(options.number("--window"))),
         as_(options.text("--as")),
         beside_(medians(options.text("--beside"), {"column", "bytes"}, "seconds")),
         shows_peer_(!options.text("--beside").empty()),
@@ -53,10 +53,10 @@ class Benchmark {
         device_(world.local, static_cast<int>(options.number("--gpus"))),
         csv_(world.rank == 0 ? options.text("--csv") : "",
              {"messages", fmt::format("{} x {}", device_.count(), device_.name())},
-             {"column", "ranks", "bytes", "run", "seconds"}),
+             {"column", "ranks", "window", "bytes", "run", "seconds"}),
         most_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end()))),
-        sends_(most_ * window),
-        receives_(most_ * window),
+        sends_(most_ * static_cast<std::size_t>(window_)),
+        receives_(most_ * static_cast<std::size_t>(window_)),
         pinned_(most_) {
     if (as_.empty())
       for (std::size_t column = 0; column < columns; ++column) measured_.push_back(static_cast<Column>(column));
@@ -72,10 +72,11 @@ class Benchmark {
 
   void run() {
     if (rank_ == 0) {
-      fmt::print(
-          stdout,
-          "messages: {}, {} ranks on {} x {}, {}{}; medians of {} runs; latency in us, rates in GB/s one direction\n",
-          processor(), ranks_, device_.count(), device_.name(), mpi_version(), as_.empty() ? "" : ", " + as_, runs_);
+      fmt::print(stdout,
+                 "messages: {}, {} ranks on {} x {}, {}{}; medians of {} runs; latency in us, rates in GB/s one "
+                 "direction, of {} at once\n",
+                 processor(), ranks_, device_.count(), device_.name(), mpi_version(), as_.empty() ? "" : ", " + as_,
+                 runs_, window_);
       fmt::print(stdout, "{:>10}", "bytes");
       for (const auto column : measured_) fmt::print(stdout, " {:>17}", names[column]);
       if (shows_peer_)
@@ -92,8 +93,8 @@ class Benchmark {
     const auto seconds = in_turns(
         measured_.size(), runs_, [&](std::size_t which) { return once(measured_[which], bytes, repeats); },
         [&](std::size_t which, int run, double time) {
-          csv_.row({std::string(names[measured_[which]]), std::to_string(ranks_), std::to_string(bytes),
-                    std::to_string(run), fmt::format("{:.9f}", time)});
+          csv_.row({std::string(names[measured_[which]]), std::to_string(ranks_), std::to_string(window_),
+                    std::to_string(bytes), std::to_string(run), fmt::format("{:.9f}", time)});
         });
     if (rank_ != 0) return;
     fmt::print(stdout, "{:10}", bytes);
@@ -124,9 +125,9 @@ class Benchmark {
       else if (column == one_way || column == both_ways)
         messages_at_once(column == both_ways, bytes);
       else if (first_ || column == copies_both_ways)
-        copies_at_once(windows ? window : 1, bytes);
+        copies_at_once(windows ? window_ : 1, bytes);
     });
-    return seconds / (windows ? window : column == copy ? 1 : 2);
+    return seconds / (windows ? window_ : column == copy ? 1 : 2);
   }
 
   void ping_pong(bool hand, std::size_t bytes) {
@@ -161,13 +162,13 @@ class Benchmark {
   void messages_at_once(bool both, std::size_t bytes) {
     const int count = static_cast<int>(bytes);
     std::vector<MPI_Request> requests;
-    for (int i = 0; i < window; ++i) {
+    for (int i = 0; i < window_; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;
       if (!first_ || both)
         bound_.irecv(static_cast<std::byte*>(receives_.pointer()) + at, count, MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                      &requests.emplace_back());
     }
-    for (int i = 0; i < window; ++i) {
+    for (int i = 0; i < window_; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;
       if (first_ || both)
         bound_.isend(static_cast<std::byte*>(sends_.pointer()) + at, count, MPI_BYTE, peer_, i, MPI_COMM_WORLD,
@@ -176,14 +177,14 @@ class Benchmark {
     bound_.waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
     // The sender hears that all have arrived.
     char word = 0;
-    if (first_) plain_.recv(&word, 1, MPI_BYTE, peer_, window, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (!first_) plain_.send(&word, 1, MPI_BYTE, peer_, window, MPI_COMM_WORLD);
+    if (first_) plain_.recv(&word, 1, MPI_BYTE, peer_, window_, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!first_) plain_.send(&word, 1, MPI_BYTE, peer_, window_, MPI_COMM_WORLD);
   }
 
   /// What each rank wrote stands on the other's GPU, which was cleared, after a window of messages both ways.
   void verify(std::size_t bytes) {
     const auto words_of = [&](int rank) {
-      std::vector<std::uint8_t> words(bytes * window);
+      std::vector<std::uint8_t> words(bytes * static_cast<std::size_t>(window_));
       std::uint32_t state = 1U + static_cast<std::uint32_t>(bytes) + static_cast<std::uint32_t>(rank) * 77777U;
       for (auto& word : words) word = static_cast<std::uint8_t>((state = state * 1664525U + 1013904223U) >> 24U);
       return words;
@@ -201,7 +202,7 @@ class Benchmark {
   const int rank_, ranks_;
   const int peer_;    // ranks 2k and 2k + 1 are a pair
   const bool first_;  // of the pair
-  const int runs_;
+  const int runs_, window_;
   const std::string as_;
   const std::map<std::string, double> beside_;  // of a peer's run: seconds by column and bytes
   const bool shows_peer_;
@@ -221,6 +222,7 @@ class Benchmark {
 void run(int count, char** words) {
   const Options options(count, words,
                         {{"--csv", ""},
+                         {"--window", "8"},
                          {"--gpus", "64"},
                          {"--as", ""},
                          {"--beside", ""},
@@ -228,6 +230,7 @@ void run(int count, char** words) {
                          {"--repeats", "100"},
                          {"--sizes", "8,1024,4096,32768,262144,1048576,4194304,16777216,67108864,268435456"}});
   const World world = World::find();
+  if (options.number("--window") < 1) throw std::runtime_error("--window: at least 1");
   if (world.ranks % 2 != 0) throw std::runtime_error("start an even number of ranks: two are a pair");
   if (!preloaded() && options.text("--as").empty())
     throw std::runtime_error("Crosslane is not preloaded: the MPI would crash on a device pointer");
