@@ -74,6 +74,7 @@ class Staying {
     what.root = static_cast<int>(shared.below(static_cast<std::uint64_t>(job_->size())));
     what.seed = shared.next();
     what.repeats = static_cast<int>(shared.between(1, 8));
+    if (job_->in_turns()) leave_to_mpi(what);
     return what;
   }
 
