@@ -63,6 +63,10 @@ CROSSLANE_API uint64_t crosslane_rung_calls(void);
    0 outside of MPI_Init and MPI_Finalize. */
 CROSSLANE_API uint64_t crosslane_carried_messages(void);
 
+/* How many messages of this rank it wrote to where they belong, rather than that their receivers read them (docs/messages.md,
+   CROSSLANE_PUT_BYTES). 0 outside of MPI_Init and MPI_Finalize. */
+CROSSLANE_API uint64_t crosslane_written_messages(void);
+
 /* The collectives. Arguments are those of MPI's procedures of the same names, with counts of any size, and mean the same.
 
    Room.      While calls wait for their peers they keep thread blocks of the GPU (of 512 threads, of which we count two a

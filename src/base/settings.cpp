@@ -165,7 +165,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 41> entries{{
+constexpr std::array<Entry, 42> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -234,6 +234,10 @@ constexpr std::array<Entry, 41> entries{{
     {"CROSSLANE_PIECE_BYTES", byte_values, "size of one piece of such a message",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.piece_bytes, text); },
      [](const Settings& s) { return print_bytes(s.piece_bytes); }},
+    {"CROSSLANE_PUT_BYTES", "a number of bytes, with an optional suffix k, m or g; 0 for never",
+     "from this size, contiguous messages to another GPU are written by their sender, where it waits, rather than read",
+     [](Settings& s, const std::string& text) { return read_bytes(s.put_bytes, text); },
+     [](const Settings& s) { return print_bytes(s.put_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds",
      "until such a send, matched but not fetched by its receiver, keeps the rest in host memory and returns",
      [](Settings& s, const std::string& text) {

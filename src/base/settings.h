@@ -42,7 +42,10 @@ struct Settings {
   std::size_t packed_bytes = std::size_t{16}
                              << 10;  ///< CROSSLANE_PACKED_BYTES: least of a message that goes through the window.
   std::size_t piece_bytes = std::size_t{4} << 20;  ///< CROSSLANE_PIECE_BYTES: size of a piece of such a message.
-  double patience_ms = 3;  ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
+  std::size_t put_bytes =
+      std::size_t{2} << 20;  ///< CROSSLANE_PUT_BYTES: least of a message that its sender writes where it
+                             ///< belongs, rather than that its receiver reads it; 0: of none.
+  double patience_ms = 3;    ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::optional<double>
       linger_us;  ///< CROSSLANE_LINGER_US: how long kernels of short blocking collectives stay for the
                   ///< next one, and half of how long those of messages do; auto: 20, but emulated GPUs 0.

@@ -68,6 +68,7 @@ class Engine final : private Runner {
 
   /// More ranks than processors on this machine: waits yield after a few looks at a word. Set while no thread waits.
   void share_processors() noexcept;
+  [[nodiscard]] bool shares_processors() const noexcept { return shares_processors_; }
 
   /// Where waits, and what others do on this engine, are recorded; null (the default) for nowhere. Set before first use.
   void trace_into(trace::Tracer* tracer) noexcept { tracer_ = tracer; }

@@ -51,6 +51,11 @@ extern "C" std::uint64_t crosslane_carried_messages() {
   return peers == nullptr ? 0 : peers->courier().carried();
 }
 
+extern "C" std::uint64_t crosslane_written_messages() {
+  auto& process = Process::get();
+  return process.looks() ? process.transfers().written() : 0;
+}
+
 extern "C" int MPIX_Query_cuda_support() {
   auto& process = Process::get();
   return (process.active() && process.gpu().enabled()) || process.library().cuda_capable() ? 1 : 0;

@@ -368,16 +368,53 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
   }
   if (look.has_inner) look_at_inner(process, operation);
   if (look.state != Look::State::pulling) return;
+  if (look.reading != nullptr) process.transfers().urge(*look.reading);
   if (!look.pull.done()) look_for_failure(process, look);
   if (look.pull.done()) finish_fetch(process, operation);
 }
 
+namespace {
+
+/// While it lives other ranks may count on this one to see what they ask of its sends.
+class Attention {
+ public:
+  explicit Attention(Process& process) noexcept
+      : process_(process),
+        directory_(process.looks() && process.transfers().peers() != nullptr ? &process.world()->directory()
+                                                                             : nullptr) {
+    if (directory_ != nullptr) directory_->begin_wait();
+  }
+  ~Attention() {
+    if (directory_ != nullptr) directory_->end_wait();
+  }
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+
+  /// To be called all the time. Who waits for a send looks at that one itself.
+  void look() {
+    if (directory_ == nullptr) return;
+    const std::uint64_t asks = directory_->asks();
+    if (asks == seen_) return;
+    seen_ = asks;
+    process_.transfers().look_at_kept();
+  }
+
+ private:
+  Process& process_;
+  share::Directory* const directory_;
+  std::uint64_t seen_ = 0;
+};
+
+}  // namespace
+
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch) {
+  Attention attention(process);
   constexpr unsigned seldom = 32;
   unsigned turn = 0;
   process.engine().until(
       [&] {
         if (done()) return true;
+        attention.look();
         // With several threads a request is the affair of the one that completes it.
         if (++turn % seldom == 0 && process.looks() && !process.multiple() && !process.requests().empty())
           for (const auto& [request, operation] : process.requests().looks()) look_at(process, *operation, request);

@@ -233,6 +233,14 @@ void Batch::pull(const Place& place, std::byte* device, const std::byte* source,
   gpu::copy_async(byte_at(device, first), source, end - begin, stream_for(place, end - begin, Toward::gpu));
 }
 
+void Batch::push(const Place& place, std::byte* target, const std::byte* device, const layout::Layout& layout,
+                 MPI_Count count, std::size_t begin, std::size_t end) {
+  if (begin == end) return;
+  const auto first = look(device, layout, count, begin, Use::read).offset;
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  gpu::copy_async(target, byte_at(device, first), end - begin, stream_for(place, end - begin, Toward::gpu));
+}
+
 Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin,
                         Use use) const {
   Byte byte{};

@@ -144,6 +144,10 @@ class Batch {
   void pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
             MPI_Count count, std::size_t begin, std::size_t end);
 
+  /// The other way: bytes [begin, end) of a contiguous layout to `target`.
+  void push(const Place& place, std::byte* target, const std::byte* device, const layout::Layout& layout,
+            MPI_Count count, std::size_t begin, std::size_t end);
+
   /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
   /// either memory is not settled, the place must not be. Memory::host: one of them is memory that kernels there may not reach.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,

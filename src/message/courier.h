@@ -45,6 +45,9 @@ class Courier {
   /// The home goes. Nothing is being carried any more.
   void leave() noexcept;
 
+  /// False where none ever stays.
+  [[nodiscard]] bool may_stay() const noexcept { return may_stay_.load(std::memory_order_relaxed); }
+
   /// Contiguous bytes, 1 to most_bytes of them, and what becomes of a word in memory that others see when they are there.
   struct Errand {
     std::byte* to;  ///< In the home's context.
@@ -102,6 +105,7 @@ class Courier {
   bool compares_ = true;             // times of emulated GPUs are the processors', and tell nothing
   Comparison comparison_{3};         // of short ones, longer ones, and long ones
   std::atomic<std::uint64_t> carried_{0};
+  std::atomic<bool> may_stay_{false};
 };
 
 }  // namespace crosslane::message

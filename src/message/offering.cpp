@@ -18,6 +18,8 @@ using State = share::Offers::State;
 constexpr base::Duration seldom = Transfers::started_patience / 2, often = std::chrono::microseconds{10};
 // MPI may need this rank's turns to bring the header over: MPICH over UCX sets up a connection with the first synchronous message.
 constexpr base::Duration most_unaided = std::chrono::milliseconds{1};
+// A call of the driver each.
+constexpr unsigned looks_at_gpu = 1024;
 // Of these rounds without anything to do, before they end: a program that sends now and then shall not begin them each time.
 constexpr unsigned most_idle_rounds = 64;
 
@@ -79,6 +81,13 @@ void Transfers::Offering::look() {
   if (state == State::failed) {
     if (hold()) go_on();
     return;
+  }
+  if (state == State::asked ||
+      (state == State::writing && looks_.fetch_add(1, std::memory_order_relaxed) % looks_at_gpu == looks_at_gpu - 1)) {
+    if (!hold()) return;
+    transfers_.write_if_asked(*this);
+    if (state == State::writing) transfers_.give_up_if_failed(*this);
+    stage_.store(Stage::open, std::memory_order_release);
   }
   if (state != State::done) {
     engine::Moment moment;
@@ -173,7 +182,10 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     }
     --stored_;
   }
-  if (!over.done() && !withdrawn) co_await over;  // the receiver reads
+  if (!over.done() && !withdrawn) {
+    auto moving = read_or_written(offering, over);
+    co_await std::move(moving);
+  }
   const State state = offers.state(ticket);
   ++events_;
   close_offer(ticket);
@@ -183,6 +195,15 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   if (failure) std::rethrow_exception(failure);
   if (offering.uncopied_) std::rethrow_exception(offering.uncopied_);
   throw reader_failure(watch, to);
+}
+
+// The receiver reads, or asks this rank to write.
+engine::Task<> Transfers::read_or_written(Offering& offering, engine::Completion over) {
+  while (!over.done()) {
+    write_if_asked(offering);
+    give_up_if_failed(offering);
+    co_await either(over, engine::Completion::after(seldom));
+  }
 }
 
 // Until its receiver has asked for the copy, or nobody will any more.
@@ -252,7 +273,6 @@ void Transfers::forget(Offering& offering) noexcept {
 engine::Task<> Transfers::look_after_kept() {
   for (unsigned idle = 0;;) {
     co_await engine::Completion::after(std::clamp(patience_ / 2, often, seldom));
-    std::vector<std::pair<std::shared_ptr<void>, Offering*>> open;
     {
       const std::lock_guard lock(offerings_mutex_);
       idle = offerings_.empty() ? idle + 1 : 0;
@@ -260,14 +280,22 @@ engine::Task<> Transfers::look_after_kept() {
         looks_after_kept_ = false;
         co_return;
       }
-      for (Offering* const offering : offerings_)
-        if (auto owner = offering->owner_.lock(); owner != nullptr) open.emplace_back(std::move(owner), offering);
     }
-    engine::Moment moment;
-    for (const auto& [owner, offering] : open) {
-      offering->look();
-      offering->go_on_if_late(moment);
-    }
+    look_at_kept();
+  }
+}
+
+void Transfers::look_at_kept() {
+  std::vector<std::pair<std::shared_ptr<void>, Offering*>> open;
+  {
+    const std::lock_guard lock(offerings_mutex_);
+    for (Offering* const offering : offerings_)
+      if (auto owner = offering->owner_.lock(); owner != nullptr) open.emplace_back(std::move(owner), offering);
+  }
+  engine::Moment moment;
+  for (const auto& [owner, offering] : open) {
+    offering->look();
+    offering->go_on_if_late(moment);
   }
 }
 

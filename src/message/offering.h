@@ -80,6 +80,13 @@ class Transfers::Offering {
   bool watched_ = false;         // stands in Transfers::open_
   bool copied_ = false;          // somebody makes a copy for its receiver
   std::exception_ptr uncopied_;  // why the helper thread has made none
+  // What this rank writes, while it is held or a task's (put.cpp).
+  struct Writing {
+    std::shared_ptr<lane::Batch> batch;
+    PeerMemory::Reached target;
+  } writing_;
+  bool written_by_others_ = false;  // this rank cannot
+  std::atomic<unsigned> looks_{0};
   std::atomic<Stage> stage_{Stage::open};
   std::atomic<bool> unwanted_{false};  // cancel() was called, perhaps while another thread held it
   engine::Completion matched_, task_;  // written while it is held

@@ -6,6 +6,8 @@
 #include "gpu/context.h"
 #include "gpu/marker.h"
 
+#include <algorithm>
+
 namespace crosslane::message {
 
 PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier& copier, const base::Settings& settings)
@@ -20,6 +22,7 @@ PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier&
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       whole_(static_cast<std::size_t>(world.directory().ranks())),
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
+      asks_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
   tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
 }
@@ -147,6 +150,17 @@ bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
 
 std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes,
                                                   const gpu::PointerInfo& seen) noexcept {
+  return show(first, bytes, seen, 1);
+}
+
+std::optional<PeerMemory::Shown> PeerMemory::show_again(const std::byte* first, std::size_t bytes,
+                                                        const gpu::PointerInfo& seen) noexcept {
+  return show(first, bytes, seen, 2);
+}
+
+// From the message of that number on, or a later one of a small allocation.
+std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes,
+                                                  const gpu::PointerInfo& seen, unsigned uses) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return std::nullopt;
   const gpu::PointerInfo info = seen.on_gpu() ? seen : copier_.gpu().inspect(first);
@@ -154,10 +168,29 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
   if (is_small && export_uses_ == 0) return std::nullopt;
   if (!info.holds(first, bytes)) return std::nullopt;
   auto& exposure = home->exposure();
-  const share::Exposed exposed =
-      is_small ? exposure.show_if_used(info, first, export_uses_) : exposure.show(info, first);
+  const unsigned least = std::max(uses, is_small ? export_uses_ : 1);
+  const share::Exposed exposed = least > 1 ? exposure.show_if_used(info, first, least) : exposure.show(info, first);
   if (exposed.id == 0) return std::nullopt;
   return Shown{exposed, reinterpret_cast<std::uintptr_t>(first)};
+}
+
+bool PeerMemory::may_ask(int world_rank) noexcept {
+  if (!is_met(world_rank) || shares_gpu_with(world_rank)) return false;
+  const int local = world_.nodes().local_rank(world_rank);
+  if (!world_.directory().waits(local)) return false;
+  auto& skips = asks_[static_cast<std::size_t>(local)].skips;
+  const unsigned left = skips.load(std::memory_order_relaxed);
+  if (left == 0) return true;
+  skips.store(left - 1, std::memory_order_relaxed);
+  return false;
+}
+
+void PeerMemory::came(int world_rank, bool soon) noexcept {
+  constexpr unsigned least = 4, most = 256;
+  auto& asks = asks_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
+  const unsigned penalty = soon ? 0 : std::clamp(2 * asks.penalty.load(std::memory_order_relaxed), least, most);
+  asks.penalty.store(penalty, std::memory_order_relaxed);
+  asks.skips.store(penalty, std::memory_order_relaxed);
 }
 
 lane::Place PeerMemory::place() const noexcept {
@@ -167,18 +200,18 @@ lane::Place PeerMemory::place() const noexcept {
 
 PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
   if (header.sender == world_.rank()) return {reinterpret_cast<std::byte*>(header.address), nullptr};
-  return reach(header, header.exposed);
+  return reach(header.sender, header.exposed);
 }
 
-PeerMemory::Reached PeerMemory::reach(const Header& header, const share::Exposed& exposed) noexcept {
+PeerMemory::Reached PeerMemory::reach(int world_rank, const share::Exposed& exposed) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return {};
-  auto mapping = home->exposure().hold(owner(header), exposed);
+  auto mapping = home->exposure().hold(world_.nodes().local_rank(world_rank), exposed);
   if (mapping == nullptr) {
-    count_unreached(header.sender);
+    count_unreached(world_rank);
     return {};
   }
-  count_reached(header.sender);
+  count_reached(world_rank);
   std::byte* const data = mapping->data() + exposed.offset;
   return {data, std::move(mapping)};
 }

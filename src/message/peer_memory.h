@@ -70,6 +70,12 @@ class PeerMemory {
   };
   [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes,
                                           const gpu::PointerInfo& seen) noexcept;
+  /// The same of memory into which others are to write, which is not worth it for one message: from the second on.
+  [[nodiscard]] std::optional<Shown> show_again(const std::byte* first, std::size_t bytes,
+                                                const gpu::PointerInfo& seen) noexcept;
+  /// Whether that rank, on another GPU, seems to wait and to come when it is asked to write; and whether it came.
+  [[nodiscard]] bool may_ask(int world_rank) noexcept;
+  void came(int world_rank, bool soon) noexcept;
   [[nodiscard]] share::Offers& offers() noexcept { return offers_; }
   [[nodiscard]] const Tokens& tokens() const noexcept { return tokens_; }
   /// For payloads that cannot be shown, of the GPU where this rank lives.
@@ -92,7 +98,9 @@ class PeerMemory {
   };
   [[nodiscard]] Reached reach(const Header& header) noexcept;
   /// Where the entries of its list are.
-  [[nodiscard]] Reached reach_list(const Header& header) noexcept { return reach(header, header.list); }
+  [[nodiscard]] Reached reach_list(const Header& header) noexcept { return reach(header.sender, header.list); }
+  /// What that rank of the world, not this one, has shown.
+  [[nodiscard]] Reached reach(int world_rank, const share::Exposed& exposed) noexcept;
   /// The sender's message window. Throws Error where the driver refuses to open it.
   [[nodiscard]] const std::byte* reach_window(const Header& header);
   /// It turned out that this rank cannot open that one's memory: it is to send otherwise.
@@ -116,7 +124,6 @@ class PeerMemory {
   enum Met : std::uint64_t { unknown, opens, opens_and_takes_tokens, refuses };
   [[nodiscard]] Met met(int world_rank) const noexcept;
   void meet_local(team::Home& home, int local_rank, bool takes_tokens) noexcept;
-  Reached reach(const Header& header, const share::Exposed& exposed) noexcept;
   /// No other rank has shown that it uses this one's GPU, whose kernels might have to take turns with this one's.
   [[nodiscard]] bool has_gpu_to_itself() const noexcept;
   [[nodiscard]] bool shares_gpu_with_local(int local_rank) const noexcept;
@@ -137,6 +144,12 @@ class PeerMemory {
   std::vector<std::atomic<bool>> tried_;     // by local rank
   std::vector<std::atomic<bool>> whole_;     // by local rank: its last message came so
   std::vector<std::atomic<int>> unreached_;  // by local rank: how its memory could not be opened, see count_unreached()
+  struct Asks {
+    std::atomic<unsigned> skips{0}, penalty{0};  // messages
+  };
+  std::vector<Asks> asks_;  // by local rank
+  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes, const gpu::PointerInfo& seen,
+                                          unsigned uses) noexcept;
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };

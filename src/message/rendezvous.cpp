@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "message/chunks.h"
+#include "message/reading.h"
 #include "message/transfers.h"
 #include "trace/tracer.h"
 
@@ -47,21 +48,6 @@ lane::Side side_of(const Header& header, const std::byte* source) noexcept {
 }
 
 }  // namespace
-
-struct Transfers::Reading {
-  PeerMemory::Reached source, list;      // held until the batch has ended
-  std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
-  bool stored = false;                   // by its sender, which has waited for long
-  bool to_gpu = false;
-  Received received;  // once it is done
-  int owner = 0;
-  share::Offers::Ticket offer;
-  std::exception_ptr failure;          // of what was to be enqueued
-  bool told = false;                   // the sender knows that it failed, and may use the offer again
-  std::shared_ptr<lane::Batch> batch;  // what was gathered together shares one; null of what the courier carries
-  std::optional<base::Time> begun;     // of what the courier might carry
-  engine::Completion done;
-};
 
 std::optional<Header> Transfers::offer(const Buffer& buffer, Taste taste) {
   const bool strided = !buffer.layout->contiguous(buffer.count);
@@ -187,6 +173,9 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     // Of several at once there is one kernel for all.
     const bool alone = gathering == nullptr || !gathering->gathers();
     if (alone && carry(*reading, header, buffer)) return reading;
+    // What a kernel that stays may read is mostly so short that it is done before a sender has been asked.
+    const bool left_to_courier = alone && reading->begun && peers_->courier().may_stay();
+    if (!left_to_courier && ask(*reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
@@ -250,7 +239,9 @@ void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
 
 void Transfers::look_for_failure(Reading& reading) const {
   try {
-    if (reading.batch != nullptr)
+    if (reading.asked != nullptr)
+      throw_if_gone(reading);
+    else if (reading.batch != nullptr)
       reading.batch->throw_if_failed();
     else
       peers_->courier().throw_if_failed();
@@ -261,6 +252,7 @@ void Transfers::look_for_failure(Reading& reading) const {
 
 Received Transfers::finish_reading(const Reading& reading) const {
   if (reading.failure) std::rethrow_exception(reading.failure);
+  if (reading.asked != nullptr) peers_->came(reading.asked->header.sender, true);
   if (reading.begun)
     peers_->courier().took(reading.received.bytes, reading.batch == nullptr, base::now() - *reading.begun);
   return reading.received;
@@ -304,6 +296,19 @@ bool Transfers::gather(lane::Batch& batch, Reading& reading, const Header& heade
   return done.has_value();
 }
 
+std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, const lane::Place& place,
+                                                          const engine::Watch& watch) {
+  auto& turn = batches[next++ % batches.size()];
+  auto batch = turn.context == place.context ? turn.batch.lock() : nullptr;
+  if (batch != nullptr)
+    batch->begin_again();
+  else
+    batch = std::make_shared<lane::Batch>(copier, watch);
+  turn.batch = batch;
+  turn.context = place.context;
+  return batch;
+}
+
 std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
   if (transfers_ == nullptr) return nullptr;
   if (batch_ != nullptr) return place_.context == place.context ? batch_ : nullptr;
@@ -311,14 +316,7 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
   std::unique_lock lock(turns.mutex, std::try_to_lock);
   if (!lock) return nullptr;
-  auto& turn = turns.batches[turns.next++ % turns.batches.size()];
-  batch_ = turn.context == place.context ? turn.batch.lock() : nullptr;
-  if (batch_ != nullptr)
-    batch_->begin_again();
-  else
-    batch_ = std::make_shared<lane::Batch>(transfers_->copier_, watch);
-  turn.batch = batch_;
-  turn.context = place.context;
+  batch_ = turns.next_batch(transfers_->copier_, place, watch);
   place_ = place;
   lock_ = std::move(lock);
   return batch_;

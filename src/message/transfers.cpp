@@ -49,6 +49,7 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       engine_(engine),
       copier_(copier),
       chunk_bytes_(std::min(settings.chunk_bytes, most_chunk)),
+      put_bytes_(settings.put_bytes),
       patience_(milliseconds(settings.patience_ms)),
       peers_(world.directory().ranks() > 1 && world.node_looks() && settings.direct_bytes != 0
                  ? std::make_unique<PeerMemory>(world, engine, copier, settings)

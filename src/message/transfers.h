@@ -138,6 +138,8 @@ class Transfers {
   /// Of a header, and what begin_reading() made of it: which way its payload comes.
   [[nodiscard]] static std::string_view route_of(const Header& header, const ReadingPointer& reading) noexcept;
   [[nodiscard]] static engine::Completion end_of(const Reading& reading) noexcept;
+  /// Goes on with it where it has to be, from each look of who waits for it.
+  void urge(Reading& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
@@ -155,8 +157,14 @@ class Transfers {
                                 : pieces.count(header.bytes) <= pieces.blocks;
   }
 
+  /// How many payloads this rank has written to where they belong.
+  [[nodiscard]] std::uint64_t written() const noexcept { return written_.load(std::memory_order_relaxed); }
+
   /// GPU memory of the node's ranks; null where they share nothing.
   [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
+
+  /// Looks at the sends that their calls have left: a receiver has asked for something (share::Directory::asks()).
+  void look_at_kept();
 
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
@@ -237,6 +245,11 @@ class Transfers {
   void close(const Outgoing& outgoing);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
+  [[nodiscard]] bool ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  void throw_if_gone(const Reading& reading) const;
+  void write_if_asked(Offering& offering);
+  void give_up_if_failed(Offering& offering);
+  engine::Task<> read_or_written(Offering& offering, engine::Completion over);
   void keep(Offering& offering);
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_kept();
@@ -262,7 +275,7 @@ class Transfers {
   team::World& world_;
   engine::Engine& engine_;
   lane::Copier& copier_;
-  const std::size_t chunk_bytes_;
+  const std::size_t chunk_bytes_, put_bytes_;
   const base::Duration patience_;
   Tags tags_;
   std::unique_ptr<PeerMemory> peers_;
@@ -280,17 +293,21 @@ class Transfers {
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
   std::atomic<std::uint64_t> all_received_{0};
-  /// What is gathered goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share the links
-  /// than keep them busy.
+  std::atomic<std::uint64_t> written_{0};  // payloads, by this rank
+  /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
+  /// the links than keep them busy.
   struct Turns {
-    std::mutex mutex;  // held by who gathers
+    std::mutex mutex;  // held by who enqueues
     struct Batch {
       CUcontext context = nullptr;
       std::weak_ptr<lane::Batch> batch;
     };
     std::array<Batch, 2> batches;
     std::size_t next = 0;
-  } turns_;
+    /// For another group at that place.
+    [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
+                                                          const engine::Watch& watch);
+  } turns_, writing_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.

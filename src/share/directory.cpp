@@ -73,6 +73,14 @@ bool Directory::alive(int local_rank) const noexcept {
   return segment_.mark_held(local_rank);
 }
 
+void Directory::begin_wait() noexcept { records_[count(local_rank_)].waits.fetch_add(1, std::memory_order_relaxed); }
+
+void Directory::end_wait() noexcept { records_[count(local_rank_)].waits.fetch_sub(1, std::memory_order_relaxed); }
+
+void Directory::ask(int local_rank) noexcept {
+  records_[count(local_rank)].asks.fetch_add(1, std::memory_order_release);
+}
+
 std::uint64_t Directory::enter_call() noexcept {
   // One writer a rank, but several threads of it (MPI_THREAD_MULTIPLE).
   return records_[count(local_rank_)].calls.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -10,6 +10,8 @@
 //   device_seen of the node 0 -> 1                 by any rank, before it first uses device memory in a collective
 //                                                  (sequentially consistent, see Directory::device_seen); never back
 //   calls of a rank         n -> n + 1             by that rank alone when it enters a call; others read to report
+//   waits of a rank         n -> n +- 1            by that rank's threads; a hint: it will look soon what others want of it
+//   asks of a rank          n -> n + 1             by others, behind what they want of it (release)
 //   words                                          their users define them: each line has one writer at a time
 #pragma once
 
@@ -44,6 +46,8 @@ struct alignas(line_bytes) RankRecord {
   std::int32_t world_rank;
   Uuid gpu_uuid;  ///< The GPU that the rank used first; valid once device_seen is 1.
   alignas(line_bytes) std::atomic<std::uint64_t> calls;
+  alignas(line_bytes) std::atomic<std::uint32_t> waits;
+  alignas(line_bytes) std::atomic<std::uint64_t> asks;
 };
 
 /// How much a directory has: equal on all ranks of the node.
@@ -81,6 +85,19 @@ class Directory {
 
   /// This rank enters a call; its number is returned, from 1. What stands behind the watchdog's sequence numbers.
   std::uint64_t enter_call() noexcept;
+
+  /// A thread of this rank begins to wait in a call that looks all the time at what other ranks want of this one; and ends that. Any thread.
+  void begin_wait() noexcept;
+  void end_wait() noexcept;
+  /// Whether a thread of that rank does, at this moment.
+  [[nodiscard]] bool waits(int local_rank) const noexcept {
+    return record(local_rank).waits.load(std::memory_order_relaxed) != 0;
+  }
+
+  /// That rank finds that asks() has grown, and then whatever was written before.
+  void ask(int local_rank) noexcept;
+  /// How often others have done that of this rank.
+  [[nodiscard]] std::uint64_t asks() const noexcept { return record(local_rank_).asks.load(std::memory_order_acquire); }
 
   /// This rank uses GPU memory for the first time: says so for itself and for the node. One thread at a time.
   void see_device(const Uuid& gpu) noexcept;

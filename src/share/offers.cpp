@@ -17,8 +17,10 @@ std::optional<Offers::Ticket> Offers::reserve() {
   return Ticket{++rounds_[line], line};
 }
 
-void Offers::tell(const Ticket& ticket, const Note& note) const noexcept {
-  auto& beside = own()[ticket.line].beside;
+void Offers::tell(const Ticket& ticket, const Note& note) const noexcept { tell(owner(), ticket, note); }
+
+void Offers::tell(int owner, const Ticket& ticket, const Note& note) const noexcept {
+  auto& beside = directory_.lines(owner)[ticket.line].beside;
   for (std::size_t i = 0; i < note.size(); ++i) beside[i].store(note[i], std::memory_order_relaxed);
 }
 
@@ -29,23 +31,23 @@ Offers::Note Offers::told(int owner, std::size_t line) const noexcept {
   return note;
 }
 
-bool Offers::leave(const Ticket& ticket, State state) noexcept {
-  std::uint64_t expected = value(ticket, State::offered);
-  return own()[ticket.line].word.compare_exchange_strong(expected, value(ticket, state), std::memory_order_acq_rel,
-                                                         std::memory_order_acquire);
+bool Offers::leave(const Ticket& ticket, State from, State to) noexcept { return leave(owner(), ticket, from, to); }
+
+bool Offers::leave(int owner, const Ticket& ticket, State from, State to) const noexcept {
+  std::uint64_t expected = value(ticket, from);
+  return theirs(owner, ticket)
+      .compare_exchange_strong(expected, value(ticket, to), std::memory_order_acq_rel, std::memory_order_acquire);
+}
+
+std::optional<Offers::Note> Offers::asked(const Ticket& ticket) const noexcept {
+  if (word(ticket).load(std::memory_order_acquire) != value(ticket, State::asked)) return std::nullopt;
+  return told(owner(), ticket.line);
 }
 
 void Offers::close(const Ticket& ticket) {
   const std::lock_guard lock(mutex_);
   rounds_[ticket.line] = ticket.round;
   free_.push_back(ticket.line);
-}
-
-bool Offers::take(int owner, const Ticket& ticket) const noexcept {
-  std::uint64_t expected = value(ticket, State::offered);
-  return theirs(owner, ticket)
-      .compare_exchange_strong(expected, value(ticket, State::taken), std::memory_order_acq_rel,
-                               std::memory_order_relaxed);
 }
 
 void Offers::decline(int owner, const Ticket& ticket, std::uint64_t number) const noexcept {

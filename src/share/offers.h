@@ -1,12 +1,17 @@
 // Offers: what a rank lets another rank of its node read from its GPU memory: one word each in the directory's lines, which
 // says who may touch the memory now. It must not know GPUs, nor how the reader learns where the memory is.
 //
-// States of a word, in its low three bits; the others count how often the word was used (the round). A word only grows.
+// States of a word, in its low four bits; the others count how often the word was used (the round). A word only grows.
 //
 //   free     -> offered    by its owner, before the message that names it is sent; or by its owner's GPU, behind the copy of a payload to
 //                          where it is read: then the reader waits for that
 //   free     -> stored     by the owner, where its GPU will not offer it any more
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
+//   taken    -> asked      by the reader: the owner may write the payload to where the reader has told beside the word
+//   asked    -> reading    by the reader, compare-and-swap: the owner has not come; as taken
+//   asked    -> writing    by the owner, compare-and-swap: it writes; from now on the owner alone changes the word
+//   writing  -> reading    by the owner: it could not; as taken
+//   writing  -> done       by the owner's GPU, after its last write
 //   offered  -> kept       by the owner, compare-and-swap: the payload goes by MPI, or to nobody any more
 //   offered  -> stored     by the owner, compare-and-swap: nobody read for so long that it has a copy, or has found that it cannot have one
 //   stored   -> declined   by the reader, as below
@@ -21,7 +26,7 @@
 //                          looks for no other state of its own use than those that last until it has seen them
 //
 // The owner's stores before `offered` reach the reader with MPI's message, or with the word where its GPU writes that. Who sees `done` or
-// more with acquire may reuse the memory: nobody reads it any more.
+// more with acquire may reuse the memory: nobody reads it any more; and where the owner wrote, all is there.
 #pragma once
 
 #include "engine/completion.h"
@@ -41,7 +46,19 @@ namespace crosslane::share {
 
 class Offers {
  public:
-  enum class State : std::uint64_t { free, offered, kept, stored, taken, declined, done, failed };
+  enum class State : std::uint64_t {
+    free,
+    offered,
+    kept,
+    stored,
+    taken,
+    asked,
+    writing,
+    reading,
+    declined,
+    done,
+    failed
+  };
 
   /// How many each rank may have at a time: the lines that a directory needs a rank.
   static constexpr std::size_t most = 256;
@@ -61,7 +78,7 @@ class Offers {
 
   /// The value of a word in that state; reached for `done` once nobody reads the memory any more.
   [[nodiscard]] static std::uint64_t value(const Ticket& ticket, State state) noexcept {
-    return ticket.round << 3U | static_cast<std::uint64_t>(state);
+    return ticket.round << state_bits | static_cast<std::uint64_t>(state);
   }
 
   // For the owner. Thread-safe.
@@ -91,7 +108,7 @@ class Offers {
   /// That is what its reader has made of the line's last use: as which payload of its ferry.
   [[nodiscard]] std::optional<std::uint64_t> declined(std::uint64_t line) const noexcept {
     const Line& declined = own()[line];
-    if (static_cast<State>(declined.word.load(std::memory_order_acquire) & 7U) != State::declined) return std::nullopt;
+    if (state_of(declined.word.load(std::memory_order_acquire)) != State::declined) return std::nullopt;
     return declined.beside.back().load(std::memory_order_relaxed);
   }
   /// The same of this use.
@@ -101,8 +118,16 @@ class Offers {
     return declined.beside.back().load(std::memory_order_relaxed);
   }
   /// False where a reader was faster.
-  [[nodiscard]] bool keep(const Ticket& ticket) noexcept { return leave(ticket, State::kept); }
-  [[nodiscard]] bool store(const Ticket& ticket) noexcept { return leave(ticket, State::stored); }
+  [[nodiscard]] bool keep(const Ticket& ticket) noexcept { return leave(ticket, State::offered, State::kept); }
+  [[nodiscard]] bool store(const Ticket& ticket) noexcept { return leave(ticket, State::offered, State::stored); }
+  /// Where its reader wants the payload to be written, if it does.
+  [[nodiscard]] std::optional<Note> asked(const Ticket& ticket) const noexcept;
+  /// It does that. False where the reader reads after all.
+  [[nodiscard]] bool write(const Ticket& ticket) noexcept { return leave(ticket, State::asked, State::writing); }
+  /// It could not: the reader reads.
+  void give_up(const Ticket& ticket) const noexcept {
+    own()[ticket.line].word.store(value(ticket, State::reading), std::memory_order_release);
+  }
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
   void close(const Ticket& ticket);
 
@@ -112,7 +137,22 @@ class Offers {
     return state_in(theirs(owner, ticket), ticket);
   }
   /// False where the owner keeps it.
-  [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept;
+  [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept {
+    return leave(owner, ticket, State::offered, State::taken);
+  }
+  /// Of one that was taken, beside which its owner has told nothing: asks it to write the payload to where `where` tells.
+  void ask(int owner, const Ticket& ticket, const Note& where) const noexcept {
+    tell(owner, ticket, where);
+    end(owner, ticket, State::asked);
+  }
+  /// Of one that was asked: the reader reads after all. False where the owner writes, or has written, or has given up.
+  [[nodiscard]] bool take_back(int owner, const Ticket& ticket) const noexcept {
+    return leave(owner, ticket, State::asked, State::reading);
+  }
+  /// Of one that was asked, and not taken back: its owner could not write.
+  [[nodiscard]] bool given_up(int owner, const Ticket& ticket) const noexcept {
+    return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::reading);
+  }
   /// Where it was not taken: its owner has it, and it may be declined.
   [[nodiscard]] bool stored(int owner, const Ticket& ticket) const noexcept {
     return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::stored);
@@ -133,10 +173,14 @@ class Offers {
   [[nodiscard]] std::span<std::byte> memory() const noexcept;
 
  private:
-  bool leave(const Ticket& ticket, State state) noexcept;
+  static constexpr unsigned state_bits = 4;
+  static State state_of(std::uint64_t word) noexcept { return static_cast<State>(word & ((1U << state_bits) - 1)); }
+  bool leave(const Ticket& ticket, State from, State to) noexcept;
+  void tell(int owner, const Ticket& ticket, const Note& note) const noexcept;
+  bool leave(int owner, const Ticket& ticket, State from, State to) const noexcept;
   static State state_in(const std::atomic<std::uint64_t>& word, const Ticket& ticket) noexcept {
     const std::uint64_t seen = word.load(std::memory_order_acquire);
-    return seen < value(ticket, State::offered) ? State::free : static_cast<State>(seen & 7U);
+    return seen < value(ticket, State::offered) ? State::free : state_of(seen);
   }
   [[nodiscard]] std::span<Line> own() const noexcept { return directory_.lines(directory_.local_rank()); }
 

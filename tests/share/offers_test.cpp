@@ -79,6 +79,39 @@ TEST_F(OffersTest, ATakenOneIsNotStored) {
   EXPECT_EQ(owner.declined(*ticket), 3U);
 }
 
+TEST_F(OffersTest, OneOfTwoMovesWhatIsAsked) {
+  for (const bool written : {true, false}) {
+    const auto ticket = owner.open();
+    EXPECT_FALSE(owner.asked(*ticket));
+    EXPECT_FALSE(owner.write(*ticket));
+    ASSERT_TRUE(reader.take(0, *ticket));
+    EXPECT_FALSE(owner.asked(*ticket));
+    Offers::Note where{};
+    where.front() = 7;
+    where.back() = 8;
+    reader.ask(0, *ticket, where);
+    EXPECT_FALSE(owner.keep(*ticket));
+    EXPECT_FALSE(owner.store(*ticket));
+    EXPECT_EQ(owner.asked(*ticket), where);
+    if (written) {
+      ASSERT_TRUE(owner.write(*ticket));
+      EXPECT_FALSE(owner.asked(*ticket));
+      EXPECT_FALSE(reader.take_back(0, *ticket));
+      EXPECT_FALSE(reader.given_up(0, *ticket));
+      owner.give_up(*ticket);
+    } else {
+      ASSERT_TRUE(reader.take_back(0, *ticket));
+      EXPECT_FALSE(owner.asked(*ticket));
+      EXPECT_FALSE(owner.write(*ticket));
+    }
+    EXPECT_TRUE(reader.given_up(0, *ticket));
+    reader.end(0, *ticket, State::done);
+    EXPECT_FALSE(reader.given_up(0, *ticket));
+    EXPECT_EQ(owner.state(*ticket), State::done);
+    owner.close(*ticket);
+  }
+}
+
 TEST_F(OffersTest, AnOldTicketTakesNothing) {
   const auto old = owner.open();
   ASSERT_TRUE(owner.keep(*old));
@@ -191,6 +224,71 @@ TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
   }
   reading.join();
   EXPECT_EQ(taken + kept + asked, rounds);
+}
+
+// The same where the payload goes to memory of the reader's, which either of the two fills, but never both: who moves it writes to `target`,
+// unsynchronised but for the offer.
+TEST_F(OffersTest, NobodyMovesWhatTheOtherOneMoves) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  constexpr std::uint64_t rounds = 20000;
+  std::uint64_t payload = 0, target = 0, written = 0, given_up = 0, read = 0;
+  Offers::Ticket shown;
+  std::atomic<std::uint64_t> posted{0}, over{0};
+  std::thread reading([&] {
+    std::mt19937 random(seed);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      while (posted.load(std::memory_order_acquire) < round) std::this_thread::yield();
+      const Offers::Ticket ticket = shown;
+      ASSERT_TRUE(reader.take(0, ticket));
+      target = 0;
+      Offers::Note where{};
+      where.front() = round;
+      reader.ask(0, ticket, where);
+      for (auto looks = random() % 8; looks != 0 && reader.state(0, ticket) == State::asked; --looks)
+        std::this_thread::yield();
+      bool mine = reader.take_back(0, ticket);
+      while (!mine && reader.state(0, ticket) != State::done) {
+        mine = reader.given_up(0, ticket);
+        std::this_thread::yield();
+      }
+      if (mine) {
+        ++read;
+        target = payload;
+        reader.end(0, ticket, State::done);
+      }
+      EXPECT_EQ(target, round);
+      over.store(round, std::memory_order_release);
+    }
+  });
+  std::mt19937 random(seed + 1);
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    payload = round;
+    const auto ticket = owner.open();
+    ASSERT_TRUE(ticket);
+    shown = *ticket;
+    posted.store(round, std::memory_order_release);
+    while (owner.state(*ticket) < State::done) {
+      if (random() % 4 == 0) std::this_thread::yield();
+      const auto where = owner.asked(*ticket);
+      if (!where || !owner.write(*ticket)) continue;
+      EXPECT_EQ(where->front(), round);
+      if (random() % 4 == 0) {
+        ++given_up;
+        owner.give_up(*ticket);
+      } else {
+        ++written;
+        target = payload;
+        owner.end(0, *ticket, State::done);
+      }
+    }
+    payload = 0;
+    while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
+    owner.close(*ticket);
+  }
+  reading.join();
+  EXPECT_EQ(written + read, rounds);
+  EXPECT_LE(given_up, read);
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+// An offered payload on its way to this rank, whichever way it takes. It must not know what drives it.
+#pragma once
+
+#include "message/transfers.h"
+
+#include <exception>
+#include <memory>
+#include <optional>
+
+namespace crosslane::message {
+
+struct Transfers::Reading {
+  /// Of a payload that its sender may write (put.cpp): what it takes to read it after all.
+  struct Asked {
+    Header header;
+    Buffer buffer;
+    engine::Watch watch;
+    base::Time since;
+  };
+
+  PeerMemory::Reached source, list;      // held until the batch has ended
+  std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
+  bool stored = false;                   // by its sender, which has waited for long
+  bool to_gpu = false;
+  Received received;  // once it is done
+  int owner = 0;
+  share::Offers::Ticket offer;
+  std::exception_ptr failure;  // of what was to be enqueued
+  bool told = false;           // the sender knows that it failed, and may use the offer again
+  std::shared_ptr<lane::Batch>
+      batch;  // what was gathered together shares one; null of what the courier carries, or the sender writes
+  std::unique_ptr<Asked> asked;     // unless this rank reads after all
+  std::optional<base::Time> begun;  // of what the courier might carry
+  engine::Completion done;
+};
+
+}  // namespace crosslane::message

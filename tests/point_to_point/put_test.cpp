@@ -1,0 +1,208 @@
+// Messages that their sender writes to where they belong (CROSSLANE_PUT_BYTES, which is small here): they are right, with whatever lies around
+// them, whoever of the two waits, comes late, or leaves its message alone. Two ranks, mostly on a GPU each.
+//   --cases <n>   random sequences (default 60)
+//   --writes 0    none is written; 2: some may be or not (default 1: some are)
+#include "support/linger.h"
+#include "support/program.h"
+#include "support/sharing.h"
+#include "support/staying.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace crosslane::tests {
+namespace {
+
+constexpr std::size_t kib = 1024, most = 2048 * kib, guard = 64;
+constexpr int window = 6;
+
+class Put {
+ public:
+  explicit Put(Program& program)
+      : program_(program),
+        peer_(1 - program.rank),
+        send_(MemoryKind::device, window * most),
+        receive_(MemoryKind::device, window * (most + guard) + guard) {}
+
+  // The same both ways again and again: both wait at once, so that one is asked, unless this machine holds up the ranks for too long each time.
+  void again() {
+    CROSSLANE_STEP("again and again");
+    const std::int64_t before = counted_on_all("crosslane_written_messages");
+    for (const std::size_t bytes : {2 * kib, 100 * kib, 1024 * kib})
+      for (int round = 0; round < 40; ++round) {
+        const auto seed = mix(program_.seed, bytes, round);
+        prepare(1, bytes, 0, seed);
+        CROSSLANE_MPI(MPI_Sendrecv(send_.data(), static_cast<int>(bytes), MPI_BYTE, peer_, 0, target(0, bytes, 0),
+                                   static_cast<int>(bytes), MPI_BYTE, peer_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        check(1, bytes);
+      }
+    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("writes", 1);
+    CROSSLANE_CHECK(wanted == 2 || (counted_on_all("crosslane_written_messages") != before) == (wanted == 1),
+                    "whether messages were written by their senders is not as it should be");
+  }
+
+  void sequence(std::int64_t number) {
+    auto& shared = program_.shared();
+    const std::size_t bytes =
+        shared.pick(std::array<std::size_t, 6>{1000, 4 * kib, 60 * kib, 256 * kib, 1024 * kib, 2048 * kib}) - 4 +
+        shared.below(5);
+    const std::size_t off = shared.below(40);
+    const int how = static_cast<int>(shared.below(6)), many = bytes > 300 * kib ? 2 : window;
+    CROSSLANE_STEP("sequence {}: {} bytes, way {}", number, bytes, how);
+    const auto seed = shared.next();
+    auto& local = program_.local();
+    const auto late = [&] {
+      if (local.chance(40)) linger(local.below(300));
+    };
+    prepare(many, bytes, off, seed);
+    std::vector<MPI_Request> receives(static_cast<std::size_t>(many), MPI_REQUEST_NULL), sends = receives;
+    const auto receive = [&](int i) {
+      CROSSLANE_MPI(MPI_Irecv(target(i, bytes, off), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                              &receives[static_cast<std::size_t>(i)]));
+    };
+    const auto send = [&](int i) {
+      CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                              &sends[static_cast<std::size_t>(i)]));
+    };
+    switch (how) {
+      case 0:
+        // One after the other, there and back.
+        for (int i = 0; i < many; ++i) {
+          late();
+          const auto there = [&] {
+            CROSSLANE_MPI(MPI_Send(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD));
+          };
+          if (program_.rank == 0) there();
+          CROSSLANE_MPI(MPI_Recv(target(i, bytes, off), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                 MPI_STATUS_IGNORE));
+          if (program_.rank != 0) there();
+        }
+        break;
+      case 1:
+        for (int i = 0; i < many; ++i) receive(i);
+        late();
+        for (int i = 0; i < many; ++i) send(i);
+        polite_waitall(receives);
+        polite_waitall(sends);
+        break;
+      case 2:
+        // One side waits for one of them at a time, the other one for all.
+        for (int i = 0; i < many; ++i) send(i);
+        for (int i = many; i-- > 0;) receive(i);
+        late();
+        if (program_.rank == 0) {
+          for (int i = 0; i < many; ++i) {
+            int index = 0;
+            CROSSLANE_MPI(MPI_Waitany(many, receives.data(), &index, MPI_STATUS_IGNORE));
+            late();
+          }
+          CROSSLANE_MPI(MPI_Waitall(many, sends.data(), MPI_STATUSES_IGNORE));
+        } else {
+          std::vector<MPI_Request> all(receives);
+          all.insert(all.end(), sends.begin(), sends.end());
+          CROSSLANE_MPI(MPI_Waitall(2 * many, all.data(), MPI_STATUSES_IGNORE));
+        }
+        break;
+      case 3:
+        // Asked for, perhaps, while it waits for another one; then both sit in a call of MPI's own.
+        for (int i = 0; i < many; ++i) receive(i);
+        for (int i = 0; i < many; ++i) send(i);
+        CROSSLANE_MPI(MPI_Wait(&receives[0], MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        CROSSLANE_MPI(MPI_Waitall(many, receives.data(), MPI_STATUSES_IGNORE));
+        CROSSLANE_MPI(MPI_Waitall(many, sends.data(), MPI_STATUSES_IGNORE));
+        break;
+      case 4:
+        // Its sender blocks, its receiver has started and sits in a barrier.
+        if (program_.rank == 0) {
+          for (int i = 0; i < many; ++i)
+            CROSSLANE_MPI(MPI_Ssend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD));
+          CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+          for (int i = 0; i < many; ++i) receive(i);
+          CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+          CROSSLANE_MPI(MPI_Waitall(many, receives.data(), MPI_STATUSES_IGNORE));
+        } else {
+          for (int i = 0; i < many; ++i) receive(i);
+          late();
+          CROSSLANE_MPI(MPI_Wait(&receives[0], MPI_STATUS_IGNORE));
+          CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+          CROSSLANE_MPI(MPI_Waitall(many, receives.data(), MPI_STATUSES_IGNORE));
+          CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+          for (int i = 0; i < many; ++i)
+            CROSSLANE_MPI(MPI_Send(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD));
+        }
+        break;
+      default:
+        // Tested, not waited for, on one side.
+        for (int i = 0; i < many; ++i) receive(i);
+        for (int i = 0; i < many; ++i) send(i);
+        if (program_.rank == 0) {
+          for (int over = 0; over == 0;) CROSSLANE_MPI(MPI_Testall(many, sends.data(), &over, MPI_STATUSES_IGNORE));
+          CROSSLANE_MPI(MPI_Waitall(many, receives.data(), MPI_STATUSES_IGNORE));
+        } else {
+          CROSSLANE_MPI(MPI_Waitall(many, receives.data(), MPI_STATUSES_IGNORE));
+          late();
+          CROSSLANE_MPI(MPI_Waitall(many, sends.data(), MPI_STATUSES_IGNORE));
+        }
+    }
+    check(many, bytes);
+    // Memory that was written to goes, and comes again, perhaps at its address.
+    if (shared.chance(10)) receive_ = Memory(MemoryKind::device, receive_.size());
+  }
+
+ private:
+  [[nodiscard]] char* source(int i, std::size_t bytes) const {
+    return send_.as<char>() + static_cast<std::size_t>(i) * bytes;
+  }
+  [[nodiscard]] static std::size_t place(int i, std::size_t bytes, std::size_t off) {
+    return guard + off + static_cast<std::size_t>(i) * (bytes + guard);
+  }
+  [[nodiscard]] char* target(int i, std::size_t bytes, std::size_t off) const {
+    return receive_.as<char>() + place(i, bytes, off);
+  }
+
+  // Messages to be sent, and what is to lie here when theirs have come, which no word around them may have changed.
+  void prepare(int many, std::size_t bytes, std::size_t off, std::uint64_t seed) {
+    const auto content = [&](int rank) {
+      std::vector<std::byte> made(static_cast<std::size_t>(many) * bytes);
+      Noise noise(mix(seed, rank));
+      for (auto& byte : made) byte = static_cast<std::byte>(noise.next());
+      return made;
+    };
+    send_.write(content(program_.rank));
+    expected_.assign(place(many, bytes, off), std::byte{0x5a});
+    receive_.write(expected_);
+    const auto theirs = content(peer_);
+    for (int i = 0; i < many; ++i)
+      std::copy_n(theirs.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * bytes), bytes,
+                  expected_.begin() + static_cast<std::ptrdiff_t>(place(i, bytes, off)));
+  }
+
+  void check(int many, std::size_t bytes) {
+    CROSSLANE_CHECK(receive_.read(0, expected_.size()) == expected_, "{} messages of {} bytes arrived wrong", many,
+                    bytes);
+  }
+
+  Program& program_;
+  const int peer_;
+  Memory send_, receive_;
+  std::vector<std::byte> expected_;
+};
+
+}  // namespace
+}  // namespace crosslane::tests
+
+int main(int argc, char** argv) {
+  using namespace crosslane::tests;
+  Program program(argc, argv, "point_to_point_put");
+  {
+    Put put(program);
+    put.again();
+    const std::int64_t cases = program.option("cases", 60);
+    for (std::int64_t i = 0; i < cases; ++i) put.sequence(i);
+  }
+  return program.finish();
+}
