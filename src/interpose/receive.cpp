@@ -379,9 +379,8 @@ namespace {
 class Attention {
  public:
   explicit Attention(Process& process) noexcept
-      : process_(process),
-        directory_(process.looks() && process.transfers().peers() != nullptr ? &process.world()->directory()
-                                                                             : nullptr) {
+      : transfers_(process.looks() && process.transfers().peers() != nullptr ? &process.transfers() : nullptr),
+        directory_(transfers_ != nullptr ? &process.world()->directory() : nullptr) {
     if (directory_ != nullptr) directory_->begin_wait();
   }
   ~Attention() {
@@ -390,25 +389,20 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  /// To be called all the time. Who waits for a send looks at that one itself.
-  void look() {
-    if (directory_ == nullptr) return;
-    const std::uint64_t asks = directory_->asks();
-    if (asks == seen_) return;
-    seen_ = asks;
-    process_.transfers().look_at_kept();
+  /// To be called all the time.
+  void look() const {
+    if (transfers_ != nullptr) transfers_->look_if_asked();
   }
 
  private:
-  Process& process_;
+  message::Transfers* const transfers_;
   share::Directory* const directory_;
-  std::uint64_t seen_ = 0;
 };
 
 }  // namespace
 
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch) {
-  Attention attention(process);
+  const Attention attention(process);
   constexpr unsigned seldom = 32;
   unsigned turn = 0;
   process.engine().until(

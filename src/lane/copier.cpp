@@ -238,7 +238,10 @@ void Batch::push(const Place& place, std::byte* target, const std::byte* device,
   if (begin == end) return;
   const auto first = look(device, layout, count, begin, Use::read).offset;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  gpu::copy_async(target, byte_at(device, first), end - begin, stream_for(place, end - begin, Toward::gpu));
+  auto& lent = channel(place);
+  lent.stores.enqueue(lent.stream);
+  gpu::copy_async(target, byte_at(device, first), end - begin, lent.stream);
+  pending_ = true;
 }
 
 Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin,

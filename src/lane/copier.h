@@ -144,7 +144,7 @@ class Batch {
   void pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
             MPI_Count count, std::size_t begin, std::size_t end);
 
-  /// The other way: bytes [begin, end) of a contiguous layout to `target`.
+  /// The other way: bytes [begin, end) of a contiguous layout to `target`. Waits for nothing that the application has enqueued: settle() has.
   void push(const Place& place, std::byte* target, const std::byte* device, const layout::Layout& layout,
             MPI_Count count, std::size_t begin, std::size_t end);
 

@@ -95,6 +95,7 @@ void Transfers::Offering::look() {
     return;
   }
   if (!hold()) return;
+  writing_ = {};
   int flag = 1;
   // Whatever it tells: the payload has arrived.
   if (request_ != nullptr && transfers_.mpi_.Test(request_, &flag, status_) == mpi::success && flag == 0) {
@@ -142,9 +143,10 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   // While other messages of this rank come and go, its peers are likely at work on this one's like.
   const base::Duration patience = std::min(patience_, returns.value_or(patience_));
   const base::Time end = base::now() + patience_;
-  for (std::uint64_t seen = ~std::uint64_t{0}; !over.done() && !withdrawn && seen != events_ && base::now() < end;) {
+  const auto moves = offers.reached(ticket, State::asked);  // or over
+  for (std::uint64_t seen = ~std::uint64_t{0}; !moves.done() && !withdrawn && seen != events_ && base::now() < end;) {
     seen = events_;
-    co_await either(over, engine::Completion::after(patience));
+    co_await either(moves, engine::Completion::after(patience));
   }
   std::exception_ptr failure;
   if (offers.state(ticket) == State::offered && !withdrawn) {
@@ -199,11 +201,14 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
 
 // The receiver reads, or asks this rank to write.
 engine::Task<> Transfers::read_or_written(Offering& offering, engine::Completion over) {
+  const auto moves = peers_->offers().reached(offering.header_.offer, State::asked);
+  if (!moves.done()) co_await moves;
   while (!over.done()) {
     write_if_asked(offering);
     give_up_if_failed(offering);
     co_await either(over, engine::Completion::after(seldom));
   }
+  offering.writing_ = {};
 }
 
 // Until its receiver has asked for the copy, or nobody will any more.
@@ -283,6 +288,13 @@ engine::Task<> Transfers::look_after_kept() {
     }
     look_at_kept();
   }
+}
+
+void Transfers::look_if_asked() {
+  const std::uint64_t asks = world_.directory().asks();
+  if (asks == asks_seen_.load(std::memory_order_relaxed)) return;
+  asks_seen_.store(asks, std::memory_order_relaxed);
+  look_at_kept();
 }
 
 void Transfers::look_at_kept() {

@@ -2,7 +2,7 @@
 // but the offer's word and MPI's request to look at; what takes long, or is amiss, goes on as a task (Transfers::send_offered).
 // It must not know which call sends.
 //
-//   open    nobody but look(), cancel() and look_after_kept() has to do with it   -> held
+//   open    nobody but look(), cancel() and Transfers::look_at_kept() has to do with it   -> held
 //   held    by the one of these that has something to do                          -> open, over, task
 //   over    the buffer is free, and the offer closed
 //   task    a task has it: over when that is done

@@ -177,7 +177,8 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
 bool PeerMemory::may_ask(int world_rank) noexcept {
   if (!is_met(world_rank) || shares_gpu_with(world_rank)) return false;
   const int local = world_.nodes().local_rank(world_rank);
-  if (!world_.directory().waits(local)) return false;
+  const auto& directory = world_.directory();
+  if (!directory.waits(local) || !directory.waits(directory.local_rank())) return false;
   auto& skips = asks_[static_cast<std::size_t>(local)].skips;
   const unsigned left = skips.load(std::memory_order_relaxed);
   if (left == 0) return true;

@@ -73,7 +73,7 @@ class PeerMemory {
   /// The same of memory into which others are to write, which is not worth it for one message: from the second on.
   [[nodiscard]] std::optional<Shown> show_again(const std::byte* first, std::size_t bytes,
                                                 const gpu::PointerInfo& seen) noexcept;
-  /// Whether that rank, on another GPU, seems to wait and to come when it is asked to write; and whether it came.
+  /// Whether this rank waits, and so does that one, on another GPU, which will come when it is asked to write; and whether it came.
   [[nodiscard]] bool may_ask(int world_rank) noexcept;
   void came(int world_rank, bool soon) noexcept;
   [[nodiscard]] share::Offers& offers() noexcept { return offers_; }

@@ -4,6 +4,8 @@
 //
 // The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
 // where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
+// It does not ask where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
+// From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
 #include "base/error.h"
 #include "base/log.h"
 #include "message/offering.h"
@@ -14,6 +16,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -25,6 +28,16 @@ static_assert(sizeof(share::Exposed) <= sizeof(Note));
 
 // Who looks comes within a few microseconds, unless it has to open the memory first, or another process has its processor.
 constexpr base::Duration soon = std::chrono::microseconds{30}, later = std::chrono::milliseconds{1};
+
+// Of what has no word: nobody may have the memory before. False where that is not known; then give_up_if_failed() finds out.
+bool ends(lane::Batch& batch) noexcept {
+  try {
+    batch.wait(lane::Batch::Mpi::rests);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -92,21 +105,23 @@ void Transfers::write_if_asked(Offering& offering) {
     return;
   }
   if (!offers.write(ticket)) return;
+  std::shared_ptr<lane::Batch> pushed;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::copy, "write a message", buffer.bytes);
     const std::lock_guard lock(writing_.mutex);
-    const auto batch =
-        writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});  // which others share
+    // Which others share.
+    const auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
     batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, 0, buffer.bytes);
+    pushed = batch;
     auto& word = offers.word(ticket);
     static_cast<void>(batch->mark(buffer.place, word, peers_->address_of(word),
                                   share::Offers::value(ticket, share::Offers::State::done)));
-    offering.writing_ = {batch, std::move(target)};
     written_.fetch_add(1, std::memory_order_relaxed);
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
-    offers.give_up(ticket);
+    if (pushed == nullptr || ends(*pushed)) return offers.give_up(ticket);
   }
+  offering.writing_ = {std::move(pushed), std::move(target)};
 }
 
 // The same. A GPU that has failed never tells of its end: the receiver, which reads then, says more.

@@ -163,8 +163,9 @@ class Transfers {
   /// GPU memory of the node's ranks; null where they share nothing.
   [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
 
-  /// Looks at the sends that their calls have left: a receiver has asked for something (share::Directory::asks()).
-  void look_at_kept();
+  /// Looks at the sends that their calls have left where a receiver has asked for something since the last time. Any thread that waits, all the
+  /// time; who waits for a send looks at that one itself.
+  void look_if_asked();
 
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
@@ -253,6 +254,7 @@ class Transfers {
   void keep(Offering& offering);
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_kept();
+  void look_at_kept();
   [[nodiscard]] std::uint64_t ask_for(const Header& header, const share::Offers::Ticket& offer);
   engine::Task<> read_ferried(Header header, std::size_t begin, Buffer buffer, std::shared_ptr<Received> received,
                               std::uint64_t number, engine::Watch watch);
@@ -293,7 +295,8 @@ class Transfers {
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
   std::atomic<std::uint64_t> all_received_{0};
-  std::atomic<std::uint64_t> written_{0};  // payloads, by this rank
+  std::atomic<std::uint64_t> written_{0};    // payloads, by this rank
+  std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
   /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
   /// the links than keep them busy.
   struct Turns {

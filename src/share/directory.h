@@ -10,7 +10,7 @@
 //   device_seen of the node 0 -> 1                 by any rank, before it first uses device memory in a collective
 //                                                  (sequentially consistent, see Directory::device_seen); never back
 //   calls of a rank         n -> n + 1             by that rank alone when it enters a call; others read to report
-//   waits of a rank         n -> n +- 1            by that rank's threads; a hint: it will look soon what others want of it
+//   waits of a rank         n -> n +- 1            by that rank's threads; a hint: it looks all the time whether asks has grown
 //   asks of a rank          n -> n + 1             by others, behind what they want of it (release)
 //   words                                          their users define them: each line has one writer at a time
 #pragma once
@@ -86,7 +86,7 @@ class Directory {
   /// This rank enters a call; its number is returned, from 1. What stands behind the watchdog's sequence numbers.
   std::uint64_t enter_call() noexcept;
 
-  /// A thread of this rank begins to wait in a call that looks all the time at what other ranks want of this one; and ends that. Any thread.
+  /// A thread of this rank begins to wait in a call that looks all the time whether asks() has grown; and ends that. Any thread.
   void begin_wait() noexcept;
   void end_wait() noexcept;
   /// Whether a thread of that rank does, at this moment.

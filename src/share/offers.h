@@ -124,10 +124,8 @@ class Offers {
   [[nodiscard]] std::optional<Note> asked(const Ticket& ticket) const noexcept;
   /// It does that. False where the reader reads after all.
   [[nodiscard]] bool write(const Ticket& ticket) noexcept { return leave(ticket, State::asked, State::writing); }
-  /// It could not: the reader reads.
-  void give_up(const Ticket& ticket) const noexcept {
-    own()[ticket.line].word.store(value(ticket, State::reading), std::memory_order_release);
-  }
+  /// It could not: the reader reads, unless it was written after all.
+  void give_up(const Ticket& ticket) noexcept { static_cast<void>(leave(ticket, State::writing, State::reading)); }
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
   void close(const Ticket& ticket);
 
