@@ -50,6 +50,7 @@ struct Look {
   State state = State::posted;
   bool own = false;                             // MPI does not have it
   bool left = false;                            // its request was freed
+  bool started = false;                         // a persistent one, once
   engine::Completion pull;                      // the end of a payload's way here,
   message::Transfers::ReadingPointer reading;   // which the GPU reads by itself; or
   std::shared_ptr<message::Received> received;  // what the task told that fetches it

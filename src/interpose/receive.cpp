@@ -284,6 +284,10 @@ bool match_started(Process& process, Operation& operation) {
   Look& look = *operation.look;
   look.restart();
   look.forget_landing();
+  if (look.buffer.on_gpu && std::exchange(look.started, true)) {
+    look_again(process, look.buffer);
+    look.buffer.seen = {};  // it may be received in another call
+  }
   operation.delivered = false;
   // A communicator that was freed may have left its handle to another one, whose messages are not this request's.
   if (process.unexpected().empty() || (operation.communicator && operation.communicator->freed)) return false;

@@ -38,6 +38,12 @@ message::Buffer buffer_of(Process& process, const Argument& argument, const void
   return buffer;
 }
 
+void look_again(Process& process, message::Buffer& buffer) {
+  const auto first = static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin);
+  buffer.seen = process.gpu().inspect(lane::byte_at(buffer.address, first));
+  if (buffer.seen.on_gpu()) buffer.place = process.copier().place(buffer.seen);
+}
+
 // What MPI and the transfer refer to, whatever becomes of the call.
 struct Sending::Posted {
   Posted(const message::HeaderMessage& message, MPI_Request none, std::shared_ptr<Operation> of, int to)
@@ -257,6 +263,7 @@ class PersistentSend final : public Starter {
     // A communicator that was freed is known to MPI's request alone.
     if (operation->communicator == nullptr || operation->communicator->freed.load(std::memory_order_acquire))
       return mpi::success;
+    if (buffer_.on_gpu && std::exchange(started_, true)) look_again(site.process(), buffer_);
     Sending sending(site.process(), site.next(), operation);
     if (!message::has_header(sending.choose(buffer_, dest_, {.waits = false}))) return mpi::success;
     const bool synchronous = mode_ == manual::Mode::synchronous;
@@ -271,6 +278,7 @@ class PersistentSend final : public Starter {
   const MPI_Comm comm_;
   const manual::Mode mode_;
   const std::weak_ptr<Operation> operation_;
+  bool started_ = false;  // once
 };
 
 }  // namespace

@@ -17,6 +17,10 @@ namespace crosslane::interpose {
 [[nodiscard]] message::Buffer buffer_of(Process& process, const Argument& argument, const void* address,
                                         MPI_Count count, MPI_Datatype type);
 
+/// Of a persistent operation on GPU memory, from its second start on: what lies there now, for this start. Memory that was new to us when the
+/// request was made is so for its first start only.
+void look_again(Process& process, message::Buffer& buffer);
+
 class Sending {
  public:
   /// A send of `operation`, whose calls go on to `next`. It must be done() before it goes, if it was started.
