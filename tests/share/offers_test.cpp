@@ -169,124 +169,129 @@ TEST_F(OffersTest, WordsLieInTheMemoryForGpus) {
   }
 }
 
+// An owner and a reader for many rounds, each with a payload that only the offer guards. `read(random, round, ticket)` is the reader's part of one,
+// `own(random, round, ticket)` the owner's, behind which the word is free.
+class OffersRounds : public OffersTest {
+ protected:
+  static constexpr std::uint64_t rounds = 20000;
+  std::uint64_t payload_ = 0;
+
+  /// The reader is through with that round.
+  void await_end(std::uint64_t round) const {
+    while (over_.load(std::memory_order_acquire) < round) std::this_thread::yield();
+  }
+
+  template <class Read, class Own>
+  void play(Read read, Own own) {
+    const auto seed = std::random_device{}();
+    SCOPED_TRACE(seed);
+    Offers::Ticket shown;
+    std::atomic<std::uint64_t> posted{0};  // stands for MPI's message, as over_ does for its completion
+    std::thread reading([&] {
+      std::mt19937 random(seed);
+      for (std::uint64_t round = 1; round <= rounds; ++round) {
+        while (posted.load(std::memory_order_acquire) < round) std::this_thread::yield();
+        if (random() % 4 == 0) std::this_thread::yield();
+        read(random, round, shown);
+        over_.store(round, std::memory_order_release);
+      }
+    });
+    std::mt19937 random(seed + 1);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      payload_ = round;
+      const auto ticket = owner.open();
+      ASSERT_TRUE(ticket);
+      shown = *ticket;
+      posted.store(round, std::memory_order_release);
+      if (random() % 2 == 0) std::this_thread::yield();
+      own(random, round, *ticket);
+      payload_ = 0;
+      owner.close(*ticket);
+      await_end(round);
+    }
+    reading.join();
+  }
+
+ private:
+  std::atomic<std::uint64_t> over_{0};
+};
+
 // What the payload's owner and its reader do to the payload, unsynchronised but for the offer. One that is stored is asked for, and told by the
 // word alone.
-TEST_F(OffersTest, NobodyReadsWhatItsOwnerHasBack) {
-  const auto seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  constexpr std::uint64_t rounds = 20000;
-  std::uint64_t payload = 0, taken = 0, kept = 0, asked = 0;
-  Offers::Ticket shown;
-  std::atomic<std::uint64_t> posted{0}, over{0};  // stands for MPI's message, and for its completion
-  std::thread reading([&] {
-    std::mt19937 random(seed);
-    for (std::uint64_t round = 1; round <= rounds; ++round) {
-      while (posted.load(std::memory_order_acquire) < round) std::this_thread::yield();
-      if (random() % 4 == 0) std::this_thread::yield();
-      const Offers::Ticket ticket = shown;
-      if (reader.take(0, ticket)) {
-        ++taken;
-        EXPECT_EQ(payload, round);
-        reader.end(0, ticket, State::done);
-      } else if (reader.stored(0, ticket)) {
-        ++asked;
-        reader.decline(0, ticket, round);
-        while (reader.state(0, ticket) != State::done) std::this_thread::yield();
-        EXPECT_EQ(payload, round + rounds);
-      }
-      over.store(round, std::memory_order_release);
-    }
-  });
-  std::mt19937 random(seed + 1);
-  for (std::uint64_t round = 1; round <= rounds; ++round) {
-    payload = round;
-    const auto ticket = owner.open();
-    ASSERT_TRUE(ticket);
-    shown = *ticket;
-    posted.store(round, std::memory_order_release);
-    if (random() % 2 == 0) std::this_thread::yield();
-    const bool stores = random() % 2 == 0;
-    if (stores && owner.store(*ticket)) {
-      payload = round + rounds;
-      while (!owner.declined(*ticket)) std::this_thread::yield();
-      EXPECT_EQ(owner.declined(*ticket), round);
-      owner.end(0, *ticket, State::done);
-      while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
-    } else if (!stores && owner.keep(*ticket)) {
-      ++kept;
-    } else {
-      while (owner.state(*ticket) < State::done) std::this_thread::yield();
-      EXPECT_EQ(owner.state(*ticket), State::done);
-    }
-    payload = 0;
-    owner.close(*ticket);
-    while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
-  }
-  reading.join();
+TEST_F(OffersRounds, NobodyReadsWhatItsOwnerHasBack) {
+  std::uint64_t taken = 0, kept = 0, asked = 0;
+  play(
+      [&](std::mt19937& /*random*/, std::uint64_t round, const Offers::Ticket& ticket) {
+        if (reader.take(0, ticket)) {
+          ++taken;
+          EXPECT_EQ(payload_, round);
+          reader.end(0, ticket, State::done);
+        } else if (reader.stored(0, ticket)) {
+          ++asked;
+          reader.decline(0, ticket, round);
+          while (reader.state(0, ticket) != State::done) std::this_thread::yield();
+          EXPECT_EQ(payload_, round + rounds);
+        }
+      },
+      [&](std::mt19937& random, std::uint64_t round, const Offers::Ticket& ticket) {
+        const bool stores = random() % 2 == 0;
+        if (stores && owner.store(ticket)) {
+          payload_ = round + rounds;
+          while (!owner.declined(ticket)) std::this_thread::yield();
+          EXPECT_EQ(owner.declined(ticket), round);
+          owner.end(0, ticket, State::done);
+          await_end(round);
+        } else if (!stores && owner.keep(ticket)) {
+          ++kept;
+        } else {
+          while (owner.state(ticket) < State::done) std::this_thread::yield();
+          EXPECT_EQ(owner.state(ticket), State::done);
+        }
+      });
   EXPECT_EQ(taken + kept + asked, rounds);
 }
 
 // The same where the payload goes to memory of the reader's, which either of the two fills, but never both: who moves it writes to `target`,
 // unsynchronised but for the offer.
-TEST_F(OffersTest, NobodyMovesWhatTheOtherOneMoves) {
-  const auto seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  constexpr std::uint64_t rounds = 20000;
-  std::uint64_t payload = 0, target = 0, written = 0, given_up = 0, read = 0;
-  Offers::Ticket shown;
-  std::atomic<std::uint64_t> posted{0}, over{0};
-  std::thread reading([&] {
-    std::mt19937 random(seed);
-    for (std::uint64_t round = 1; round <= rounds; ++round) {
-      while (posted.load(std::memory_order_acquire) < round) std::this_thread::yield();
-      const Offers::Ticket ticket = shown;
-      ASSERT_TRUE(reader.take(0, ticket));
-      target = 0;
-      Offers::Note where{};
-      where.front() = round;
-      reader.ask(0, ticket, where);
-      for (auto looks = random() % 8; looks != 0 && reader.state(0, ticket) == State::asked; --looks)
-        std::this_thread::yield();
-      bool mine = reader.take_back(0, ticket);
-      while (!mine && reader.state(0, ticket) != State::done) {
-        mine = reader.given_up(0, ticket);
-        std::this_thread::yield();
-      }
-      if (mine) {
-        ++read;
-        target = payload;
-        reader.end(0, ticket, State::done);
-      }
-      EXPECT_EQ(target, round);
-      over.store(round, std::memory_order_release);
-    }
-  });
-  std::mt19937 random(seed + 1);
-  for (std::uint64_t round = 1; round <= rounds; ++round) {
-    payload = round;
-    const auto ticket = owner.open();
-    ASSERT_TRUE(ticket);
-    shown = *ticket;
-    posted.store(round, std::memory_order_release);
-    while (owner.state(*ticket) < State::done) {
-      if (random() % 4 == 0) std::this_thread::yield();
-      const auto where = owner.asked(*ticket);
-      if (!where || !owner.write(*ticket)) continue;
-      EXPECT_EQ(where->front(), round);
-      if (random() % 4 == 0) {
-        ++given_up;
-        owner.give_up(*ticket);
-      } else {
-        ++written;
-        target = payload;
-        owner.end(0, *ticket, State::done);
-      }
-    }
-    payload = 0;
-    while (over.load(std::memory_order_acquire) < round) std::this_thread::yield();
-    owner.close(*ticket);
-  }
-  reading.join();
+TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
+  std::uint64_t target = 0, written = 0, given_up = 0, read = 0;
+  play(
+      [&](std::mt19937& random, std::uint64_t round, const Offers::Ticket& ticket) {
+        EXPECT_TRUE(reader.take(0, ticket));
+        target = 0;
+        Offers::Note where{};
+        where.front() = round;
+        reader.ask(0, ticket, where);
+        for (auto looks = random() % 8; looks != 0 && reader.state(0, ticket) == State::asked; --looks)
+          std::this_thread::yield();
+        bool mine = reader.take_back(0, ticket);
+        while (!mine && reader.state(0, ticket) != State::done) {
+          mine = reader.given_up(0, ticket);
+          std::this_thread::yield();
+        }
+        if (mine) {
+          ++read;
+          target = payload_;
+          reader.end(0, ticket, State::done);
+        }
+        EXPECT_EQ(target, round);
+      },
+      [&](std::mt19937& random, std::uint64_t round, const Offers::Ticket& ticket) {
+        while (owner.state(ticket) < State::done) {
+          if (random() % 4 == 0) std::this_thread::yield();
+          const auto where = owner.asked(ticket);
+          if (!where || !owner.write(ticket)) continue;
+          EXPECT_EQ(where->front(), round);
+          if (random() % 4 == 0) {
+            ++given_up;
+            owner.give_up(ticket);
+          } else {
+            ++written;
+            target = payload_;
+            owner.end(0, ticket, State::done);
+          }
+        }
+      });
   EXPECT_EQ(written + read, rounds);
   EXPECT_LE(given_up, read);
 }
