@@ -39,8 +39,7 @@ message::Buffer buffer_of(Process& process, const Argument& argument, const void
 }
 
 void look_again(Process& process, message::Buffer& buffer) {
-  const auto first = static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin);
-  buffer.seen = process.gpu().inspect(lane::byte_at(buffer.address, first));
+  buffer.seen = process.gpu().inspect(buffer.first());
   if (buffer.seen.on_gpu()) buffer.place = process.copier().place(buffer.seen);
 }
 

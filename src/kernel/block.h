@@ -331,9 +331,7 @@ class GpuBlockOf {
   CROSSLANE_DEVICE GpuAlarm alarm(std::uint64_t nanoseconds) const { return GpuAlarm(nanoseconds); }
 
   CROSSLANE_DEVICE std::uint64_t load_now(const std::uint64_t* from) const {
-    std::uint64_t value;
-    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
-    return value;
+    return detail::load_strongly<sizeof(std::uint64_t)>(from);
   }
   CROSSLANE_DEVICE void store_now(std::uint64_t* to, std::uint64_t value) const {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");

@@ -2,6 +2,7 @@
 // If it is not, or was held up as a whole, it rests, for longer each time, since trying it has its price. It must not know what is done.
 #pragma once
 
+#include "base/backoff.h"
 #include "base/clock.h"
 
 #include <algorithm>
@@ -22,10 +23,8 @@ class Comparison {
   explicit Comparison(std::size_t kinds) : kinds_(kinds) {}
 
   /// One more is done, in whatever way.
-  void begin() noexcept {
-    if (rest_ != 0) --rest_;
-  }
-  [[nodiscard]] bool rests() const noexcept { return rest_ != 0; }
+  void begin() noexcept { backoff_.pass(); }
+  [[nodiscard]] bool rests() const noexcept { return backoff_.rests(); }
   /// Whether the quick way is to be tried: it does not rest, and there is something to compare it with.
   [[nodiscard]] bool tries(std::size_t kind) const noexcept { return !rests() && kinds_[kind].usual.seen >= enough; }
 
@@ -37,7 +36,7 @@ class Comparison {
     of.quick.add(time);
     if (of.quick.seen % enough != 0 || of.usual.seen < enough) return false;
     if (of.quick.median() <= of.usual.median()) {
-      if (of.quick.seen >= proven) next_rest_ = least_rest;
+      if (of.quick.seen >= proven) backoff_.prove();
       return false;
     }
     rest();
@@ -45,8 +44,7 @@ class Comparison {
   }
   /// The quick way was found to be held up, or to hold up others: it rests.
   void rest() noexcept {
-    rest_ = next_rest_;
-    next_rest_ = std::min(2 * next_rest_, most_rest);
+    backoff_.rest();
     for (Kind& each : kinds_) each.quick.seen = 0;
   }
 
@@ -66,7 +64,7 @@ class Comparison {
     Times quick, usual;
   };
   std::vector<Kind> kinds_;
-  unsigned rest_ = 0, next_rest_ = least_rest;
+  base::Backoff<least_rest, most_rest> backoff_;
 };
 
 }  // namespace crosslane::message

@@ -61,13 +61,11 @@ void Courier::live_at(team::Home& home) noexcept {
   // Half of the GPU is the teams'.
   most_blocks_ = std::max(home.kernels().resident_team_blocks() / 2, 1U);
   if (stay_.count() > 0) home_ = &home;
-  may_stay_.store(home_ != nullptr, std::memory_order_relaxed);
 }
 
 void Courier::leave() noexcept {
   const std::lock_guard lock(mutex_);
   home_ = nullptr;
-  may_stay_.store(false, std::memory_order_relaxed);
   if (equipment_ == nullptr) return;
   Equipment& made = *equipment_;
   try {
@@ -160,7 +158,6 @@ bool Courier::launch(std::size_t bytes) noexcept {
   } catch (const std::exception& error) {
     base::log(base::Topic::info, "no kernel stays for messages: {}", error.what());
     home_ = nullptr;
-    may_stay_.store(false, std::memory_order_relaxed);
     return false;
   }
 }

@@ -46,7 +46,10 @@ class Courier {
   void leave() noexcept;
 
   /// False where none ever stays.
-  [[nodiscard]] bool may_stay() const noexcept { return may_stay_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool may_stay() const noexcept {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    return !lock || home_ != nullptr;
+  }
 
   /// Contiguous bytes, 1 to most_bytes of them, and what becomes of a word in memory that others see when they are there.
   struct Errand {
@@ -105,7 +108,6 @@ class Courier {
   bool compares_ = true;             // times of emulated GPUs are the processors', and tell nothing
   Comparison comparison_{3};         // of short ones, longer ones, and long ones
   std::atomic<std::uint64_t> carried_{0};
-  std::atomic<bool> may_stay_{false};
 };
 
 }  // namespace crosslane::message

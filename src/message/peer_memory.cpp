@@ -149,17 +149,6 @@ bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
 }
 
 std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes,
-                                                  const gpu::PointerInfo& seen) noexcept {
-  return show(first, bytes, seen, 1);
-}
-
-std::optional<PeerMemory::Shown> PeerMemory::show_again(const std::byte* first, std::size_t bytes,
-                                                        const gpu::PointerInfo& seen) noexcept {
-  return show(first, bytes, seen, 2);
-}
-
-// From the message of that number on, or a later one of a small allocation.
-std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::size_t bytes,
                                                   const gpu::PointerInfo& seen, unsigned uses) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return std::nullopt;
@@ -179,19 +168,15 @@ bool PeerMemory::may_ask(int world_rank) noexcept {
   const int local = world_.nodes().local_rank(world_rank);
   const auto& directory = world_.directory();
   if (!directory.waits(local) || !directory.waits(directory.local_rank())) return false;
-  auto& skips = asks_[static_cast<std::size_t>(local)].skips;
-  const unsigned left = skips.load(std::memory_order_relaxed);
-  if (left == 0) return true;
-  skips.store(left - 1, std::memory_order_relaxed);
+  auto& asks = asks_[static_cast<std::size_t>(local)];
+  if (!asks.rests()) return true;
+  asks.pass();
   return false;
 }
 
 void PeerMemory::came(int world_rank, bool soon) noexcept {
-  constexpr unsigned least = 4, most = 256;
   auto& asks = asks_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
-  const unsigned penalty = soon ? 0 : std::clamp(2 * asks.penalty.load(std::memory_order_relaxed), least, most);
-  asks.penalty.store(penalty, std::memory_order_relaxed);
-  asks.skips.store(penalty, std::memory_order_relaxed);
+  soon ? asks.wake() : asks.rest();
 }
 
 lane::Place PeerMemory::place() const noexcept {

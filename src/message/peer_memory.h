@@ -2,6 +2,7 @@
 // it lies, or copied to its message window; reached by the receiver. It must not know matching, nor who waits for what.
 #pragma once
 
+#include "base/backoff.h"
 #include "base/settings.h"
 #include "gpu/mapping.h"
 #include "gpu/pinned_buffer.h"
@@ -68,11 +69,9 @@ class PeerMemory {
     share::Exposed exposed;
     std::uint64_t address;
   };
-  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes,
-                                          const gpu::PointerInfo& seen) noexcept;
-  /// The same of memory into which others are to write, which is not worth it for one message: from the second on.
-  [[nodiscard]] std::optional<Shown> show_again(const std::byte* first, std::size_t bytes,
-                                                const gpu::PointerInfo& seen) noexcept;
+  /// Nor before it was passed for the time of that number, while it is not shown.
+  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes, const gpu::PointerInfo& seen,
+                                          unsigned uses = 1) noexcept;
   /// Whether this rank waits, and so does that one, on another GPU, which will come when it is asked to write; and whether it came.
   [[nodiscard]] bool may_ask(int world_rank) noexcept;
   void came(int world_rank, bool soon) noexcept;
@@ -144,12 +143,7 @@ class PeerMemory {
   std::vector<std::atomic<bool>> tried_;     // by local rank
   std::vector<std::atomic<bool>> whole_;     // by local rank: its last message came so
   std::vector<std::atomic<int>> unreached_;  // by local rank: how its memory could not be opened, see count_unreached()
-  struct Asks {
-    std::atomic<unsigned> skips{0}, penalty{0};  // messages
-  };
-  std::vector<Asks> asks_;  // by local rank
-  [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes, const gpu::PointerInfo& seen,
-                                          unsigned uses) noexcept;
+  std::vector<base::Backoff<4, 256>> asks_;  // by local rank: messages, where it did not come
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };

@@ -44,12 +44,10 @@ bool ends(lane::Batch& batch) noexcept {
 bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
   const std::size_t bytes = reading.received.bytes;
   const bool suits = put_bytes_ != 0 && bytes >= put_bytes_ && !reading.received.truncated && header.token == 0 &&
-                     header.strided == 0 && header.listed.entries == 0 && buffer.on_gpu &&
-                     buffer.layout->contiguous(buffer.count) && copier_.settled(buffer.place) &&
-                     memory_in(buffer.place) == lane::Memory::gpu;
+                     is_plain(header, buffer);
   if (!suits || !peers_->may_ask(header.sender)) return false;
-  const auto begin = static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin);
-  const auto shown = peers_->show_again(lane::byte_at(buffer.address, begin), bytes, buffer.seen);
+  // For one message it is not worth it.
+  const auto shown = peers_->show(buffer.first(), bytes, buffer.seen, 2);
   if (!shown) return false;
   Note note{};
   std::memcpy(note.data(), &shown->exposed, sizeof shown->exposed);
@@ -73,9 +71,7 @@ void Transfers::urge(Reading& reading) {
   const auto asked = std::move(reading.asked);
   peers_->came(asked->header.sender, false);
   try {
-    const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading.received.bytes);
-    reading.batch = std::make_shared<lane::Batch>(copier_, asked->watch);
-    enqueue(reading, asked->header, asked->buffer);
+    read_now(reading, asked->header, asked->buffer, asked->watch);
   } catch (...) {
     fail(reading, std::current_exception());
   }

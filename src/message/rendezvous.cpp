@@ -181,9 +181,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
       gathering->add(reading);
     } else {
-      const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading->received.bytes);
-      reading->batch = std::make_shared<lane::Batch>(copier_, watch);
-      enqueue(*reading, header, buffer);
+      read_now(*reading, header, buffer, watch);
       // What took as long as a launch tells nothing.
       if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
     }
@@ -193,21 +191,29 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   return reading;
 }
 
+bool Transfers::is_plain(const Header& header, const Buffer& buffer) const {
+  return buffer.on_gpu && header.strided == 0 && header.listed.entries == 0 &&
+         buffer.layout->contiguous(buffer.count) && copier_.settled(buffer.place) &&
+         memory_in(buffer.place) == lane::Memory::gpu;
+}
+
+void Transfers::read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
+  const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading.received.bytes);
+  reading.batch = std::make_shared<lane::Batch>(copier_, watch);
+  enqueue(reading, header, buffer);
+}
+
 // By the kernel that stays for such payloads, if it is there.
 bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buffer) {
   const std::size_t bytes = reading.received.bytes;
   auto& word = peers_->offers().theirs(reading.owner, header.offer);
   const gpu::WordWrite ending{&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)};
-  const bool suits = buffer.on_gpu && bytes != 0 && bytes <= Courier::most_bytes && header.strided == 0 &&
-                     header.listed.entries == 0 && buffer.layout->contiguous(buffer.count) &&
-                     copier_.settled(buffer.place) && memory_in(buffer.place) == lane::Memory::gpu &&
-                     ending.address != 0;
+  const bool suits = bytes != 0 && bytes <= Courier::most_bytes && is_plain(header, buffer) && ending.address != 0;
   if (!suits) return false;
   reading.begun = base::now();
   if (!peers_->courier().is_free_for(bytes, *reading.begun)) return false;
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, "read a message", bytes);
-  std::byte* const to =
-      lane::byte_at(buffer.address, static_cast<std::ptrdiff_t>(buffer.layout->span(buffer.count).begin));
+  std::byte* const to = buffer.first();
   // A kernel that writes beyond what is there takes its context along; of a copy the driver says so.
   const gpu::PointerInfo info = buffer.seen.on_gpu() ? buffer.seen : copier_.gpu().inspect(to);
   if (!info.on_gpu() || !info.holds(to, bytes)) return false;

@@ -68,6 +68,11 @@ struct Buffer {
   MPI_Count count = 0;
   std::size_t bytes = 0;        ///< Packed.
   std::shared_ptr<void> owner;  ///< Of a packed host copy, which is kept as long as MPI reads it.
+
+  /// Its lowest byte.
+  [[nodiscard]] std::byte* first() const {
+    return lane::byte_at(address, static_cast<std::ptrdiff_t>(layout->span(count).begin));
+  }
 };
 
 /// What became of a receive.
@@ -246,6 +251,9 @@ class Transfers {
   void close(const Outgoing& outgoing);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
+  /// Goes with one copy, straight from where it lies into the own GPU's memory, for which nothing has to be waited for.
+  [[nodiscard]] bool is_plain(const Header& header, const Buffer& buffer) const;
+  void read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   [[nodiscard]] bool ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);

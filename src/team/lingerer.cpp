@@ -30,7 +30,7 @@ void Lingerer::begin() noexcept {
   began_ = base::now();
   soon_ = ended_ && began_ - *ended_ < stay_;
   const std::lock_guard lock(mutex_);
-  if (skips_ != 0) --skips_;
+  vain_.pass();
 }
 
 void Lingerer::end() noexcept {
@@ -56,7 +56,7 @@ bool Lingerer::ring(Kernel kernel, std::span<const std::uint64_t> call) {
     lock.lock();
     if (state() != Bell::left(rung)) {
       heard_ = true;
-      penalty_ = 0;
+      vain_.prove();
       return true;
     }
   }
@@ -95,10 +95,7 @@ bool Lingerer::gone() const noexcept { return state() == Bell::left(rung_ + 1); 
 bool Lingerer::is_old() const noexcept { return began_ - launched_ > life_; }
 
 void Lingerer::forget() noexcept {
-  if (!std::exchange(stays_, std::nullopt) || heard_) return;
-  constexpr unsigned least = 16, most = 256;
-  penalty_ = std::clamp(2 * penalty_, least, most);
-  skips_ = penalty_;
+  if (std::exchange(stays_, std::nullopt) && !heard_) vain_.rest();
 }
 
 void Lingerer::write(std::span<const std::uint64_t> call) noexcept {

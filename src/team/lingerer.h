@@ -6,6 +6,7 @@
 // time to time, so that whoever waits for what runs on the GPU gets on, however many calls another thread has.
 #pragma once
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "gpu/driver.h"
@@ -51,7 +52,7 @@ class Lingerer {
   /// Whether a kernel that is launched now for a blocking call is to stay behind it.
   [[nodiscard]] bool worth() const noexcept {
     const std::lock_guard lock(mutex_);
-    return soon_ && skips_ == 0;
+    return soon_ && !vain_.rests();
   }
   /// What such a launch is given, which counts as a ring and sends away who stays; and that it succeeded. `idle`: its own call has nothing to
   /// do, and nobody rings before that is over.
@@ -84,7 +85,7 @@ class Lingerer {
   base::Time launched_{}, began_{};
   std::optional<base::Time> ended_;  // the last call, if there was one
   bool soon_ = false;
-  unsigned skips_ = 0, penalty_ = 0;  // calls
+  base::Backoff<16, 256> vain_;  // calls for which it stayed so
 };
 
 }  // namespace crosslane::team
