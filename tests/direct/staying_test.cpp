@@ -4,6 +4,7 @@
 //   --rings 0    kernels stay for so short that none may be there for the next call
 #include "support/staying.h"
 #include "direct/job.h"
+#include "support/counted.h"
 #include "support/linger.h"
 #include "support/plain_mpi.h"
 

@@ -2,10 +2,10 @@
 // them, whoever of the two waits, comes late, or leaves its message alone. Two ranks, mostly on a GPU each.
 //   --cases <n>   random sequences (default 60)
 //   --writes 0    none is written; 2: some may be or not (default 1: some are)
+#include "support/counted.h"
 #include "support/linger.h"
 #include "support/program.h"
 #include "support/sharing.h"
-#include "support/staying.h"
 
 #include <algorithm>
 #include <array>

@@ -3,6 +3,7 @@
 //   --cases <n>  random sequences (default 60)
 //   --carries 0  none stays; 2: they stay for so short that one may be there for the next message or not (default 1: some are)
 #include "support/staying.h"
+#include "support/counted.h"
 #include "support/linger.h"
 #include "support/program.h"
 #include "support/sharing.h"

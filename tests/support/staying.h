@@ -1,33 +1,16 @@
-// What tests of kernels that stay for the next call share: how often one was there, and a thread that waits for the GPU all the time. Of
-// Crosslane it knows the names of two counters, asked for as an application would.
+// What tests of kernels that stay for the next call share: a thread that waits for the GPU all the time, and their order.
 #pragma once
 
+#include "support/counted.h"
 #include "support/program.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <atomic>
 #include <cstdint>
 #include <thread>
 
 namespace crosslane::tests {
-
-/// Of what each rank has, by that operation. Collective.
-inline std::int64_t over_all(std::int64_t mine, MPI_Op op) {
-  std::int64_t all = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  CROSSLANE_MPI(MPI_Iallreduce(&mine, &all, 1, MPI_INT64_T, op, MPI_COMM_WORLD, &request));
-  polite_wait(request);
-  return all;
-}
-
-/// The sum over all ranks of a counter that the library exports under that name; 0 where there is none. Collective.
-inline std::int64_t counted_on_all(const char* name) {
-  void* const symbol = dlsym(RTLD_DEFAULT, name);
-  const auto mine = symbol == nullptr ? 0 : reinterpret_cast<std::uint64_t (*)()>(symbol)();
-  return over_all(static_cast<std::int64_t>(mine), MPI_SUM);
-}
 
 /// call(0), call(1), ..., until a thread of each rank that waits for its GPU all the time has got on a few times meanwhile: where it does not,
 /// this is what the watchdog names. Collective.
