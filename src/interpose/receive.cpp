@@ -384,7 +384,8 @@ class Attention {
  public:
   explicit Attention(Process& process) noexcept
       : transfers_(process.looks() && process.transfers().peers() != nullptr ? &process.transfers() : nullptr),
-        directory_(transfers_ != nullptr ? &process.world()->directory() : nullptr) {
+        directory_(transfers_ != nullptr ? &process.world()->directory() : nullptr),
+        attending_(process.multiple() ? nullptr : transfers_) {
     if (directory_ != nullptr) directory_->begin_wait();
   }
   ~Attention() {
@@ -401,6 +402,7 @@ class Attention {
  private:
   message::Transfers* const transfers_;
   share::Directory* const directory_;
+  const message::Transfers::Attending attending_;
 };
 
 }  // namespace

@@ -130,13 +130,15 @@ bool Copier::failed(const Place& place) noexcept {
   }
 }
 
-void Copier::throw_if_failed(const Channel& channel) {
+bool Copier::idle(const Channel& channel) {
   const gpu::StreamView stream = channel.stream;
   const gpu::Driver& driver = stream.driver();
   const gpu::ContextScope scope(driver, channel.context);
   const gpu::OutsideCaptures outside(driver);
   const CUresult result = driver.stream_query(stream.handle());
-  if (result != CUDA_ERROR_NOT_READY) gpu::check(driver, result, "a copy between GPU and host");
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  gpu::check(driver, result, "a copy between GPU and host");
+  return true;
 }
 
 Batch::~Batch() {
@@ -356,6 +358,12 @@ engine::Completion Batch::completion() {
 
 void Batch::throw_if_failed() const {
   for (const auto& channel : channels_) Copier::throw_if_failed(*channel);
+}
+
+bool Batch::over() {
+  if (!std::ranges::all_of(channels_, [](const auto& channel) { return Copier::idle(*channel); })) return false;
+  pending_ = false;
+  return true;
 }
 
 void Batch::wait(Mpi mpi) {

@@ -92,7 +92,9 @@ class Copier {
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
-  static void throw_if_failed(const Channel& channel);
+  static void throw_if_failed(const Channel& channel) { static_cast<void>(idle(channel)); }
+  /// Whether all that was enqueued there is done. Throws Error (other) where it has failed.
+  [[nodiscard]] static bool idle(const Channel& channel);
   // The mutex is held in what follows.
   /// The primary context of a device, held.
   CUcontext primary(int device);
@@ -203,6 +205,9 @@ class Batch {
   /// throw_if_failed() now and then, since a GPU that has failed never writes the marker.
   [[nodiscard]] engine::Completion completion();
   void throw_if_failed() const;
+
+  /// Asks the driver whether all that was enqueued is done, where nothing tells of it: takes the place of wait() once it is. Throws like that.
+  [[nodiscard]] bool over();
 
  private:
   enum class Toward { host, gpu, itself };

@@ -23,6 +23,7 @@ PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier&
       whole_(static_cast<std::size_t>(world.directory().ranks())),
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
       asks_(static_cast<std::size_t>(world.directory().ranks())),
+      wrote_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
   tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
 }
@@ -177,6 +178,14 @@ bool PeerMemory::may_ask(int world_rank) noexcept {
 void PeerMemory::came(int world_rank, bool soon) noexcept {
   auto& asks = asks_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
   soon ? asks.wake() : asks.rest();
+}
+
+void PeerMemory::writes(int world_rank) noexcept {
+  wrote_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))].fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t PeerMemory::wrote(int world_rank) const noexcept {
+  return wrote_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))].load(std::memory_order_relaxed);
 }
 
 lane::Place PeerMemory::place() const noexcept {

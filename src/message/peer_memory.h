@@ -75,6 +75,9 @@ class PeerMemory {
   /// Whether this rank waits, and so does that one, on another GPU, which will come when it is asked to write; and whether it came.
   [[nodiscard]] bool may_ask(int world_rank) noexcept;
   void came(int world_rank, bool soon) noexcept;
+  /// It is seen to write: others of its messages may have to wait meanwhile. And how often that was so.
+  void writes(int world_rank) noexcept;
+  [[nodiscard]] std::uint64_t wrote(int world_rank) const noexcept;
   [[nodiscard]] share::Offers& offers() noexcept { return offers_; }
   [[nodiscard]] const Tokens& tokens() const noexcept { return tokens_; }
   /// For payloads that cannot be shown, of the GPU where this rank lives.
@@ -144,6 +147,7 @@ class PeerMemory {
   std::vector<std::atomic<bool>> whole_;     // by local rank: its last message came so
   std::vector<std::atomic<int>> unreached_;  // by local rank: how its memory could not be opened, see count_unreached()
   std::vector<base::Backoff<4, 256>> asks_;  // by local rank: messages, where it did not come
+  std::vector<std::atomic<std::uint64_t>> wrote_;  // by local rank
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };

@@ -4,6 +4,7 @@
 //
 // The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
 // where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
+// It asks where it finds several at once: one alone it reads as soon itself (attended.cpp).
 // It does not ask where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
 // From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
 #include "base/error.h"
@@ -52,7 +53,8 @@ bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer
   Note note{};
   std::memcpy(note.data(), &shown->exposed, sizeof shown->exposed);
   auto& offers = peers_->offers();
-  reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch, base::now()});
+  reading.asked = std::make_unique<Reading::Asked>(
+      Reading::Asked{header, buffer, watch, base::now(), peers_->wrote(header.sender)});
   reading.done = engine::Completion::of(offers.theirs(reading.owner, reading.offer),
                                         share::Offers::value(reading.offer, share::Offers::State::done));
   offers.ask(reading.owner, reading.offer, note);
@@ -62,11 +64,29 @@ bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer
 }
 
 void Transfers::urge(Reading& reading) {
+  if (reading.unmarked) return look_for_end(reading);
   if (reading.asked == nullptr || reading.done.done()) return;
   const auto& offers = peers_->offers();
-  if (!offers.given_up(reading.owner, reading.offer)) {
-    if (base::now() - reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
-    if (!offers.take_back(reading.owner, reading.offer)) return;
+  const int sender = reading.asked->header.sender;
+  switch (offers.state(reading.owner, reading.offer)) {
+    case share::Offers::State::writing:
+      return peers_->writes(sender);
+    case share::Offers::State::asked: {
+      const auto now = base::now();
+      if (now - reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
+      // Who is asked for many at once has to do with the first ones.
+      if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote) {
+        reading.asked->since = now;
+        reading.asked->wrote = wrote;
+        return;
+      }
+      if (!offers.take_back(reading.owner, reading.offer)) return;
+      break;
+    }
+    case share::Offers::State::reading:  // it could not write
+      break;
+    default:
+      return;  // done
   }
   const auto asked = std::move(reading.asked);
   peers_->came(asked->header.sender, false);

@@ -16,6 +16,7 @@ struct Transfers::Reading {
     Buffer buffer;
     engine::Watch watch;
     base::Time since;
+    std::uint64_t wrote;  ///< What PeerMemory::wrote() said then.
   };
 
   PeerMemory::Reached source, list;      // held until the batch has ended
@@ -29,8 +30,9 @@ struct Transfers::Reading {
   bool told = false;           // the sender knows that it failed, and may use the offer again
   std::shared_ptr<lane::Batch>
       batch;  // what was gathered together shares one; null of what the courier carries, or the sender writes
-  std::unique_ptr<Asked> asked;     // unless this rank reads after all
-  std::optional<base::Time> begun;  // of what the courier might carry
+  std::unique_ptr<Asked> asked;         // unless this rank reads after all
+  std::optional<base::Time> begun;      // of what the courier might carry
+  std::optional<lane::Place> unmarked;  // there it was enqueued without a word behind it (attended.cpp)
   engine::Completion done;
 };
 

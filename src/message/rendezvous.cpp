@@ -170,18 +170,18 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
-    // Of several at once there is one kernel for all.
+    // Of several at once there is one kernel for all. One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone && carry(*reading, header, buffer)) return reading;
-    // What a kernel that stays may read is mostly so short that it is done before a sender has been asked.
-    const bool left_to_courier = alone && reading->begun && peers_->courier().may_stay();
-    if (!left_to_courier && ask(*reading, header, buffer, watch)) return reading;
+    if (alone ? carry(*reading, header, buffer) : ask(*reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
       gathering->add(reading);
     } else {
+      if (alone && reading->received.bytes != 0 && is_plain(header, buffer) && attends())
+        reading->unmarked = buffer.place;
       read_now(*reading, header, buffer, watch);
+      if (reading->unmarked) attended_.push_back(reading);
       // What took as long as a launch tells nothing.
       if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
     }
@@ -289,7 +289,9 @@ void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& bu
     }
     place = read_to_gpu(*reading.batch, buffer, side_of(header, source), strided ? nullptr : source, 0, bytes);
   }
-  reading.done = end_behind(*reading.batch, place, owner, header.offer);
+  reading.done = reading.unmarked ? engine::Completion::of(peers_->offers().theirs(owner, header.offer),
+                                                           share::Offers::value(header.offer, State::done))
+                                  : end_behind(*reading.batch, place, owner, header.offer);
 }
 
 // False for what is to be enqueued by itself.

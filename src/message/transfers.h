@@ -147,6 +147,22 @@ class Transfers {
   void urge(Reading& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
+  /// While it lives, this thread waits, and no other one calls MPI: ends of payloads that are read meanwhile are seen by it (attended.cpp).
+  class Attending {
+   public:
+    /// `transfers`: nothing is attended where it is null.
+    explicit Attending(Transfers* transfers) noexcept : transfers_(transfers) {
+      if (transfers_ != nullptr) ++transfers_->attending_;
+    }
+    ~Attending() {
+      if (transfers_ != nullptr && --transfers_->attending_ == 0) transfers_->mark_attended();
+    }
+    Attending(const Attending&) = delete;
+    Attending& operator=(const Attending&) = delete;
+
+   private:
+    Transfers* const transfers_;
+  };
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
   [[nodiscard]] Received finish_reading(const Reading& reading) const;
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
@@ -254,6 +270,9 @@ class Transfers {
   /// Goes with one copy, straight from where it lies into the own GPU's memory, for which nothing has to be waited for.
   [[nodiscard]] bool is_plain(const Header& header, const Buffer& buffer) const;
   void read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  [[nodiscard]] bool attends() noexcept;
+  void look_for_end(Reading& reading) noexcept;
+  void mark_attended() noexcept;
   [[nodiscard]] bool ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
@@ -305,6 +324,9 @@ class Transfers {
   std::atomic<std::uint64_t> all_received_{0};
   std::atomic<std::uint64_t> written_{0};    // payloads, by this rank
   std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
+  // Of the one thread that calls MPI.
+  unsigned attending_ = 0;
+  std::vector<ReadingPointer> attended_;
   /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
   /// the links than keep them busy.
   struct Turns {

@@ -1,12 +1,14 @@
 // A copy that fails in the middle of a message which goes in chunks or pieces, or of several that are read together, on one side of it:
 // that side's call returns an error that names it, the other side learns of it if it gets nothing, and the next messages are right. The
 // driver of rank 1 fails as CROSSLANE_EMULATED_FAULTS says, once, counted from when the ranks have met. It must not know Crosslane.
+#include "support/counted.h"
 #include "support/program.h"
 
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -128,6 +130,38 @@ void failing_window(Program& program, bool fails, bool by_kernel) {
   }
 }
 
+// Rank 1 is asked to write messages to where they belong, and cannot write the first one, or cannot tell that it has: that is read by its
+// receiver, nothing fails, and one of the next is written. Counted from when their memory is known.
+void failing_write(Program& program, void (*arm)()) {
+  CROSSLANE_STEP("rank 1 fails as it writes");
+  std::array<Memory, 2> memories{Memory(MemoryKind::device, bytes), Memory(MemoryKind::device, bytes)};
+  constexpr int most = 1000;  // nobody has to be asked: this machine may hold up either of them
+  std::int64_t before = 0, written = 0;
+  for (int number = 0; number < most && written == before; ++number) {
+    std::array<MPI_Request, 2> requests{};
+    for (int i = 0; i < 2; ++i) {
+      Memory& memory = memories[static_cast<std::size_t>(i)];
+      MPI_Request& request = requests[static_cast<std::size_t>(i)];
+      if (program.rank == 1) {
+        memory.write(contents(program, 1, 2 * number + i));
+        CROSSLANE_MPI(MPI_Issend(memory.data(), bytes, MPI_BYTE, 0, i, MPI_COMM_WORLD, &request));
+      } else {
+        CROSSLANE_MPI(MPI_Irecv(memory.data(), bytes, MPI_BYTE, 1, i, MPI_COMM_WORLD, &request));
+      }
+    }
+    CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
+    for (int i = 0; i < 2; ++i)
+      CROSSLANE_CHECK(
+          program.rank == 1 || memories[static_cast<std::size_t>(i)].read() == contents(program, 1, 2 * number + i),
+          "message {}", 2 * number + i);
+    written = counted_on_all("crosslane_written_messages");
+    if (number != 0) continue;
+    before = written;
+    arm();
+  }
+  CROSSLANE_CHECK(written != before, "none of {} messages was written", most);
+}
+
 // Until each rank knows what memory it can open.
 void meet(Program& program, int rounds) {
   CROSSLANE_STEP("meeting");
@@ -167,8 +201,8 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   meet(program, program.option("meetings", 0));
-  arm();
   const auto fails = program.text_option("fails", "send");
+  if (fails != "write") arm();
 #if MPI_VERSION >= 4
   if (fails == "isendrecv") {
     failing_beside(program);
@@ -178,6 +212,8 @@ int main(int argc, char** argv) {
 #endif
       if (fails == "window" || fails == "kernel" || fails == "nothing") {
     failing_window(program, fails != "nothing", fails == "kernel");
+  } else if (fails == "write") {
+    failing_write(program, arm);
   } else {
     failing(program, fails != "receive");
   }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,14 +35,77 @@ class Put {
     for (const std::size_t bytes : {2 * kib, 100 * kib, 1024 * kib})
       for (int round = 0; round < 40; ++round) {
         const auto seed = mix(program_.seed, bytes, round);
-        prepare(1, bytes, 0, seed);
-        CROSSLANE_MPI(MPI_Sendrecv(send_.data(), static_cast<int>(bytes), MPI_BYTE, peer_, 0, target(0, bytes, 0),
-                                   static_cast<int>(bytes), MPI_BYTE, peer_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        check(1, bytes);
+        constexpr int many = 3;
+        prepare(many, bytes, 0, seed);
+        std::vector<MPI_Request> requests;
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                  &requests.emplace_back()));
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                  &requests.emplace_back()));
+        CROSSLANE_MPI(MPI_Waitall(2 * many, requests.data(), MPI_STATUSES_IGNORE));
+        check(many, bytes);
       }
     const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("writes", 1);
     CROSSLANE_CHECK(wanted == 2 || (counted_on_all("crosslane_written_messages") != before) == (wanted == 1),
                     "whether messages were written by their senders is not as it should be");
+  }
+
+  // What is found while there is enough under way arrives although its receiver never comes back, nor asks: this one looks at its memory alone.
+  void left_alone() {
+    CROSSLANE_STEP("left alone");
+    const std::size_t bytes = 1024 * kib;
+    for (int round = 0; round < 5; ++round) {
+      prepare(window, bytes, 0, mix(program_.seed, round, 77));
+      std::vector<MPI_Request> requests;
+      const auto send = [&] {
+        for (int i = 0; i < window; ++i)
+          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                  &requests.emplace_back()));
+      };
+      for (int i = 0; i < window; ++i)
+        CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                &requests.emplace_back()));
+      if (program_.rank != 0) send();
+      CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+      if (program_.rank == 0) {
+        send();  // each of these looks for what has come
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+        while (receive_.read(0, expected_.size()) != expected_ && std::chrono::steady_clock::now() < end) linger(500);
+        check(window, bytes);
+      }
+      CROSSLANE_MPI(MPI_Waitall(2 * window, requests.data(), MPI_STATUSES_IGNORE));
+      check(window, bytes);
+    }
+  }
+
+  // Rank 0 begins to read a long one alone while it waits for something else, which may be over first; then it sits in a call of MPI's own until
+  // the sender knows that it was read.
+  void another_is_over_first() {
+    CROSSLANE_STEP("another is over first");
+    const std::size_t bytes = window * most, few = 1000;
+    for (int round = 0; round < 20; ++round) {
+      prepare(1, bytes, 0, mix(program_.seed, round, 78));
+      Memory little(MemoryKind::device, few);
+      char word = 0;
+      MPI_Request request = MPI_REQUEST_NULL, other = MPI_REQUEST_NULL;
+      if (program_.rank == 0) {
+        CROSSLANE_MPI(
+            MPI_Irecv(target(0, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request));
+        CROSSLANE_MPI(MPI_Isend(little.data(), few, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &other));
+        CROSSLANE_MPI(MPI_Wait(&other, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Recv(&word, 1, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        check(1, bytes);
+      } else {
+        CROSSLANE_MPI(MPI_Isend(source(0, bytes), static_cast<int>(bytes), MPI_BYTE, 0, 0, MPI_COMM_WORLD, &request));
+        linger(program_.local().below(2000));
+        CROSSLANE_MPI(MPI_Recv(little.data(), few, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Send(&word, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD));
+      }
+    }
   }
 
   void sequence(std::int64_t number) {
@@ -201,6 +265,8 @@ int main(int argc, char** argv) {
   {
     Put put(program);
     put.again();
+    if (program.option("writes", 1) != 2) put.left_alone();
+    put.another_is_over_first();
     const std::int64_t cases = program.option("cases", 60);
     for (std::int64_t i = 0; i < cases; ++i) put.sequence(i);
   }
