@@ -98,11 +98,14 @@ const mpi::Functions& Process::find_next(Level level) noexcept {
 }
 
 void Process::make_services() {
+  if (services_made_.load(std::memory_order_acquire)) [[likely]]
+    return;
   std::call_once(services_once_, [this] {
     engine_ = std::make_unique<engine::Engine>(library_.below(), settings_.watchdog_s);
     engine_->trace_into(tracer_.get());
     copier_ = std::make_unique<lane::Copier>(*gpu_, *engine_, settings_);
     layouts_ = std::make_unique<layout::Cache>(library_.below(), library_.handles());
+    services_made_.store(true, std::memory_order_release);
   });
 }
 

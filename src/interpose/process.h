@@ -167,6 +167,7 @@ class Process {
   HandleTable<MPI_File, Operation> split_collectives_;
   HandleTable<void*, AttachedBuffer> attached_buffers_;
   std::once_flag services_once_;
+  std::atomic<bool> services_made_{false};  // sparing each use the sixty instructions of std::call_once
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<lane::Copier> copier_;
   std::unique_ptr<layout::Cache> layouts_;
