@@ -102,6 +102,8 @@ class Process {
   /// A receive with so much room that is not looked at is posted.
   void leave_to_mpi(std::size_t room) noexcept { left_short_ = left_short_ || room >= message::token_bytes; }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
+  /// Of a rank that looks at what it receives, where one thread at a time calls MPI; else null.
+  [[nodiscard]] message::Transfers* attended() noexcept { return looks_ && !multiple_ ? transfers_.get() : nullptr; }
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
   /// Of the application's one thread that calls MPI, while it is one.
   [[nodiscard]] Awaited& awaited() noexcept { return awaited_; }

@@ -61,6 +61,7 @@ int raise(Process& process, const Target& target, const char* call, const base::
   }
   if (nobody_handles) return code;
   const auto& below = found->below;
+  const message::Transfers::Elsewhere elsewhere(process.attended());
   const CalledBack called_back;
   switch (target.kind) {
     case Target::Kind::comm:

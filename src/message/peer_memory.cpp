@@ -177,7 +177,9 @@ bool PeerMemory::may_ask(int world_rank) noexcept {
 
 void PeerMemory::came(int world_rank, bool soon) noexcept {
   auto& asks = asks_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
-  soon ? asks.wake() : asks.rest();
+  if (soon) return asks.wake();
+  // Of several that were asked for at once the first tells.
+  if (!asks.rests()) asks.rest();
 }
 
 void PeerMemory::writes(int world_rank) noexcept {

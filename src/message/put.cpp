@@ -64,7 +64,6 @@ bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer
 }
 
 void Transfers::urge(Reading& reading) {
-  if (reading.unmarked) return look_for_end(reading);
   if (reading.asked == nullptr || reading.done.done()) return;
   const auto& offers = peers_->offers();
   const int sender = reading.asked->header.sender;
@@ -83,7 +82,9 @@ void Transfers::urge(Reading& reading) {
       if (!offers.take_back(reading.owner, reading.offer)) return;
       break;
     }
-    case share::Offers::State::reading:  // it could not write
+    case share::Offers::State::reading:
+      // It could not write; or the word may be of a later use by now.
+      if (!offers.given_up(reading.owner, reading.offer)) return;
       break;
     default:
       return;  // done
@@ -116,11 +117,11 @@ void Transfers::write_if_asked(Offering& offering) {
   std::memcpy(&exposed, note->data(), sizeof exposed);
   auto target =
       memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
+  if (!offers.write(ticket)) return;
   if (target.data == nullptr) {
     offering.written_by_others_ = true;
-    return;
+    return offers.give_up(ticket);
   }
-  if (!offers.write(ticket)) return;
   std::shared_ptr<lane::Batch> pushed;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::copy, "write a message", buffer.bytes);

@@ -19,6 +19,12 @@ struct Transfers::Reading {
     std::uint64_t wrote;  ///< What PeerMemory::wrote() said then.
   };
 
+  /// Of one that was enqueued without a word behind it (attended.cpp).
+  struct Unmarked {
+    lane::Place place;
+    base::Time over{};  ///< Not before.
+  };
+
   PeerMemory::Reached source, list;      // held until the batch has ended
   std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
   bool stored = false;                   // by its sender, which has waited for long
@@ -30,9 +36,9 @@ struct Transfers::Reading {
   bool told = false;           // the sender knows that it failed, and may use the offer again
   std::shared_ptr<lane::Batch>
       batch;  // what was gathered together shares one; null of what the courier carries, or the sender writes
-  std::unique_ptr<Asked> asked;         // unless this rank reads after all
-  std::optional<base::Time> begun;      // of what the courier might carry
-  std::optional<lane::Place> unmarked;  // there it was enqueued without a word behind it (attended.cpp)
+  std::unique_ptr<Asked> asked;     // unless this rank reads after all
+  std::optional<base::Time> begun;  // of what the courier might carry
+  std::optional<Unmarked> unmarked;
   engine::Completion done;
 };
 

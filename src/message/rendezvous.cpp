@@ -179,9 +179,9 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
       gathering->add(reading);
     } else {
       if (alone && reading->received.bytes != 0 && is_plain(header, buffer) && attends())
-        reading->unmarked = buffer.place;
+        reading->unmarked.emplace(Reading::Unmarked{buffer.place});
       read_now(*reading, header, buffer, watch);
-      if (reading->unmarked) attended_.push_back(reading);
+      if (reading->unmarked) attend(reading);
       // What took as long as a launch tells nothing.
       if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
     }

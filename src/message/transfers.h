@@ -54,6 +54,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace crosslane::message {
@@ -147,7 +148,8 @@ class Transfers {
   void urge(Reading& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
-  /// While it lives, this thread waits, and no other one calls MPI: ends of payloads that are read meanwhile are seen by it (attended.cpp).
+  /// While it lives, this thread waits and looks for look_for_ends() all the time, and no other one calls MPI: ends of payloads that are read
+  /// meanwhile are seen by it (attended.cpp).
   class Attending {
    public:
     /// `transfers`: nothing is attended where it is null.
@@ -155,7 +157,9 @@ class Transfers {
       if (transfers_ != nullptr) ++transfers_->attending_;
     }
     ~Attending() {
-      if (transfers_ != nullptr && --transfers_->attending_ == 0) transfers_->mark_attended();
+      if (transfers_ == nullptr) return;
+      --transfers_->attending_;
+      transfers_->mark_attended();
     }
     Attending(const Attending&) = delete;
     Attending& operator=(const Attending&) = delete;
@@ -163,6 +167,27 @@ class Transfers {
    private:
     Transfers* const transfers_;
   };
+  /// And while this lives, it does something else in between: a callback of the application's.
+  class Elsewhere {
+   public:
+    explicit Elsewhere(Transfers* transfers) noexcept : transfers_(transfers) {
+      if (transfers_ == nullptr) return;
+      transfers_->mark_attended();
+      attending_ = std::exchange(transfers_->attending_, 0);
+    }
+    ~Elsewhere() {
+      if (transfers_ != nullptr) transfers_->attending_ = attending_;
+    }
+    Elsewhere(const Elsewhere&) = delete;
+    Elsewhere& operator=(const Elsewhere&) = delete;
+
+   private:
+    Transfers* const transfers_;
+    unsigned attending_ = 0;
+  };
+  void look_for_ends() noexcept;
+  /// Before that thread goes where it does not look: streams tell of what it attends to.
+  void mark_attended() noexcept;
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
   [[nodiscard]] Received finish_reading(const Reading& reading) const;
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
@@ -270,9 +295,9 @@ class Transfers {
   /// Goes with one copy, straight from where it lies into the own GPU's memory, for which nothing has to be waited for.
   [[nodiscard]] bool is_plain(const Header& header, const Buffer& buffer) const;
   void read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
-  [[nodiscard]] bool attends() noexcept;
-  void look_for_end(Reading& reading) noexcept;
-  void mark_attended() noexcept;
+  [[nodiscard]] bool attends();
+  void attend(const ReadingPointer& reading) noexcept;
+  void end_if_over(Reading& reading) noexcept;
   [[nodiscard]] bool ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);

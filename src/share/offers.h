@@ -147,6 +147,10 @@ class Offers {
   [[nodiscard]] bool take_back(int owner, const Ticket& ticket) const noexcept {
     return leave(owner, ticket, State::asked, State::reading);
   }
+  /// Of one that was asked, and not taken back: its owner could not write.
+  [[nodiscard]] bool given_up(int owner, const Ticket& ticket) const noexcept {
+    return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::reading);
+  }
   /// Where it was not taken: its owner has it, and it may be declined.
   [[nodiscard]] bool stored(int owner, const Ticket& ticket) const noexcept {
     return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::stored);

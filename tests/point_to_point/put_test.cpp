@@ -2,6 +2,7 @@
 // them, whoever of the two waits, comes late, or leaves its message alone. Two ranks, mostly on a GPU each.
 //   --cases <n>   random sequences (default 60)
 //   --writes 0    none is written; 2: some may be or not (default 1: some are)
+//   --alone 1     instead messages whose receiver leaves them alone, for senders that wait as long as it takes
 #include "support/counted.h"
 #include "support/linger.h"
 #include "support/program.h"
@@ -31,9 +32,8 @@ class Put {
   // The same both ways again and again: both wait at once, so that one is asked, unless this machine holds up the ranks for too long each time.
   void again() {
     CROSSLANE_STEP("again and again");
-    const std::int64_t before = counted_on_all("crosslane_written_messages");
     for (const std::size_t bytes : {2 * kib, 100 * kib, 1024 * kib})
-      for (int round = 0; round < 40; ++round) {
+      for (int round = 0; round < 30; ++round) {
         const auto seed = mix(program_.seed, bytes, round);
         constexpr int many = 3;
         prepare(many, bytes, 0, seed);
@@ -47,6 +47,15 @@ class Put {
         CROSSLANE_MPI(MPI_Waitall(2 * many, requests.data(), MPI_STATUSES_IGNORE));
         check(many, bytes);
       }
+  }
+
+  void again_until_written() {
+    const std::int64_t before = counted_on_all("crosslane_written_messages");
+    for (int turn = 0; turn < 20; ++turn) {
+      again();
+      if (counted_on_all("crosslane_written_messages") != before) break;
+      if (share_a_gpu(MPI_COMM_WORLD) || program_.option("writes", 1) != 1) break;
+    }
     const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("writes", 1);
     CROSSLANE_CHECK(wanted == 2 || (counted_on_all("crosslane_written_messages") != before) == (wanted == 1),
                     "whether messages were written by their senders is not as it should be");
@@ -106,6 +115,38 @@ class Put {
         CROSSLANE_MPI(MPI_Send(&word, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD));
       }
     }
+  }
+
+  // The same where the call that waits goes on inside MPI, which alone can complete the last of what it waits for: nothing is looked at there.
+  void waits_inside_mpi() {
+    CROSSLANE_STEP("waits inside MPI");
+    const std::size_t bytes = window * most, few = 1000;
+    Memory little(MemoryKind::device, few);
+    MPI_Request persistent = MPI_REQUEST_NULL;
+    if (program_.rank == 0)
+      CROSSLANE_MPI(MPI_Recv_init(little.data(), few, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &persistent));
+    for (int round = 0; round < 20; ++round) {
+      prepare(1, bytes, 0, mix(program_.seed, round, 79));
+      char word = 0;
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (program_.rank == 0) {
+        CROSSLANE_MPI(
+            MPI_Irecv(target(0, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request));
+        CROSSLANE_MPI(MPI_Start(&persistent));
+        std::array<MPI_Request, 2> both{persistent, MPI_REQUEST_NULL};
+        CROSSLANE_MPI(MPI_Irecv(&word, 1, MPI_CHAR, 1, 2, MPI_COMM_WORLD, &both[1]));
+        CROSSLANE_MPI(MPI_Waitall(2, both.data(), MPI_STATUSES_IGNORE));
+        CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        check(1, bytes);
+      } else {
+        CROSSLANE_MPI(MPI_Isend(source(0, bytes), static_cast<int>(bytes), MPI_BYTE, 0, 0, MPI_COMM_WORLD, &request));
+        linger(program_.local().below(2000));
+        CROSSLANE_MPI(MPI_Send(little.data(), few, MPI_BYTE, 0, 1, MPI_COMM_WORLD));
+        CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Send(&word, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD));
+      }
+    }
+    if (program_.rank == 0) CROSSLANE_MPI(MPI_Request_free(&persistent));
   }
 
   void sequence(std::int64_t number) {
@@ -264,9 +305,14 @@ int main(int argc, char** argv) {
   Program program(argc, argv, "point_to_point_put");
   {
     Put put(program);
-    put.again();
-    if (program.option("writes", 1) != 2) put.left_alone();
+    if (program.option("alone", 0) != 0) {
+      put.again();
+      put.left_alone();
+      return program.finish();
+    }
+    put.again_until_written();
     put.another_is_over_first();
+    put.waits_inside_mpi();
     const std::int64_t cases = program.option("cases", 60);
     for (std::int64_t i = 0; i < cases; ++i) put.sequence(i);
   }

@@ -97,16 +97,16 @@ TEST_F(OffersTest, OneOfTwoMovesWhatIsAsked) {
       ASSERT_TRUE(owner.write(*ticket));
       EXPECT_FALSE(owner.asked(*ticket));
       EXPECT_FALSE(reader.take_back(0, *ticket));
-      EXPECT_NE(reader.state(0, *ticket), State::reading);
+      EXPECT_FALSE(reader.given_up(0, *ticket));
       owner.give_up(*ticket);
     } else {
       ASSERT_TRUE(reader.take_back(0, *ticket));
       EXPECT_FALSE(owner.asked(*ticket));
       EXPECT_FALSE(owner.write(*ticket));
     }
-    EXPECT_EQ(reader.state(0, *ticket), State::reading);
+    EXPECT_TRUE(reader.given_up(0, *ticket));
     reader.end(0, *ticket, State::done);
-    EXPECT_NE(reader.state(0, *ticket), State::reading);
+    EXPECT_FALSE(reader.given_up(0, *ticket));
     EXPECT_EQ(owner.state(*ticket), State::done);
     owner.close(*ticket);
   }
@@ -266,7 +266,7 @@ TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
           std::this_thread::yield();
         bool mine = reader.take_back(0, ticket);
         while (!mine && reader.state(0, ticket) != State::done) {
-          mine = reader.state(0, ticket) == State::reading;
+          mine = reader.given_up(0, ticket);
           std::this_thread::yield();
         }
         if (mine) {
