@@ -52,12 +52,10 @@ void Transfers::mark_attended() noexcept {
       static_cast<void>(end_behind(*reading->batch, reading->unmarked->place, reading->owner, reading->offer));
     } catch (...) {
       // The copy is under way all the same.
-      try {
-        reading->batch->wait(lane::Batch::Mpi::rests);
+      if (ends(*reading->batch))
         peers_->offers().end(reading->owner, reading->offer, share::Offers::State::done);
-      } catch (...) {
+      else
         fail(*reading, std::current_exception());
-      }
     }
   }
   attended_.clear();

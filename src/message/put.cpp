@@ -30,7 +30,8 @@ static_assert(sizeof(share::Exposed) <= sizeof(Note));
 // Who looks comes within a few microseconds, unless it has to open the memory first, or another process has its processor.
 constexpr base::Duration soon = std::chrono::microseconds{30}, later = std::chrono::milliseconds{1};
 
-// Of what has no word: nobody may have the memory before. False where that is not known; then give_up_if_failed() finds out.
+}  // namespace
+
 bool ends(lane::Batch& batch) noexcept {
   try {
     batch.wait(lane::Batch::Mpi::rests);
@@ -39,8 +40,6 @@ bool ends(lane::Batch& batch) noexcept {
     return false;
   }
 }
-
-}  // namespace
 
 bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
   const std::size_t bytes = reading.received.bytes;
@@ -136,6 +135,7 @@ void Transfers::write_if_asked(Offering& offering) {
     written_.fetch_add(1, std::memory_order_relaxed);
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
+    // Nobody may have the memory before. Where that is not known give_up_if_failed() finds out.
     if (pushed == nullptr || ends(*pushed)) return offers.give_up(ticket);
   }
   offering.writing_ = {std::move(pushed), std::move(target)};

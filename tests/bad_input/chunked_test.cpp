@@ -162,6 +162,28 @@ void failing_write(Program& program, void (*arm)()) {
   CROSSLANE_CHECK(written != before, "none of {} messages was written", most);
 }
 
+// Rank 1 cannot ask about the copy of a message that it waits for. Memory that is known already: of new one a stream tells.
+void failing_attended(Program& program, void (*arm)()) {
+  CROSSLANE_STEP("rank 1 cannot ask about what it receives");
+  Memory memory(MemoryKind::device, bytes);
+  for (const bool fails : {false, true}) {
+    const auto content = contents(program, 0, fails ? 1 : 0);
+    if (program.rank == 0) memory.write(content);
+    CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (fails) arm();
+    const int code = program.rank == 0
+                         ? MPI_Send(memory.data(), bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD)
+                         : MPI_Recv(memory.data(), bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!fails) {
+      CROSSLANE_CHECK(code == MPI_SUCCESS && (program.rank == 0 || memory.read() == content), "the message before");
+    } else if (program.rank == 0) {
+      expect_error(code, {"MPI_Send", "rank 1", "failed while it read the buffer"});
+    } else {
+      expect_error(code, {"MPI_Recv", "a copy between GPU and host", "CUDA_ERROR_"});
+    }
+  }
+}
+
 // Until each rank knows what memory it can open.
 void meet(Program& program, int rounds) {
   CROSSLANE_STEP("meeting");
@@ -202,7 +224,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   meet(program, program.option("meetings", 0));
   const auto fails = program.text_option("fails", "send");
-  if (fails != "write") arm();
+  if (fails != "write" && fails != "attended") arm();
 #if MPI_VERSION >= 4
   if (fails == "isendrecv") {
     failing_beside(program);
@@ -214,6 +236,8 @@ int main(int argc, char** argv) {
     failing_window(program, fails != "nothing", fails == "kernel");
   } else if (fails == "write") {
     failing_write(program, arm);
+  } else if (fails == "attended") {
+    failing_attended(program, arm);
   } else {
     failing(program, fails != "receive");
   }
