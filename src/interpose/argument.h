@@ -2,6 +2,7 @@
 // An argument in host memory passes through untouched. It must not know which call it belongs to.
 #pragma once
 
+#include "base/recycler.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
 #include "mpi/abi.h"
@@ -30,7 +31,7 @@ using BlockList = std::vector<Block>;
 /// - in mirror form the copy has the layout of the original, and counts, displacements and types stay;
 /// - where that would be mostly holes, or parts of it lie in other memories, the copy is packed, and stands as as many elements of a
 ///   contiguous type of its size (the packed twin), so that any extent is fine. Reductions and files always keep their type.
-class Argument {
+class Argument : public base::Recycled {
  public:
   /// A part of the argument that lies in one memory, and its place in the host copy.
   struct Part {
@@ -90,7 +91,7 @@ class Argument {
   bool apart_ = false;
   lane::Place place_;
   gpu::PointerInfo seen_;
-  std::vector<Part> parts_;
+  std::vector<Part, base::RecyclingAllocator<Part>> parts_;
   std::size_t bytes_ = 0;         // of the packed stream of all parts
   std::size_t host_bytes_ = 0;    // of the host copy
   std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given

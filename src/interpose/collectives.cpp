@@ -310,7 +310,7 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     if (verdict != share::Verdict::direct) return otherwise();
     process.settle(false);
     const trace::Span span(process.tracer(), trace::Kind::call, call.call, role ? role->bytes() : 0);
-    auto operation = std::make_shared<Operation>();
+    auto operation = make_operation();
     operation->call = call.call;
     operation->target = Target::of_comm(call.comm);
     operation->place(process.communicators());
@@ -343,7 +343,7 @@ int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* r
     // It is known already where MPI has host copies of GPU memory.
     auto operation = process.requests().find(*request);
     if (operation == nullptr) {
-      operation = std::make_shared<Operation>();
+      operation = make_operation();
       operation->call = call.call;
       operation->target = Target::of_comm(call.comm);
       operation->place(process.communicators());

@@ -2,10 +2,13 @@
 // It must not know what a handle stands for.
 #pragma once
 
+#include "base/recycler.h"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -83,7 +86,9 @@ class HandleTable {
 
   std::atomic<std::size_t> size_{0};
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Kept>> kept_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Kept>, std::hash<std::uint64_t>, std::equal_to<>,
+                     base::RecyclingAllocator<std::pair<const std::uint64_t, std::shared_ptr<Kept>>>>
+      kept_;
 };
 
 }  // namespace crosslane::interpose

@@ -2,6 +2,7 @@
 // to tell whether that is a header, and how the payload is fetched. It must not know which call receives or completes.
 #pragma once
 
+#include "base/recycler.h"
 #include "engine/completion.h"
 #include "message/transfers.h"
 #include "message/unexpected.h"
@@ -33,7 +34,7 @@ struct Freed {
 ///
 /// MPI's request of a persistent receive is completed where it is looked at, since a mere query makes it inactive in
 /// MPICH 5.0. So it is never plain: an ordinary message is delivered at once, and it goes from posted to fetched.
-struct Look {
+struct Look : base::Recycled {
   enum class State { posted, plain, pulling, fetched };
 
   message::Buffer buffer;  // the application's, or

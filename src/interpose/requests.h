@@ -2,6 +2,7 @@
 // copies hang on it. It must not know MPI's calls: completion.cpp asks the MPI, this keeps the books.
 #pragma once
 
+#include "base/recycler.h"
 #include "engine/watch.h"
 #include "interpose/argument.h"
 #include "interpose/handle_table.h"
@@ -34,7 +35,7 @@ struct Operation {
   std::shared_ptr<team::CommunicatorFacts> communicator;  // null without one, or without a world (sessions)
   team::Communicators* communicators = nullptr;           // not null with `communicator`
   std::uint64_t sequence = 0;                             // the call's number on the communicator
-  std::vector<std::unique_ptr<Argument>> arguments;
+  std::vector<std::unique_ptr<Argument>, base::RecyclingAllocator<std::unique_ptr<Argument>>> arguments;
   std::vector<std::vector<MPI_Count>> arrays;  // arrays that the MPI may read until completion
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts
   bool persistent = false;
@@ -84,6 +85,10 @@ struct Operation {
   /// Copies one partition that has arrived to the GPU, once, and returns when it is there. The caller holds `handling`.
   void deliver_partition(lane::Copier& copier, std::size_t partition);
 };
+
+[[nodiscard]] inline std::shared_ptr<Operation> make_operation() {
+  return std::allocate_shared<Operation>(base::RecyclingAllocator<Operation>{});
+}
 
 /// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
 /// request value to another thread as soon as it has completed; but not a persistent one, whose request stays: other

@@ -99,7 +99,7 @@ int raise_caught(Process& process, const Target& target, const char* call) {
 }
 
 Route::Route(Process& process, const mpi::Functions& next, const char* call, const Target& target)
-    : process_(process), next_(next), call_(call), operation_(std::make_shared<Operation>()) {
+    : process_(process), next_(next), call_(call), operation_(make_operation()) {
   operation_->call = call;
   operation_->target = target;
   // A null communicator is the MPI's to refuse.

@@ -2,6 +2,7 @@
 #include "interpose/sending.h"
 
 #include "base/error.h"
+#include "base/recycler.h"
 #include "interpose/manual.h"
 #include "interpose/receive.h"
 #include "interpose/starting.h"
@@ -64,7 +65,7 @@ struct Sending::Posted {
   void rethrow() const { offering ? offering->rethrow() : transfer.rethrow(); }
 };
 
-class Sending::Started final : public Undertaking {
+class Sending::Started final : public Undertaking, public base::Recycled {
  public:
   Started(Process& process, std::shared_ptr<Posted> posted) : process_(process), posted_(std::move(posted)) {}
 
@@ -187,8 +188,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
     batch.settle(buffer.place);
     batch.wait();
   }
-  posted_ =
-      std::make_shared<Posted>(message::encode(*header_), process_.library().handles().request_null, operation_, dest);
+  posted_ = std::allocate_shared<Posted>(base::RecyclingAllocator<Posted>{}, message::encode(*header_),
+                                         process_.library().handles().request_null, operation_, dest);
   const auto bytes = static_cast<int>(header_->token != 0 ? header_->bytes : posted_->header.size());
   const auto byte = process_.library().handles().byte;
   const bool shown = next_.Send != below.Send && seen != nullptr;

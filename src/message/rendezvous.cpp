@@ -1,6 +1,7 @@
 // Both sides of a payload that the receiver reads from the sender's GPU memory (TYPES, section 4.1). See transfers.h.
 #include "base/error.h"
 #include "base/log.h"
+#include "base/recycler.h"
 #include "message/chunks.h"
 #include "message/reading.h"
 #include "message/transfers.h"
@@ -137,7 +138,7 @@ engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::
 Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const Buffer& buffer,
                                                    const engine::Watch& watch, Gathering* gathering) {
   if (!header.offer) return nullptr;
-  auto reading = std::make_shared<Reading>();
+  auto reading = std::allocate_shared<Reading>(base::RecyclingAllocator<Reading>{});
   auto& offers = peers_->offers();
   const int owner = reading->owner = peers_->owner(header);
   const bool taken = offers.take(owner, header.offer);
