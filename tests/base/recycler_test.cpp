@@ -1,3 +1,4 @@
+// Memory that is kept for the next objects: nobody else has it, and it is taken again.
 #include "base/recycler.h"
 
 #include <gtest/gtest.h>
