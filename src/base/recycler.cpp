@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <new>
 
 namespace crosslane::base {
 namespace {
@@ -37,6 +38,12 @@ void* take_block(std::size_t bytes) {
     shelf.busy.clear(std::memory_order_release);
   }
   return block != nullptr ? block : ::operator new((which + 1) * step);
+}
+
+void* take_blocks(std::size_t count, std::size_t bytes) {
+  std::size_t all = 0;
+  if (__builtin_mul_overflow(count, bytes, &all)) throw std::bad_array_new_length();
+  return take_block(all);
 }
 
 void give_block(void* block, std::size_t bytes) noexcept {

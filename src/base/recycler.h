@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <new>
 
 namespace crosslane::base {
 
 /// Any thread. Blocks of more than recycled_bytes are the C++ library's.
 inline constexpr std::size_t recycled_bytes = 2048;
 [[nodiscard]] void* take_block(std::size_t bytes);
+/// One of so many times as much. Throws std::bad_array_new_length where no memory has so many bytes.
+[[nodiscard]] void* take_blocks(std::size_t count, std::size_t bytes);
 void give_block(void* block, std::size_t bytes) noexcept;
 
 /// For objects that are made with new. Derived classes that are deleted by a base have a virtual destructor, as ever.
@@ -28,10 +29,7 @@ struct RecyclingAllocator {
   template <class U>
   RecyclingAllocator(const RecyclingAllocator<U>& /*other*/) noexcept {}
 
-  [[nodiscard]] T* allocate(std::size_t count) {
-    if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
-    return static_cast<T*>(take_block(count * sizeof(T)));
-  }
+  [[nodiscard]] T* allocate(std::size_t count) { return static_cast<T*>(take_blocks(count, sizeof(T))); }
   void deallocate(T* block, std::size_t count) noexcept { give_block(block, count * sizeof(T)); }
 
   template <class U>
