@@ -10,8 +10,8 @@ namespace crosslane::interpose {
 namespace {
 
 // Calls f(part, begin, end) for each part that has bytes of [begin, end) of the stream that the parts make together.
-template <class Parts, class F>
-void for_each_part(const Parts& parts, std::size_t begin, std::size_t end, F&& f) {
+template <class F>
+void for_each_part(const Argument::Parts& parts, std::size_t begin, std::size_t end, F&& f) {
   std::size_t start = 0;
   for (const auto& part : parts) {
     const std::size_t from = std::max(begin, start);

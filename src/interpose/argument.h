@@ -42,6 +42,7 @@ class Argument : public base::Recycled {
     std::ptrdiff_t offset;             // in the host copy: of the part, or of the block's start in mirror form
     std::size_t begin, bytes;          // of the block's packed stream
   };
+  using Parts = std::vector<Part, base::RecyclingAllocator<Part>>;
 
   [[nodiscard]] void* address() const noexcept { return address_; }
   [[nodiscard]] MPI_Count count() const noexcept { return count_; }
@@ -91,7 +92,7 @@ class Argument : public base::Recycled {
   bool apart_ = false;
   lane::Place place_;
   gpu::PointerInfo seen_;
-  std::vector<Part, base::RecyclingAllocator<Part>> parts_;
+  Parts parts_;
   std::size_t bytes_ = 0;         // of the packed stream of all parts
   std::size_t host_bytes_ = 0;    // of the host copy
   std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given

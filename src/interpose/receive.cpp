@@ -385,8 +385,7 @@ class Attention {
   explicit Attention(Process& process) noexcept
       : transfers_(process.looks() && process.transfers().peers() != nullptr ? &process.transfers() : nullptr),
         directory_(transfers_ != nullptr ? &process.world()->directory() : nullptr),
-        attended_(directory_ != nullptr ? process.attended() : nullptr),
-        attending_(attended_) {
+        attending_(transfers_ != nullptr ? process.attended() : nullptr) {
     if (directory_ != nullptr) directory_->begin_wait();
   }
   ~Attention() {
@@ -398,13 +397,12 @@ class Attention {
   /// To be called all the time.
   void look() const {
     if (transfers_ != nullptr) transfers_->look_if_asked();
-    if (attended_ != nullptr) attended_->look_for_ends();
+    attending_.look();
   }
 
  private:
   message::Transfers* const transfers_;
   share::Directory* const directory_;
-  message::Transfers* const attended_;
   const message::Transfers::Attending attending_;
 };
 

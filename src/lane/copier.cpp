@@ -142,13 +142,9 @@ bool Copier::idle(const Channel& channel) {
 }
 
 Batch::~Batch() {
-  // Perhaps on the helper thread, which never calls MPI.
-  try {
-    wait(Mpi::rests);
-  } catch (const std::exception&) {
-    // The failure was or will be reported by the call itself; the channels of a broken context are not kept.
-    channels_.clear();
-  }
+  // Perhaps on the helper thread, which never calls MPI. A failure was or will be reported by the call itself; the channels of a broken
+  // context are not kept.
+  if (!ends()) channels_.clear();
   for (auto& channel : channels_) copier_.take_back(std::move(channel));
 }
 
@@ -358,6 +354,15 @@ engine::Completion Batch::completion() {
 
 void Batch::throw_if_failed() const {
   for (const auto& channel : channels_) Copier::throw_if_failed(*channel);
+}
+
+bool Batch::ends() noexcept {
+  try {
+    wait(Mpi::rests);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 bool Batch::over() {

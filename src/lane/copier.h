@@ -200,6 +200,8 @@ class Batch {
   enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait(Mpi mpi = Mpi::progresses);
+  /// The same where MPI rests, for who has nobody to tell: false where that throws.
+  [[nodiscard]] bool ends() noexcept;
 
   /// Enqueues the marker of everything so far and returns its completion, for tasks: they wait by awaiting it, and ask
   /// throw_if_failed() now and then, since a GPU that has failed never writes the marker.

@@ -52,7 +52,7 @@ void Transfers::mark_attended() noexcept {
       static_cast<void>(end_behind(*reading->batch, reading->unmarked->place, reading->owner, reading->offer));
     } catch (...) {
       // The copy is under way all the same.
-      if (ends(*reading->batch))
+      if (reading->batch->ends())
         peers_->offers().end(reading->owner, reading->offer, share::Offers::State::done);
       else
         fail(*reading, std::current_exception());

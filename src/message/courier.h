@@ -45,12 +45,6 @@ class Courier {
   /// The home goes. Nothing is being carried any more.
   void leave() noexcept;
 
-  /// False where none ever stays.
-  [[nodiscard]] bool may_stay() const noexcept {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    return !lock || home_ != nullptr;
-  }
-
   /// Contiguous bytes, 1 to most_bytes of them, and what becomes of a word in memory that others see when they are there.
   struct Errand {
     std::byte* to;  ///< In the home's context.

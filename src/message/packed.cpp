@@ -331,8 +331,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
   std::uint64_t piece = 0;
   for (; piece < pieces.count(header.bytes); ++piece) {
     const auto ticket = pieces.ticket(piece);
-    const auto offered =
-        engine::Completion::of(offers.theirs(owner, ticket), share::Offers::value(ticket, State::offered));
+    const auto offered = offers.reached(owner, ticket, State::offered);
     while (!offered.done()) {
       co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
       try {

@@ -32,15 +32,6 @@ constexpr base::Duration soon = std::chrono::microseconds{30}, later = std::chro
 
 }  // namespace
 
-bool ends(lane::Batch& batch) noexcept {
-  try {
-    batch.wait(lane::Batch::Mpi::rests);
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
 bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
   const std::size_t bytes = reading.received.bytes;
   const bool suits = put_bytes_ != 0 && bytes >= put_bytes_ && !reading.received.truncated && header.token == 0 &&
@@ -54,8 +45,7 @@ bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer
   auto& offers = peers_->offers();
   reading.asked = std::make_unique<Reading::Asked>(
       Reading::Asked{header, buffer, watch, base::now(), peers_->wrote(header.sender)});
-  reading.done = engine::Completion::of(offers.theirs(reading.owner, reading.offer),
-                                        share::Offers::value(reading.offer, share::Offers::State::done));
+  reading.done = offers.reached(reading.owner, reading.offer, share::Offers::State::done);
   offers.ask(reading.owner, reading.offer, note);
   world_.directory().ask(reading.owner);
   reading.begun.reset();
@@ -65,28 +55,20 @@ bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer
 void Transfers::urge(Reading& reading) {
   if (reading.asked == nullptr || reading.done.done()) return;
   const auto& offers = peers_->offers();
-  const int sender = reading.asked->header.sender;
-  switch (offers.state(reading.owner, reading.offer)) {
-    case share::Offers::State::writing:
-      return peers_->writes(sender);
-    case share::Offers::State::asked: {
-      const auto now = base::now();
-      if (now - reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
-      // Who is asked for many at once has to do with the first ones.
-      if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote) {
-        reading.asked->since = now;
-        reading.asked->wrote = wrote;
-        return;
-      }
-      if (!offers.take_back(reading.owner, reading.offer)) return;
-      break;
+  if (!offers.given_up(reading.owner, reading.offer)) {
+    const auto state = offers.state(reading.owner, reading.offer);
+    const int sender = reading.asked->header.sender;
+    if (state == share::Offers::State::writing) peers_->writes(sender);
+    if (state != share::Offers::State::asked) return;
+    const auto now = base::now();
+    if (now - reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
+    // Who is asked for many at once has to do with the first ones.
+    if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote) {
+      reading.asked->since = now;
+      reading.asked->wrote = wrote;
+      return;
     }
-    case share::Offers::State::reading:
-      // It could not write; or the word may be of a later use by now.
-      if (!offers.given_up(reading.owner, reading.offer)) return;
-      break;
-    default:
-      return;  // done
+    if (!offers.take_back(reading.owner, reading.offer)) return;
   }
   const auto asked = std::move(reading.asked);
   peers_->came(asked->header.sender, false);
@@ -136,7 +118,7 @@ void Transfers::write_if_asked(Offering& offering) {
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
     // Nobody may have the memory before. Where that is not known give_up_if_failed() finds out.
-    if (pushed == nullptr || ends(*pushed)) return offers.give_up(ticket);
+    if (pushed == nullptr || pushed->ends()) return offers.give_up(ticket);
   }
   offering.writing_ = {std::move(pushed), std::move(target)};
 }

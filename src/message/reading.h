@@ -9,9 +9,6 @@
 
 namespace crosslane::message {
 
-/// Waits for what was enqueued and could get no word behind it. False where the GPU has failed, or does not tell.
-[[nodiscard]] bool ends(lane::Batch& batch) noexcept;
-
 struct Transfers::Reading {
   /// Of a payload that its sender may write (put.cpp): what it takes to read it after all.
   struct Asked {

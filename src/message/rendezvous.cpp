@@ -290,8 +290,7 @@ void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& bu
     }
     place = read_to_gpu(*reading.batch, buffer, side_of(header, source), strided ? nullptr : source, 0, bytes);
   }
-  reading.done = reading.unmarked ? engine::Completion::of(peers_->offers().theirs(owner, header.offer),
-                                                           share::Offers::value(header.offer, State::done))
+  reading.done = reading.unmarked ? peers_->offers().reached(owner, header.offer, State::done)
                                   : end_behind(*reading.batch, place, owner, header.offer);
 }
 

@@ -148,8 +148,7 @@ class Transfers {
   void urge(Reading& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
-  /// While it lives, this thread waits and looks for look_for_ends() all the time, and no other one calls MPI: ends of payloads that are read
-  /// meanwhile are seen by it (attended.cpp).
+  /// While it lives, this thread waits, and no other one calls MPI: ends of payloads that are read meanwhile are seen by it (attended.cpp).
   class Attending {
    public:
     /// `transfers`: nothing is attended where it is null.
@@ -163,6 +162,11 @@ class Transfers {
     }
     Attending(const Attending&) = delete;
     Attending& operator=(const Attending&) = delete;
+
+    /// To be called all the time.
+    void look() const noexcept {
+      if (transfers_ != nullptr) transfers_->look_for_ends();
+    }
 
    private:
     Transfers* const transfers_;
@@ -185,7 +189,6 @@ class Transfers {
     Transfers* const transfers_;
     unsigned attending_ = 0;
   };
-  void look_for_ends() noexcept;
   /// Before that thread goes where it does not look: streams tell of what it attends to.
   void mark_attended() noexcept;
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
@@ -297,6 +300,7 @@ class Transfers {
   void read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   [[nodiscard]] bool attends();
   void attend(const ReadingPointer& reading) noexcept;
+  void look_for_ends() noexcept;
   void end_if_over(Reading& reading) noexcept;
   [[nodiscard]] bool ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
   void throw_if_gone(const Reading& reading) const;

@@ -134,6 +134,9 @@ class Offers {
   [[nodiscard]] State state(int owner, const Ticket& ticket) const noexcept {
     return state_in(theirs(owner, ticket), ticket);
   }
+  [[nodiscard]] engine::Completion reached(int owner, const Ticket& ticket, State state) const noexcept {
+    return engine::Completion::of(theirs(owner, ticket), value(ticket, state));
+  }
   /// False where the owner keeps it.
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept {
     return leave(owner, ticket, State::offered, State::taken);
