@@ -307,7 +307,8 @@ int main(int argc, char** argv) {
     Put put(program);
     if (program.option("alone", 0) != 0) {
       put.again();
-      put.left_alone();
+      // Where ranks take turns on a GPU such messages go through the host, from which the receiver takes them itself.
+      if (!take_turns(MPI_COMM_WORLD)) put.left_alone();
       return program.finish();
     }
     put.again_until_written();
