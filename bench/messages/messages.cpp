@@ -1,6 +1,8 @@
 // Messages between the GPU memories of two ranks, as benchmarks of MPIs measure them: latency (half a ping-pong), bandwidth (a window of
 // nonblocking messages one way), and both ways at once; beside what the hardware does: one copy by the copy engine to the other
 // rank's memory, opened over CUDA IPC; and beside the same messages by hand (copy to pinned memory, plain MPI, copy back).
+// "MPI_Irecv", "MPI_Isend": what the host takes for each while a window both ways begins, which no message of it waits less than;
+// "a question": what it takes to ask the driver which allocation an address lies in.
 // All columns in one process and one run, in turns, and verified. Start an even number of ranks with Crosslane preloaded: two and two are pairs,
 // and all pairs do the same at once.
 //   bench_messages [--sizes N,...] [--window N] [--gpus N] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
@@ -31,10 +33,24 @@ namespace {
 using namespace crosslane::bench;
 
 /// What is measured, each one way of moving bytes between the two ranks.
-enum Column : std::size_t { latency, by_hand, copy, one_way, copies_one_way, both_ways, copies_both_ways, columns };
+enum Column : std::size_t {
+  latency,
+  by_hand,
+  copy,
+  one_way,
+  copies_one_way,
+  both_ways,
+  copies_both_ways,
+  irecv_call,
+  isend_call,
+  question,
+  columns
+};
 constexpr std::array<std::string_view, columns> names{
-    "latency", "latency by hand", "latency, one copy", "one way", "one way, copies", "both ways", "both ways, copies"};
-constexpr std::array messages{latency, one_way, both_ways};  // what any MPI does that takes GPU memory
+    "latency",   "latency by hand",   "latency, one copy", "one way",   "one way, copies",
+    "both ways", "both ways, copies", "MPI_Irecv",         "MPI_Isend", "a question"};
+constexpr std::array messages{latency, one_way, both_ways, irecv_call,
+                              isend_call};  // what any MPI does that takes GPU memory
 
 class Benchmark {
  public:
@@ -113,11 +129,13 @@ class Benchmark {
   }
 
   static void cell(Column column, double seconds, std::size_t bytes) {
-    fmt::print(stdout, " {:17.2f}", column <= copy ? seconds * 1e6 : static_cast<double>(bytes) / seconds / 1e9);
+    const bool rate = column >= one_way && column <= copies_both_ways;
+    fmt::print(stdout, " {:17.2f}", rate ? static_cast<double>(bytes) / seconds / 1e9 : seconds * 1e6);
   }
 
   /// Seconds a message, the slower rank's.
   double once(Column column, std::size_t bytes, int repeats) {
+    if (column >= irecv_call) return host_seconds(column, bytes, repeats);
     const bool windows = column > copy;
     const double seconds = seconds_of(repeats, [&] {
       if (column == latency || column == by_hand)
@@ -128,6 +146,23 @@ class Benchmark {
         copies_at_once(windows ? window_ : 1, bytes);
     });
     return seconds / (windows ? window_ : column == copy ? 1 : 2);
+  }
+
+  /// The same of what the host does alone, of as many windows.
+  double host_seconds(Column column, std::size_t bytes, int repeats) {
+    if (column == question) {
+      unsigned long long id = 0;
+      const auto begun = now_ns();
+      for (int i = 0; i < window_ * repeats; ++i)
+        check(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                    sends_.address() + static_cast<std::size_t>(i % window_) * bytes),
+              "cuPointerGetAttribute");
+      return most_of_all(static_cast<double>(now_ns() - begun) * 1e-9 / (window_ * repeats));
+    }
+    irecv_ns_ = isend_ns_ = 0;
+    static_cast<void>(seconds_of(repeats, [&] { messages_at_once(true, bytes); }));
+    const auto taken = static_cast<double>(column == irecv_call ? irecv_ns_ : isend_ns_);
+    return most_of_all(taken * 1e-9 / (window_ * repeats));
   }
 
   void ping_pong(bool hand, std::size_t bytes) {
@@ -162,18 +197,23 @@ class Benchmark {
   void messages_at_once(bool both, std::size_t bytes) {
     const int count = static_cast<int>(bytes);
     std::vector<MPI_Request> requests;
+    requests.reserve(2 * static_cast<std::size_t>(window_));
+    const auto begun = now_ns();
     for (int i = 0; i < window_; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;
       if (!first_ || both)
         bound_.irecv(static_cast<std::byte*>(receives_.pointer()) + at, count, MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                      &requests.emplace_back());
     }
+    const auto received = now_ns();
+    irecv_ns_ += received - begun;
     for (int i = 0; i < window_; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;
       if (first_ || both)
         bound_.isend(static_cast<std::byte*>(sends_.pointer()) + at, count, MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                      &requests.emplace_back());
     }
+    isend_ns_ += now_ns() - received;
     bound_.waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
     // The sender hears that all have arrived.
     char word = 0;
@@ -217,6 +257,7 @@ class Benchmark {
   DeviceBuffer sends_, receives_;
   PinnedBuffer pinned_;
   std::optional<PeerBuffer> other_;
+  decltype(now_ns()) irecv_ns_ = 0, isend_ns_ = 0;  // of windows' calls, while their column is measured
 };
 
 void run(int count, char** words) {
