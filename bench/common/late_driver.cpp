@@ -39,6 +39,8 @@ LateDriver::LateDriver(const std::string& library) : library_(dlopen(library.c_s
   find("cuCtxGetCurrent", get_current_);
   find("cuMemAlloc_v2", mem_alloc_);
   find("cuMemHostAlloc", mem_host_alloc_);
+  find("cuPointerGetAttribute", pointer_get_attribute_);
+  find("cuMemGetAddressRange_v2", mem_get_address_range_);
   check(init(0), "cuInit");
   check(get_count(&count_), "cuDeviceGetCount");
   if (count_ == 0) throw std::runtime_error("this machine has no GPU");
@@ -46,16 +48,26 @@ LateDriver::LateDriver(const std::string& library) : library_(dlopen(library.c_s
 
 void LateDriver::use_gpu() {
   CUcontext context = nullptr;
-  CUdeviceptr memory = 0;
   check(primary_retain_(&context, 0), "cuDevicePrimaryCtxRetain");
   check(set_current_(context), "cuCtxSetCurrent");
-  check(mem_alloc_(&memory, std::size_t{1} << 20), "cuMemAlloc");
+  check(mem_alloc_(&memory_, std::size_t{1} << 20), "cuMemAlloc");
 }
 
 void* LateDriver::pinned(std::size_t bytes) {
   void* memory = nullptr;
   check(mem_host_alloc_(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
   return memory;
+}
+
+bool LateDriver::ask(CUpointer_attribute attribute, CUdeviceptr address) const noexcept {
+  unsigned long long answer = 0;
+  return pointer_get_attribute_(&answer, attribute, address) == CUDA_SUCCESS;
+}
+
+bool LateDriver::ask_range(CUdeviceptr address) const noexcept {
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  return mem_get_address_range_(&base, &size, address) == CUDA_SUCCESS;
 }
 
 int LateDriver::contexts() const {

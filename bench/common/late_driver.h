@@ -19,6 +19,12 @@ class LateDriver {
   void use_gpu();
   /// Pinned host memory; needs use_gpu. It lives until the process ends.
   void* pinned(std::size_t bytes);
+  /// The memory that use_gpu() has made.
+  [[nodiscard]] CUdeviceptr memory() const noexcept { return memory_; }
+  /// cuPointerGetAttribute for at most eight bytes; whether the driver has an answer.
+  bool ask(CUpointer_attribute attribute, CUdeviceptr address) const noexcept;
+  /// cuMemGetAddressRange.
+  bool ask_range(CUdeviceptr address) const noexcept;
 
   /// How many GPUs have an active primary context in this process, or the thread a current one.
   [[nodiscard]] int contexts() const;
@@ -31,6 +37,7 @@ class LateDriver {
 
   void* library_;
   int count_ = 0;
+  CUdeviceptr memory_ = 0;
   decltype(&cuDeviceGetName) device_get_name_ = nullptr;
   decltype(&cuDriverGetVersion) driver_get_version_ = nullptr;
   decltype(&cuDevicePrimaryCtxGetState) primary_state_ = nullptr;
@@ -39,6 +46,8 @@ class LateDriver {
   decltype(&cuCtxGetCurrent) get_current_ = nullptr;
   decltype(&cuMemAlloc) mem_alloc_ = nullptr;
   decltype(&cuMemHostAlloc) mem_host_alloc_ = nullptr;
+  decltype(&cuPointerGetAttribute) pointer_get_attribute_ = nullptr;
+  decltype(&cuMemGetAddressRange) mem_get_address_range_ = nullptr;
 };
 
 }  // namespace crosslane::bench

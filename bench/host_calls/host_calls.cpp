@@ -1,6 +1,7 @@
 // What Crosslane adds to calls that touch host memory alone: each call through the preloaded library and straight in
 // the MPI library, in one process, in turns; first with no driver library in the process, then with one (--driver) and
 // a context. One rank; start with Crosslane preloaded and without CROSSLANE_GPU. Without Crosslane it shows the noise.
+// Then what the driver takes for the questions by which a library may tell what memory it is given: floors of calls on GPU memory.
 #include "common/late_driver.h"
 #include "common/options.h"
 #include "common/plain_mpi.h"
@@ -150,6 +151,53 @@ class Measurement {
   int over_ = 0;
 };
 
+void questions(const LateDriver& driver, const void* pinned, const void* host, int runs, Csv& csv) {
+  constexpr int many_questions = 1000;
+  struct Question {
+    std::string_view name;
+    CUpointer_attribute attribute;
+  };
+  // CU_POINTER_ATTRIBUTE_..., and cuMemGetAddressRange at the end.
+  constexpr std::array<Question, 5> asked{{{"MEMORY_TYPE", CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
+                                           {"CONTEXT", CU_POINTER_ATTRIBUTE_CONTEXT},
+                                           {"BUFFER_ID", CU_POINTER_ATTRIBUTE_BUFFER_ID},
+                                           {"DEVICE_ORDINAL", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
+                                           {"range", {}}}};
+  struct Place {
+    std::string_view kind;
+    CUdeviceptr address;
+  };
+  const std::array<Place, 3> places{{{"device", driver.memory()},
+                                     {"pinned", reinterpret_cast<CUdeviceptr>(pinned)},
+                                     {"heap", reinterpret_cast<CUdeviceptr>(host)}}};
+  fmt::print(stdout, "\nquestions to the driver: ns each, medians of {} runs (\"no\": it has no answer)\n{:14}", runs,
+             "memory");
+  for (const Question& question : asked) fmt::print(stdout, " {:>17}", question.name);
+  fmt::print(stdout, "\n");
+  for (const Place& place : places) {
+    fmt::print(stdout, "{:14}", place.kind);
+    for (const Question& question : asked) {
+      const auto ask = [&] {
+        return question.name == "range" ? driver.ask_range(place.address)
+                                        : driver.ask(question.attribute, place.address);
+      };
+      std::vector<double> times;
+      bool answered = false;
+      for (int run = 0; run <= runs; ++run) {  // the first warms up
+        const auto begun = now_ns();
+        for (int i = 0; i < many_questions; ++i) answered = ask();
+        const double ns = static_cast<double>(now_ns() - begun) / many_questions;
+        if (run == 0) continue;
+        times.push_back(ns);
+        csv.row({"driver", std::string(question.name), std::string(place.kind), "question", std::to_string(run - 1),
+                 fmt::format("{:.2f}", ns)});
+      }
+      fmt::print(stdout, " {:14.1f} {:2}", median(times), answered ? "" : "no");
+    }
+    fmt::print(stdout, "\n");
+  }
+}
+
 char* mapped(std::size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("no memory");
@@ -180,6 +228,7 @@ int run(int count, char** words) {
     driver.use_gpu();
     buffers.push_back({"pinned", static_cast<char*>(driver.pinned(2 * page))});
     measurement.all("driver", buffers, 150);
+    questions(driver, buffers.back().base, heap.get(), static_cast<int>(options.number("--runs")), csv);
   }
   fmt::print(stdout, "\nhost_calls: {}\n",
              measurement.over() == 0 ? "every call within 20 ns without a driver, 150 ns with one"
