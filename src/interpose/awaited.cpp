@@ -30,10 +30,17 @@ void Awaited::completes(const Process& process) noexcept {
   if (!process.multiple()) short_ones_ = 0;
 }
 
-std::size_t Awaited::bytes_under_way() {
-  std::erase_if(under_way_, [](const auto& each) { return each.first.done(); });
+// What is over is let go: it holds a mapping of its sender's memory, which may be freed now, and other memory come to its address.
+std::size_t Awaited::bytes_under_way(Process& process) {
+  std::erase_if(under_way_, [&](const UnderWay& each) {
+    if (!each.done.done()) return false;
+    const auto operation = each.receive.second.lock();
+    if (operation != nullptr && operation->active && operation->look->state == Look::State::pulling)
+      look_at(process, *operation, each.receive.first);
+    return true;
+  });
   std::size_t bytes = 0;
-  for (const auto& each : under_way_) bytes += each.second;
+  for (const auto& each : under_way_) bytes += each.bytes;
   return bytes;
 }
 
@@ -41,7 +48,7 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
   if (process.multiple()) return;
   if (bytes < is_long && (begun == Begun::receive || ++short_ones_ < short_ones_a_look)) return;
   short_ones_ = 0;
-  std::size_t under_way = bytes_under_way();
+  std::size_t under_way = bytes_under_way(process);
   // Sends are on their way by now: one more for each, as the program may compute after the last one.
   if (begun == Begun::receive && under_way >= enough_under_way) return;
   message::Transfers::Gathering gathering(process.looks() ? &process.transfers() : nullptr);
@@ -59,7 +66,7 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
     if (look.state != Look::State::pulling) continue;
     // What goes on in turns of the engine only is over when its call comes.
     if (look.reading != nullptr) {
-      under_way_.emplace_back(look.pull, look.payload);
+      under_way_.push_back({look.pull, look.payload, receives_.front()});
       under_way += look.payload;
     }
     if (under_way < enough_under_way) continue;

@@ -30,10 +30,16 @@ class Awaited {
 
  private:
   /// What looks have begun, and is not over.
-  [[nodiscard]] std::size_t bytes_under_way();
+  [[nodiscard]] std::size_t bytes_under_way(Process& process);
 
-  std::deque<std::pair<MPI_Request, std::weak_ptr<Operation>>> receives_;
-  std::vector<std::pair<engine::Completion, std::size_t>> under_way_;
+  using Receive = std::pair<MPI_Request, std::weak_ptr<Operation>>;
+  struct UnderWay {
+    engine::Completion done;
+    std::size_t bytes;
+    Receive receive;
+  };
+  std::deque<Receive> receives_;
+  std::vector<UnderWay> under_way_;
   unsigned short_ones_ = 0;  // sent since the last look, or call that completes
 };
 

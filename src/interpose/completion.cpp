@@ -42,19 +42,14 @@ int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag
 // How a call ends: at once, or inside MPI where nothing is looked at.
 enum class Patience { test, wait };
 
-// Before it does.
-void leave_with(const Site& site, Patience patience) {
-  if (auto* const attended = patience == Patience::wait ? site.process().attended() : nullptr)
-    attended->mark_attended();
-}
-
 int test_all(const Site& site, Pending& pending, int count, MPI_Request requests[], int* flag, Statuses& own,
              Patience patience = Patience::test) {
   const auto& next = site.next();
   *flag = 0;
   if (!pending.advance()) return mpi::success;
   auto handles = pending.visible(requests);
-  leave_with(site, patience);
+  if (auto* const attended = patience == Patience::wait ? site.process().attended() : nullptr)
+    attended->leave_attended();
   if (patience == Patience::wait) *flag = 1;
   int result = patience == Patience::wait ? next.Waitall(count, handles.data(), own.data())
                                           : next.Testall(count, handles.data(), flag, own.data());
@@ -100,7 +95,6 @@ int test_any(const Site& site, Pending& pending, int count, MPI_Request requests
   }
   Statuses own(status, 1);
   auto handles = pending.visible(requests);
-  leave_with(site, patience);
   if (patience == Patience::wait) *flag = 1;
   const int result = patience == Patience::wait ? next.Waitany(count, handles.data(), index, own.data())
                                                 : next.Testany(count, handles.data(), index, flag, own.data());
@@ -119,7 +113,6 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
   bool ends_here = false;
   for (int i = 0; i < count && !ends_here; ++i) ends_here = pending.ends_here(i);
   auto handles = pending.visible(requests);
-  leave_with(site, patience);
   int result = patience == Patience::wait ? next.Waitsome(count, handles.data(), outcount, indices, own.data())
                                           : next.Testsome(count, handles.data(), outcount, indices, own.data());
   pending.copy_back(handles, requests);

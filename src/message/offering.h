@@ -76,16 +76,15 @@ class Transfers::Offering {
   const engine::Watch watch_;
   const base::Time late_;  // from when on a task has it
   std::weak_ptr<void> owner_;
-  bool kept_ = false;
+  std::atomic<bool> kept_{false};
   bool watched_ = false;         // stands in Transfers::open_
   bool copied_ = false;          // somebody makes a copy for its receiver
   std::exception_ptr uncopied_;  // why the helper thread has made none
   // What this rank writes, while it is held or a task's (put.cpp).
   struct Writing {
-    std::shared_ptr<lane::Batch> batch;
     PeerMemory::Reached target;
+    std::shared_ptr<lane::Batch> batch;
   } writing_;
-  bool written_by_others_ = false;  // this rank cannot
   std::atomic<unsigned> looks_{0};
   std::atomic<Stage> stage_{Stage::open};
   std::atomic<bool> unwanted_{false};  // cancel() was called, perhaps while another thread held it

@@ -325,8 +325,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
   const auto end_taken = [&](std::uint64_t end) {
     if (!copier_.failed(place)) return;
     for (std::uint64_t piece = end > pieces.blocks ? end - pieces.blocks : 0; piece < end; ++piece)
-      if (offers.state(owner, pieces.ticket(piece)) == State::taken)
-        offers.end(owner, pieces.ticket(piece), State::failed);
+      if (offers.state(owner, pieces.ticket(piece)) == State::taken) offers.fail(owner, pieces.ticket(piece));
   };
   std::uint64_t piece = 0;
   for (; piece < pieces.count(header.bytes); ++piece) {
@@ -360,7 +359,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
       }
     } catch (...) {
       failure = std::current_exception();
-      offers.end(owner, ticket, State::failed);
+      offers.fail(owner, ticket);
       end_taken(piece);
     }
   }
@@ -370,7 +369,7 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     failure = std::current_exception();
     end_taken(piece);
   }
-  if (failure && piece < pieces.count(header.bytes)) offers.end(owner, pieces.ticket(piece), State::failed);
+  if (failure && piece < pieces.count(header.bytes)) offers.fail(owner, pieces.ticket(piece));
   if (failure) std::rethrow_exception(failure);
   received->bytes = std::min<std::size_t>(std::min(pieces.begin(piece), header.bytes), room);
   co_return piece;

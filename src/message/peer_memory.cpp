@@ -167,8 +167,7 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
 bool PeerMemory::may_ask(int world_rank) noexcept {
   if (!is_met(world_rank) || shares_gpu_with(world_rank)) return false;
   const int local = world_.nodes().local_rank(world_rank);
-  const auto& directory = world_.directory();
-  if (!directory.waits(local) || !directory.waits(directory.local_rank())) return false;
+  if (!world_.directory().waits(local)) return false;
   auto& asks = asks_[static_cast<std::size_t>(local)];
   if (!asks.rests()) return true;
   asks.pass();

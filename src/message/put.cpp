@@ -6,6 +6,7 @@
 // where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
 // It asks where it finds several at once: one alone it reads as soon itself (attended.cpp).
 // It does not ask where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
+// So it takes back what it has asked for when it goes itself (attended.cpp).
 // From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
 #include "base/error.h"
 #include "base/log.h"
@@ -32,11 +33,13 @@ constexpr base::Duration soon = std::chrono::microseconds{30}, later = std::chro
 
 }  // namespace
 
-bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
+bool Transfers::ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                    const engine::Watch& watch) {
+  Reading& reading = *pointer;
   const std::size_t bytes = reading.received.bytes;
   const bool suits = put_bytes_ != 0 && bytes >= put_bytes_ && !reading.received.truncated && header.token == 0 &&
                      is_plain(header, buffer);
-  if (!suits || !peers_->may_ask(header.sender)) return false;
+  if (!suits || attending_ == 0 || !peers_->may_ask(header.sender)) return false;
   // For one message it is not worth it.
   const auto shown = peers_->show(buffer.first(), bytes, buffer.seen, 2);
   if (!shown) return false;
@@ -46,6 +49,7 @@ bool Transfers::ask(Reading& reading, const Header& header, const Buffer& buffer
   reading.asked = std::make_unique<Reading::Asked>(
       Reading::Asked{header, buffer, watch, base::now(), peers_->wrote(header.sender)});
   reading.done = offers.reached(reading.owner, reading.offer, share::Offers::State::done);
+  attended_.push_back(pointer);
   offers.ask(reading.owner, reading.offer, note);
   world_.directory().ask(reading.owner);
   reading.begun.reset();
@@ -70,8 +74,19 @@ void Transfers::urge(Reading& reading) {
     }
     if (!offers.take_back(reading.owner, reading.offer)) return;
   }
+  peers_->came(reading.asked->header.sender, false);
+  read_after_all(reading);
+}
+
+// Nobody will urge it, nor its sender perhaps come by.
+void Transfers::take_back(Reading& reading) noexcept {
+  const auto& offers = peers_->offers();
+  if (offers.take_back(reading.owner, reading.offer) || offers.given_up(reading.owner, reading.offer))
+    read_after_all(reading);
+}
+
+void Transfers::read_after_all(Reading& reading) noexcept {
   const auto asked = std::move(reading.asked);
-  peers_->came(asked->header.sender, false);
   try {
     read_now(reading, asked->header, asked->buffer, asked->watch);
   } catch (...) {
@@ -92,21 +107,18 @@ void Transfers::write_if_asked(Offering& offering) {
   auto& offers = peers_->offers();
   const auto ticket = offering.header_.offer;
   const Buffer& buffer = offering.buffer_;
-  const auto note = offering.written_by_others_ ? std::nullopt : offers.asked(ticket);
+  const auto note = offers.asked(ticket);
   if (!note) return;
   share::Exposed exposed;
   std::memcpy(&exposed, note->data(), sizeof exposed);
   auto target =
       memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
+  if (target.data == nullptr) return offers.refuse(ticket);
   if (!offers.write(ticket)) return;
-  if (target.data == nullptr) {
-    offering.written_by_others_ = true;
-    return offers.give_up(ticket);
-  }
+  const std::lock_guard lock(writing_.mutex);
   std::shared_ptr<lane::Batch> pushed;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::copy, "write a message", buffer.bytes);
-    const std::lock_guard lock(writing_.mutex);
     // Which others share.
     const auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
     batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, 0, buffer.bytes);
@@ -120,7 +132,7 @@ void Transfers::write_if_asked(Offering& offering) {
     // Nobody may have the memory before. Where that is not known give_up_if_failed() finds out.
     if (pushed == nullptr || pushed->ends()) return offers.give_up(ticket);
   }
-  offering.writing_ = {std::move(pushed), std::move(target)};
+  offering.writing_ = {std::move(target), std::move(pushed)};
 }
 
 // The same. A GPU that has failed never tells of its end: the receiver, which reads then, says more.
@@ -131,7 +143,6 @@ void Transfers::give_up_if_failed(Offering& offering) {
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message was not written: {}", error.what());
     offering.writing_ = {};
-    offering.written_by_others_ = true;
     peers_->offers().give_up(offering.header_.offer);
   }
 }

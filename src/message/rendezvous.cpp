@@ -173,13 +173,13 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   try {
     // Of several at once there is one kernel for all. One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone ? carry(*reading, header, buffer) : ask(*reading, header, buffer, watch)) return reading;
+    if (alone ? carry(*reading, header, buffer) : ask(reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
       reading->batch = gathering->batch_for(buffer.place, watch);
     if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
       gathering->add(reading);
     } else {
-      if (alone && reading->received.bytes != 0 && is_plain(header, buffer) && attends())
+      if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
         reading->unmarked.emplace(Reading::Unmarked{buffer.place});
       read_now(*reading, header, buffer, watch);
       if (reading->unmarked) attend(reading);
@@ -241,7 +241,7 @@ engine::Completion Transfers::end_of(const Reading& reading) noexcept { return r
 
 void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
   reading.failure = std::move(failure);
-  if (!std::exchange(reading.told, true)) peers_->offers().end(reading.owner, reading.offer, State::failed);
+  if (!std::exchange(reading.told, true)) peers_->offers().fail(reading.owner, reading.offer);
 }
 
 void Transfers::look_for_failure(Reading& reading) const {

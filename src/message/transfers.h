@@ -148,7 +148,7 @@ class Transfers {
   void urge(Reading& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
-  /// While it lives, this thread waits, and no other one calls MPI: ends of payloads that are read meanwhile are seen by it (attended.cpp).
+  /// While it lives, this thread waits, and no other one calls MPI: payloads may come meanwhile in ways that need it (attended.cpp).
   class Attending {
    public:
     /// `transfers`: nothing is attended where it is null.
@@ -158,7 +158,7 @@ class Transfers {
     ~Attending() {
       if (transfers_ == nullptr) return;
       --transfers_->attending_;
-      transfers_->mark_attended();
+      transfers_->leave_attended();
     }
     Attending(const Attending&) = delete;
     Attending& operator=(const Attending&) = delete;
@@ -176,7 +176,7 @@ class Transfers {
    public:
     explicit Elsewhere(Transfers* transfers) noexcept : transfers_(transfers) {
       if (transfers_ == nullptr) return;
-      transfers_->mark_attended();
+      transfers_->leave_attended();
       attending_ = std::exchange(transfers_->attending_, 0);
     }
     ~Elsewhere() {
@@ -189,8 +189,8 @@ class Transfers {
     Transfers* const transfers_;
     unsigned attending_ = 0;
   };
-  /// Before that thread goes where it does not look: streams tell of what it attends to.
-  void mark_attended() noexcept;
+  /// Before that thread goes where it does not look: what it attends to must not need it any more.
+  void leave_attended() noexcept;
   /// What was received. Throws Error where the GPU or the driver has failed; the sender knows.
   [[nodiscard]] Received finish_reading(const Reading& reading) const;
   /// Fetches the payload of a header into a buffer: as much as fits, and drops the rest. What `watch` and the buffer
@@ -302,7 +302,11 @@ class Transfers {
   void attend(const ReadingPointer& reading) noexcept;
   void look_for_ends() noexcept;
   void end_if_over(Reading& reading) noexcept;
-  [[nodiscard]] bool ask(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  void mark(Reading& reading) noexcept;
+  [[nodiscard]] bool ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                         const engine::Watch& watch);
+  void take_back(Reading& reading) noexcept;
+  void read_after_all(Reading& reading) noexcept;
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);

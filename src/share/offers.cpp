@@ -50,6 +50,14 @@ void Offers::close(const Ticket& ticket) {
   free_.push_back(ticket.line);
 }
 
+void Offers::fail(int owner, const Ticket& ticket) const noexcept {
+  auto& word = theirs(owner, ticket);
+  std::uint64_t seen = word.load(std::memory_order_acquire);
+  while (seen < value(ticket, State::done) &&
+         !word.compare_exchange_weak(seen, value(ticket, State::failed), std::memory_order_acq_rel,
+                                     std::memory_order_acquire)) {}
+}
+
 void Offers::decline(int owner, const Ticket& ticket, std::uint64_t number) const noexcept {
   directory_.lines(owner)[ticket.line].beside.back().store(number, std::memory_order_relaxed);
   end(owner, ticket, State::declined);

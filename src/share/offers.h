@@ -8,7 +8,7 @@
 //   free     -> stored     by the owner, where its GPU will not offer it any more
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
 //   taken    -> asked      by the reader: the owner may write the payload to where the reader has told beside the word
-//   asked    -> reading    by the reader, compare-and-swap: the owner has not come; as taken
+//   asked    -> reading    by the reader, compare-and-swap: the owner has not come; or by the owner, the same way: it cannot write; as taken
 //   asked    -> writing    by the owner, compare-and-swap: it writes; from now on the owner alone changes the word
 //   writing  -> reading    by the owner: it could not; as taken
 //   writing  -> done       by the owner's GPU, after its last write
@@ -21,7 +21,7 @@
 //   declined -> done       by the owner: it has a copy to fill in there
 //   declined -> failed     by the owner: it could not make one
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
-//   taken    -> failed     by the reader's host: its GPU has failed
+//   taken    -> failed     by the reader's host, compare-and-swap: its GPU has failed, which may have written `done` just before
 //   kept, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value; so a reader
 //                          looks for no other state of its own use than those that last until it has seen them
 //
@@ -124,6 +124,8 @@ class Offers {
   [[nodiscard]] std::optional<Note> asked(const Ticket& ticket) const noexcept;
   /// It does that. False where the reader reads after all.
   [[nodiscard]] bool write(const Ticket& ticket) noexcept { return leave(ticket, State::asked, State::writing); }
+  /// It cannot: the reader reads.
+  void refuse(const Ticket& ticket) noexcept { static_cast<void>(leave(ticket, State::asked, State::reading)); }
   /// It could not: the reader reads, unless it was written after all.
   void give_up(const Ticket& ticket) noexcept { static_cast<void>(leave(ticket, State::writing, State::reading)); }
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
@@ -166,6 +168,8 @@ class Offers {
   void end(int owner, const Ticket& ticket, State state) const noexcept {
     theirs(owner, ticket).store(value(ticket, state), std::memory_order_release);
   }
+  /// It has failed, unless it is over by now, and its word perhaps used again.
+  void fail(int owner, const Ticket& ticket) const noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& theirs(int owner, const Ticket& ticket) const noexcept {
     return directory_.lines(owner)[ticket.line].word;
   }

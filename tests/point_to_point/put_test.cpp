@@ -3,20 +3,66 @@
 //   --cases <n>   random sequences (default 60)
 //   --writes 0    none is written; 2: some may be or not (default 1: some are)
 //   --alone 1     instead messages whose receiver leaves them alone, for senders that wait as long as it takes
+//   --left 1      instead messages that are asked for, and then left alone by both; and memory that is freed while its receiver waits for more
 #include "support/counted.h"
 #include "support/linger.h"
 #include "support/program.h"
 #include "support/sharing.h"
 
+#include <pthread.h>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <thread>
 #include <vector>
 
 namespace crosslane::tests {
 namespace {
+
+std::atomic<int>* aside = nullptr;  // a word that counts down when a thread is
+
+// A thread that is put aside wherever it is.
+void sleep_here(int) {
+  timespec rest{0, 30'000'000};
+  aside->fetch_sub(1);
+  while (nanosleep(&rest, &rest) != 0) {}
+}
+
+// Or it takes far too long.
+template <class Done>
+void until(Done&& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (!done() && std::chrono::steady_clock::now() < end) linger(500);
+}
+
+/// A word that both ranks see, without MPI's help.
+class SharedWord {
+ public:
+  explicit SharedWord(int rank) {
+    void* base = nullptr;
+    CROSSLANE_MPI(MPI_Win_allocate_shared(rank == 0 ? sizeof(std::atomic<int>) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                                          static_cast<void*>(&base), &window_));
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    CROSSLANE_MPI(MPI_Win_shared_query(window_, 0, &bytes, &unit, static_cast<void*>(&base)));
+    word_ = static_cast<std::atomic<int>*>(base);
+    if (rank == 0) word_->store(0);
+    CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  ~SharedWord() { MPI_Win_free(&window_); }
+  SharedWord(const SharedWord&) = delete;
+  SharedWord& operator=(const SharedWord&) = delete;
+  [[nodiscard]] std::atomic<int>& operator*() const noexcept { return *word_; }
+
+ private:
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::atomic<int>* word_ = nullptr;
+};
 
 constexpr std::size_t kib = 1024, most = 2048 * kib, guard = 64;
 constexpr int window = 6;
@@ -80,12 +126,95 @@ class Put {
       CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
       if (program_.rank == 0) {
         send();  // each of these looks for what has come
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
-        while (receive_.read(0, expected_.size()) != expected_ && std::chrono::steady_clock::now() < end) linger(500);
+        until([&] { return receive_.read(0, expected_.size()) == expected_; });
         check(window, bytes);
       }
       CROSSLANE_MPI(MPI_Waitall(2 * window, requests.data(), MPI_STATUSES_IGNORE));
       check(window, bytes);
+    }
+  }
+
+  // Each learns that the other one reaches its memory.
+  void meet() {
+    Memory little(MemoryKind::device, 8 * kib);
+    for (int i = 0; i < 3; ++i)
+      CROSSLANE_MPI(MPI_Sendrecv(little.data(), 4 * kib, MPI_BYTE, peer_, 0, little.as<char>() + 4 * kib, 4 * kib,
+                                 MPI_BYTE, peer_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
+
+  // Each of many comes from memory of its own that its sender frees once it is over, and that may come again at that address: what the receiver,
+  // who waits for the last one or only posts them, still held of it would keep it from opening the next one, and after several it would read no more.
+  void freed_and_reused(bool waits) {
+    CROSSLANE_STEP("freed and reused, {}", waits ? "waiting" : "posting");
+    constexpr int many = 11;
+    const std::size_t bytes = 1024 * kib;
+    prepare(many, bytes, 0, mix(program_.seed, waits, 81));
+    const SharedWord shared(program_.rank);  // how many sends have begun
+    auto& begun = *shared;
+    if (program_.rank == 0) {
+      std::vector<MPI_Request> requests;
+      for (int i = 0; i < many; ++i) {
+        CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, i, MPI_COMM_WORLD,
+                                &requests.emplace_back()));
+        // The next one of these calls sees it.
+        if (!waits) until([&] { return begun.load() > i; });
+        if (!waits) linger(5000);
+      }
+      CROSSLANE_MPI(MPI_Wait(&requests.back(), MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
+      check(many, bytes);
+    } else {
+      for (int i = 0; i < many; ++i) {
+        Memory memory(MemoryKind::device, bytes);
+        memory.write(send_.read(static_cast<std::size_t>(i) * bytes, bytes));
+        begun.store(i + 1);
+        CROSSLANE_MPI(MPI_Send(memory.data(), static_cast<int>(bytes), MPI_BYTE, 0, i, MPI_COMM_WORLD));
+      }
+    }
+  }
+
+  // The receiver asks for the long ones while the sender waits, but is put aside, and goes when a word of the host's is there; then so does the
+  // sender. The long ones arrive all the same, though neither comes back before.
+  void left_by_both() {
+    CROSSLANE_STEP("left by both");
+    constexpr int many = 2;
+    const std::size_t bytes = 1024 * kib;
+    const SharedWord shared(program_.rank);  // -1: the sender is put aside; 0 again: all is there
+    auto& word = *shared;
+    aside = &word;
+    std::signal(SIGUSR2, sleep_here);
+    const pthread_t here = pthread_self();
+    for (int round = 0; round < 10; ++round) {
+      prepare(many, bytes, 0, mix(program_.seed, round, 80));
+      std::vector<MPI_Request> requests(many + 1, MPI_REQUEST_NULL);
+      char token = 0;
+      int index = 0;
+      if (program_.rank == 0) {
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, i, MPI_COMM_WORLD,
+                                  &requests[static_cast<std::size_t>(i)]));
+        CROSSLANE_MPI(MPI_Irecv(&token, 1, MPI_CHAR, 1, many, MPI_COMM_WORLD, &requests.back()));
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        until([&] { return word.load() != 0; });
+        CROSSLANE_MPI(MPI_Waitany(many + 1, requests.data(), &index, MPI_STATUS_IGNORE));
+        until([&] { return receive_.read(0, expected_.size()) == expected_; });
+        check(many, bytes);
+        word.store(0);
+      } else {
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, 0, i, MPI_COMM_WORLD,
+                                  &requests[static_cast<std::size_t>(i)]));
+        CROSSLANE_MPI(MPI_Issend(&token, 1, MPI_CHAR, 0, many, MPI_COMM_WORLD, &requests.back()));
+        std::thread pause([&] {
+          linger(3000);
+          pthread_kill(here, SIGUSR2);
+        });
+        CROSSLANE_MPI(MPI_Waitany(many + 1, requests.data(), &index, MPI_STATUS_IGNORE));
+        pause.join();
+        until([&] { return word.load() == 0; });
+      }
+      CROSSLANE_MPI(MPI_Waitall(many + 1, requests.data(), MPI_STATUSES_IGNORE));
     }
   }
 
@@ -309,6 +438,13 @@ int main(int argc, char** argv) {
       put.again();
       // Where ranks take turns on a GPU such messages go through the host, from which the receiver takes them itself.
       if (!take_turns(MPI_COMM_WORLD)) put.left_alone();
+      return program.finish();
+    }
+    if (program.option("left", 0) != 0) {
+      put.meet();
+      for (const bool waits : {true, false}) put.freed_and_reused(waits);
+      put.again_until_written();
+      put.left_by_both();
       return program.finish();
     }
     put.again_until_written();

@@ -112,6 +112,35 @@ TEST_F(OffersTest, OneOfTwoMovesWhatIsAsked) {
   }
 }
 
+TEST_F(OffersTest, WhoCannotWriteSaysSoAtOnce) {
+  const auto ticket = owner.open();
+  ASSERT_TRUE(reader.take(0, *ticket));
+  owner.refuse(*ticket);  // nothing is asked yet
+  EXPECT_EQ(owner.state(*ticket), State::taken);
+  reader.ask(0, *ticket, {});
+  owner.refuse(*ticket);
+  EXPECT_TRUE(reader.given_up(0, *ticket));
+  EXPECT_FALSE(reader.take_back(0, *ticket));
+  EXPECT_FALSE(owner.write(*ticket));
+}
+
+// A reader finds that its GPU has failed just when that has written that it is done.
+TEST_F(OffersTest, WhatIsOverDoesNotFailAnyMore) {
+  const auto ticket = owner.open();
+  ASSERT_TRUE(reader.take(0, *ticket));
+  reader.end(0, *ticket, State::done);
+  reader.fail(0, *ticket);
+  EXPECT_EQ(owner.state(*ticket), State::done);
+  owner.close(*ticket);
+  const auto next = owner.open();
+  ASSERT_EQ(next->line, ticket->line);
+  reader.fail(0, *ticket);
+  EXPECT_EQ(owner.state(*next), State::offered);
+  ASSERT_TRUE(reader.take(0, *next));
+  reader.fail(0, *next);
+  EXPECT_EQ(owner.state(*next), State::failed);
+}
+
 TEST_F(OffersTest, AnOldTicketTakesNothing) {
   const auto old = owner.open();
   ASSERT_TRUE(owner.keep(*old));
@@ -280,6 +309,7 @@ TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
         while (owner.state(ticket) < State::done) {
           if (random() % 4 == 0) std::this_thread::yield();
           const auto where = owner.asked(ticket);
+          if (where && random() % 4 == 0) owner.refuse(ticket);
           if (!where || !owner.write(ticket)) continue;
           EXPECT_EQ(where->front(), round);
           if (random() % 4 == 0) {
