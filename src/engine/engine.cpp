@@ -183,6 +183,16 @@ void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
   }
 }
 
+void Engine::until_apart(base::FunctionRef<bool()> done, const Watch& watch) const {
+  const trace::Span span(tracer_, trace::Kind::wait, watch.call);
+  Watchdog watchdog{watch, watchdog_seconds_};
+  Rests rests(shares_processors_);
+  while (!soon(done)) {
+    watchdog.look(false);
+    rests.rest();
+  }
+}
+
 bool Engine::may_sleep(const Completion& completion) const {
   return mpi_idle_ == MpiIdle::sleep && !completion.done() && completion.needs_no_polling() && needs_no_polling() &&
          !requests_.empty();

@@ -53,6 +53,10 @@ class Engine final : private Runner {
   /// the application, which are not the engine's to complete. Throws what `done` throws.
   void until(base::FunctionRef<bool()> done, const Watch& watch);
 
+  /// The same with no turn and no call of MPI meanwhile, however long it takes; from a task, too, which holds up the others. `done` makes no calls
+  /// that block.
+  void until_apart(base::FunctionRef<bool()> done, const Watch& watch) const;
+
   /// Any thread: gives tasks and requests one turn, if no other thread does. True if something moved.
   bool progress();
 

@@ -55,21 +55,22 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
   for (; !receives_.empty(); receives_.pop_front()) {
     const auto& [request, kept] = receives_.front();
     const auto operation = kept.lock();
-    if (operation == nullptr || !operation->active || !operation->look->awaits_mpi()) continue;
+    if (operation == nullptr || !operation->active) continue;
+    const auto& look = *operation->look;
+    const bool begins = look.awaits_mpi();
     try {
-      look_at(process, *operation, request, &gathering);
+      if (begins) look_at(process, *operation, request, &gathering);
     } catch (const std::exception&) {
       return;  // whoever completes it meets that, too
     }
-    if (operation->look->awaits_mpi()) return;
-    const auto& look = *operation->look;
+    if (look.awaits_mpi()) return;
     if (look.state != Look::State::pulling) continue;
     // What goes on in turns of the engine only is over when its call comes.
     if (look.reading != nullptr) {
       under_way_.push_back({look.pull, look.payload, receives_.front()});
       under_way += look.payload;
     }
-    if (under_way < enough_under_way) continue;
+    if (!begins || under_way < enough_under_way) continue;
     receives_.pop_front();
     return;
   }

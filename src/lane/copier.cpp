@@ -361,10 +361,13 @@ bool Batch::ends() noexcept {
     wait(Mpi::rests);
     return true;
   } catch (const std::exception&) {
-    // A driver that refuses the word for the host, say, still knows.
+    return drains();  // a driver that refuses the word for the host, say, still knows
   }
+}
+
+bool Batch::drains() noexcept {
   try {
-    while (!copier_.engine_.soon([this] { return over(); })) continue;
+    copier_.engine_.until_apart([this] { return over(); }, watch_);
     return true;
   } catch (const std::exception&) {
     return false;

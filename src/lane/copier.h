@@ -200,8 +200,10 @@ class Batch {
   enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait(Mpi mpi = Mpi::progresses);
-  /// The same where MPI rests, for who has nobody to tell: false where that throws.
+  /// The same where MPI rests, for who has nobody to tell: false where the GPU has failed.
   [[nodiscard]] bool ends() noexcept;
+  /// The same without a word to wait for, nor a turn of the engine: the driver is asked.
+  [[nodiscard]] bool drains() noexcept;
 
   /// Enqueues the marker of everything so far and returns its completion, for tasks: they wait by awaiting it, and ask
   /// throw_if_failed() now and then, since a GPU that has failed never writes the marker.

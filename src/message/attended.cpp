@@ -33,7 +33,6 @@ void Transfers::attend(const ReadingPointer& reading) noexcept {
   attended_.push_back(reading);  // there is room
 }
 
-// What is over is let go at once: who holds it holds a mapping of the sender's memory, which may be freed now, and other memory come to its address.
 void Transfers::look_for_ends() noexcept {
   if (attended_.empty()) return;
   for (const auto& reading : attended_)
@@ -41,9 +40,12 @@ void Transfers::look_for_ends() noexcept {
   std::erase_if(attended_, [](const auto& reading) { return reading->done.done(); });
 }
 
+// Whose memory it was may free it at once, and other memory come to its address: that cannot be mapped while this is.
 void Transfers::end_if_over(Reading& reading) noexcept {
   try {
-    if (reading.batch->over()) peers_->offers().end(reading.owner, reading.offer, share::Offers::State::done);
+    if (!reading.batch->over()) return;
+    reading.source = {};
+    peers_->offers().end(reading.owner, reading.offer, share::Offers::State::done);
   } catch (...) {
     fail(reading, std::current_exception());
   }
@@ -56,7 +58,7 @@ void Transfers::mark(Reading& reading) noexcept {
     static_cast<void>(end_behind(*reading.batch, reading.unmarked->place, reading.owner, reading.offer));
   } catch (...) {
     // The copy is under way all the same.
-    if (reading.batch->ends())
+    if (reading.batch->drains())
       peers_->offers().end(reading.owner, reading.offer, share::Offers::State::done);
     else
       fail(reading, std::current_exception());
@@ -64,12 +66,13 @@ void Transfers::mark(Reading& reading) noexcept {
 }
 
 void Transfers::leave_attended() noexcept {
+  Gathering gathering(this);
   for (const auto& reading : attended_) {
     if (reading->done.done()) continue;
     if (reading->unmarked)
       mark(*reading);
     else if (reading->asked != nullptr)
-      take_back(*reading);
+      take_back(reading, gathering);
   }
   attended_.clear();
 }

@@ -74,23 +74,25 @@ void Transfers::urge(Reading& reading) {
     }
     if (!offers.take_back(reading.owner, reading.offer)) return;
   }
-  peers_->came(reading.asked->header.sender, false);
-  read_after_all(reading);
-}
-
-// Nobody will urge it, nor its sender perhaps come by.
-void Transfers::take_back(Reading& reading) noexcept {
-  const auto& offers = peers_->offers();
-  if (offers.take_back(reading.owner, reading.offer) || offers.given_up(reading.owner, reading.offer))
-    read_after_all(reading);
-}
-
-void Transfers::read_after_all(Reading& reading) noexcept {
   const auto asked = std::move(reading.asked);
+  peers_->came(asked->header.sender, false);
   try {
     read_now(reading, asked->header, asked->buffer, asked->watch);
   } catch (...) {
     fail(reading, std::current_exception());
+  }
+}
+
+// Nobody will urge it, nor its sender perhaps come by.
+void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) noexcept {
+  const auto& offers = peers_->offers();
+  if (!offers.take_back(reading->owner, reading->offer) && !offers.given_up(reading->owner, reading->offer)) return;
+  const auto asked = std::move(reading->asked);
+  try {
+    if (!join(reading, asked->header, asked->buffer, asked->watch, gathering))
+      read_now(*reading, asked->header, asked->buffer, asked->watch);
+  } catch (...) {
+    fail(*reading, std::current_exception());
   }
 }
 
@@ -130,7 +132,7 @@ void Transfers::write_if_asked(Offering& offering) {
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
     // Nobody may have the memory before. Where that is not known give_up_if_failed() finds out.
-    if (pushed == nullptr || pushed->ends()) return offers.give_up(ticket);
+    if (pushed == nullptr || pushed->drains()) return offers.give_up(ticket);
   }
   offering.writing_ = {std::move(target), std::move(pushed)};
 }

@@ -174,22 +174,27 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     // Of several at once there is one kernel for all. One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
     if (alone ? carry(*reading, header, buffer) : ask(reading, header, buffer, watch)) return reading;
-    if (gathering != nullptr && !listed && buffer.on_gpu && reading->received.bytes != 0)
-      reading->batch = gathering->batch_for(buffer.place, watch);
-    if (reading->batch != nullptr && gather(*reading->batch, *reading, header, buffer)) {
-      gathering->add(reading);
-    } else {
-      if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
-        reading->unmarked.emplace(Reading::Unmarked{buffer.place});
-      read_now(*reading, header, buffer, watch);
-      if (reading->unmarked) attend(reading);
-      // What took as long as a launch tells nothing.
-      if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
-    }
+    if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
+    if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
+      reading->unmarked.emplace(Reading::Unmarked{buffer.place});
+    read_now(*reading, header, buffer, watch);
+    if (reading->unmarked) attend(reading);
+    // What took as long as a launch tells nothing.
+    if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
   } catch (...) {
     fail(*reading, std::current_exception());
   }
   return reading;
+}
+
+// False for what is to be enqueued by itself.
+bool Transfers::join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
+                     const engine::Watch& watch, Gathering& gathering) {
+  if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
+  reading->batch = gathering.batch_for(buffer.place, watch);
+  if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
+  gathering.add(reading);
+  return true;
 }
 
 bool Transfers::is_plain(const Header& header, const Buffer& buffer) const {
@@ -201,7 +206,12 @@ bool Transfers::is_plain(const Header& header, const Buffer& buffer) const {
 void Transfers::read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
   const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading.received.bytes);
   reading.batch = std::make_shared<lane::Batch>(copier_, watch);
-  enqueue(reading, header, buffer);
+  try {
+    enqueue(reading, header, buffer);
+  } catch (...) {
+    static_cast<void>(reading.batch->drains());  // the sender is told then that nobody reads any more
+    throw;
+  }
 }
 
 // By the kernel that stays for such payloads, if it is there.
@@ -346,6 +356,8 @@ void Transfers::Gathering::enqueue() noexcept {
     const trace::Span span(transfers_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);
     batch_->enqueue_gathered(transfers_->memory_in(place_));
   } catch (...) {
+    // Some may be on their way, and words that say so.
+    static_cast<void>(batch_->drains());
     for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
   }
   members_.clear();

@@ -298,6 +298,8 @@ class Transfers {
   /// Goes with one copy, straight from where it lies into the own GPU's memory, for which nothing has to be waited for.
   [[nodiscard]] bool is_plain(const Header& header, const Buffer& buffer) const;
   void read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  [[nodiscard]] bool join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
+                          const engine::Watch& watch, Gathering& gathering);
   [[nodiscard]] bool attends();
   void attend(const ReadingPointer& reading) noexcept;
   void look_for_ends() noexcept;
@@ -305,8 +307,7 @@ class Transfers {
   void mark(Reading& reading) noexcept;
   [[nodiscard]] bool ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
                          const engine::Watch& watch);
-  void take_back(Reading& reading) noexcept;
-  void read_after_all(Reading& reading) noexcept;
+  void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
