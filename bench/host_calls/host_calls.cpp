@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -155,14 +156,13 @@ void questions(const LateDriver& driver, const void* pinned, const void* host, i
   constexpr int many_questions = 1000;
   struct Question {
     std::string_view name;
-    CUpointer_attribute attribute;
+    std::optional<CUpointer_attribute> attribute;  // else cuMemGetAddressRange
   };
-  // CU_POINTER_ATTRIBUTE_..., and cuMemGetAddressRange at the end.
   constexpr std::array<Question, 5> asked{{{"MEMORY_TYPE", CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
                                            {"CONTEXT", CU_POINTER_ATTRIBUTE_CONTEXT},
                                            {"BUFFER_ID", CU_POINTER_ATTRIBUTE_BUFFER_ID},
                                            {"DEVICE_ORDINAL", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
-                                           {"range", {}}}};
+                                           {"range", std::nullopt}}};
   struct Place {
     std::string_view kind;
     CUdeviceptr address;
@@ -178,8 +178,7 @@ void questions(const LateDriver& driver, const void* pinned, const void* host, i
     fmt::print(stdout, "{:14}", place.kind);
     for (const Question& question : asked) {
       const auto ask = [&] {
-        return question.name == "range" ? driver.ask_range(place.address)
-                                        : driver.ask(question.attribute, place.address);
+        return question.attribute ? driver.ask(*question.attribute, place.address) : driver.ask_range(place.address);
       };
       std::vector<double> times;
       bool answered = false;

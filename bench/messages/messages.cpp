@@ -1,8 +1,7 @@
 // Messages between the GPU memories of two ranks, as benchmarks of MPIs measure them: latency (half a ping-pong), bandwidth (a window of
 // nonblocking messages one way), and both ways at once; beside what the hardware does: one copy by the copy engine to the other
 // rank's memory, opened over CUDA IPC; and beside the same messages by hand (copy to pinned memory, plain MPI, copy back).
-// "MPI_Irecv", "MPI_Isend": what the host takes for each while a window both ways begins, which no message of it waits less than;
-// "a question": what it takes to ask the driver which allocation an address lies in.
+// "MPI_Irecv", "MPI_Isend": what the host takes for each while a window both ways begins, which no message of it waits less than.
 // All columns in one process and one run, in turns, and verified. Start an even number of ranks with Crosslane preloaded: two and two are pairs,
 // and all pairs do the same at once.
 //   bench_messages [--sizes N,...] [--window N] [--gpus N] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
@@ -43,12 +42,11 @@ enum Column : std::size_t {
   copies_both_ways,
   irecv_call,
   isend_call,
-  question,
   columns
 };
-constexpr std::array<std::string_view, columns> names{
-    "latency",   "latency by hand",   "latency, one copy", "one way",   "one way, copies",
-    "both ways", "both ways, copies", "MPI_Irecv",         "MPI_Isend", "a question"};
+constexpr std::array<std::string_view, columns> names{"latency",           "latency by hand", "latency, one copy",
+                                                      "one way",           "one way, copies", "both ways",
+                                                      "both ways, copies", "MPI_Irecv",       "MPI_Isend"};
 constexpr std::array messages{latency, one_way, both_ways, irecv_call,
                               isend_call};  // what any MPI does that takes GPU memory
 
@@ -150,15 +148,6 @@ class Benchmark {
 
   /// The same of what the host does alone, of as many windows.
   double host_seconds(Column column, std::size_t bytes, int repeats) {
-    if (column == question) {
-      unsigned long long id = 0;
-      const auto begun = now_ns();
-      for (int i = 0; i < window_ * repeats; ++i)
-        check(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
-                                    sends_.address() + static_cast<std::size_t>(i % window_) * bytes),
-              "cuPointerGetAttribute");
-      return most_of_all(static_cast<double>(now_ns() - begun) * 1e-9 / (window_ * repeats));
-    }
     irecv_ns_ = isend_ns_ = 0;
     static_cast<void>(seconds_of(repeats, [&] { messages_at_once(true, bytes); }));
     const auto taken = static_cast<double>(column == irecv_call ? irecv_ns_ : isend_ns_);

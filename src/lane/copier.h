@@ -200,9 +200,8 @@ class Batch {
   enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait(Mpi mpi = Mpi::progresses);
-  /// The same where MPI rests, for who has nobody to tell: false where the GPU has failed.
-  [[nodiscard]] bool ends() noexcept;
-  /// The same without a word to wait for, nor a turn of the engine: the driver is asked.
+  /// The same without a word to wait for, nor a turn of the engine: the driver is asked. For who has nobody to tell: false where the GPU has
+  /// failed.
   [[nodiscard]] bool drains() noexcept;
 
   /// Enqueues the marker of everything so far and returns its completion, for tasks: they wait by awaiting it, and ask
@@ -214,6 +213,8 @@ class Batch {
   [[nodiscard]] bool over();
 
  private:
+  /// wait() where MPI rests, else drains().
+  [[nodiscard]] bool ends() noexcept;
   enum class Toward { host, gpu, itself };
   Copier::Channel& channel(const Place& place);
   [[nodiscard]] Memory memory_of(const std::byte* host) const;

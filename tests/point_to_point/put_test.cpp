@@ -156,9 +156,9 @@ class Put {
       for (int i = 0; i < many; ++i) {
         CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, i, MPI_COMM_WORLD,
                                 &requests.emplace_back()));
-        // The next one of these calls sees it.
-        if (!waits) until([&] { return begun.load() > i; });
-        if (!waits) linger(5000);
+        if (waits) continue;
+        until([&] { return begun.load() > i; });
+        linger(5000);  // the next one of these calls sees it
       }
       CROSSLANE_MPI(MPI_Wait(&requests.back(), MPI_STATUS_IGNORE));
       CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
