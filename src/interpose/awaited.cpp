@@ -4,7 +4,9 @@
 #include "interpose/process.h"
 #include "interpose/receive.h"
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace crosslane::interpose {
 namespace {
@@ -13,8 +15,8 @@ namespace {
 constexpr std::size_t is_long = std::size_t{1} << 20;
 constexpr unsigned short_ones_a_look = 32;
 // Of what is read: two messages of 1 MiB take longer than the calls that begin the next ones (between two H200 a look that began all there was
-// of a window both ways kept this rank's own headers back for 30 us: 16 MiB).
-constexpr std::size_t enough_under_way = std::size_t{2} << 20;
+// of a window both ways kept this rank's own headers back for 30 us: 16 MiB). And two messages, as the next look may come after the end of one.
+constexpr std::size_t enough_under_way = std::size_t{2} << 20, enough_messages = 2;
 // Of more the oldest wait for their own calls.
 constexpr std::size_t most = 1024;
 
@@ -27,7 +29,15 @@ void Awaited::add(Process& process, MPI_Request request, const std::shared_ptr<O
 }
 
 void Awaited::completes(const Process& process) noexcept {
-  if (!process.multiple()) short_ones_ = 0;
+  if (process.multiple()) return;
+  short_ones_ = 0;
+  // The first such call tells: a program may wait for one request after the other.
+  if (std::exchange(began_, false))
+    comes_at_once_ = std::ranges::any_of(under_way_, [](const UnderWay& each) { return !each.done.done(); });
+}
+
+bool Awaited::is_enough(std::size_t under_way) const noexcept {
+  return under_way >= enough_under_way && under_way_.size() >= enough_messages;
 }
 
 // What is over is let go: it holds a mapping of its sender's memory, which may be freed now, and other memory come to its address.
@@ -49,8 +59,7 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
   if (bytes < is_long && (begun == Begun::receive || ++short_ones_ < short_ones_a_look)) return;
   short_ones_ = 0;
   std::size_t under_way = bytes_under_way(process);
-  // Sends are on their way by now: one more for each, as the program may compute after the last one.
-  if (begun == Begun::receive && under_way >= enough_under_way) return;
+  if ((begun == Begun::receive || comes_at_once_) && is_enough(under_way)) return;
   message::Transfers::Gathering gathering(process.looks() ? &process.transfers() : nullptr);
   for (; !receives_.empty(); receives_.pop_front()) {
     const auto& [request, kept] = receives_.front();
@@ -69,8 +78,9 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
     if (look.reading != nullptr) {
       under_way_.push_back({look.pull, look.payload, receives_.front()});
       under_way += look.payload;
+      began_ = true;
     }
-    if (!begins || under_way < enough_under_way) continue;
+    if (!begins || !is_enough(under_way)) continue;
     receives_.pop_front();
     return;
   }

@@ -23,14 +23,16 @@ class Awaited {
   enum class Begun { send, receive };
   /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short seldom, for short ones cost less
   /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for. Those wait for each look,
-  /// too, so that receives begin no more than keeps the links busy meanwhile, and each send one more.
+  /// too, so that no more begins than keeps the links busy meanwhile; but each send begins one more where the program may compute after the last.
   void look(Process& process, Begun begun, std::size_t bytes);
-  /// A call that completes requests has its own look: an exchange of few short messages needs no other.
+  /// A call that completes requests has its own look: an exchange of few short messages needs no other. Whether something is still under way by
+  /// then tells what the program does behind its sends.
   void completes(const Process& process) noexcept;
 
  private:
   /// What looks have begun, and is not over.
   [[nodiscard]] std::size_t bytes_under_way(Process& process);
+  [[nodiscard]] bool is_enough(std::size_t under_way) const noexcept;
 
   using Receive = std::pair<MPI_Request, std::weak_ptr<Operation>>;
   struct UnderWay {
@@ -40,7 +42,9 @@ class Awaited {
   };
   std::deque<Receive> receives_;
   std::vector<UnderWay> under_way_;
-  unsigned short_ones_ = 0;  // sent since the last look, or call that completes
+  unsigned short_ones_ = 0;    // sent since the last look, or call that completes
+  bool began_ = false;          // looks have begun something since the last call that completes
+  bool comes_at_once_ = false;  // the program does, to complete what it has begun
 };
 
 }  // namespace crosslane::interpose

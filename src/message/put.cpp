@@ -4,7 +4,8 @@
 //
 // The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
 // where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
-// It asks where it finds several at once: one alone it reads as soon itself (attended.cpp).
+// It asks where it finds several at once: one alone it reads as soon itself (attended.cpp). And not where the sender's GPU has more to do than its own
+// (balance.h).
 // It does not ask where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
 // So it takes back what it has asked for when it goes itself (attended.cpp).
 // From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
@@ -39,7 +40,8 @@ bool Transfers::ask(const ReadingPointer& pointer, const Header& header, const B
   const std::size_t bytes = reading.received.bytes;
   const bool suits = put_bytes_ != 0 && bytes >= put_bytes_ && !reading.received.truncated && header.token == 0 &&
                      is_plain(header, buffer);
-  if (!suits || attending_ == 0 || !peers_->may_ask(header.sender)) return false;
+  if (!suits || attending_ == 0 || !peers_->may_ask(header.sender) || balance(header.sender).other_has_more())
+    return false;
   // For one message it is not worth it.
   const auto shown = peers_->show(buffer.first(), bytes, buffer.seen, 2);
   if (!shown) return false;
@@ -54,6 +56,38 @@ bool Transfers::ask(const ReadingPointer& pointer, const Header& header, const B
   world_.directory().ask(reading.owner);
   reading.begun.reset();
   return true;
+}
+
+Balance Transfers::balance(int peer) {
+  Balance found;
+  for (const auto& reading : attended_)
+    if (reading->asked != nullptr && reading->asked->header.sender == peer && !reading->done.done())
+      found.asked += reading->received.bytes;
+  {
+    const std::lock_guard lock(reads_mutex_);
+    for (const auto& [sender, bytes, done] : reads_)
+      if (sender == peer && !done.done()) found.reads += bytes;
+  }
+  const std::lock_guard lock(offerings_mutex_);
+  for (const Offering* const offering : offerings_) {
+    const auto& header = offering->header_;
+    if (offering->to_ != peer || header.bytes < put_bytes_ || offering->over()) continue;
+    switch (peers_->offers().state(header.offer)) {
+      case share::Offers::State::taken:
+      case share::Offers::State::reading: found.is_read += header.bytes; break;
+      case share::Offers::State::asked:
+      case share::Offers::State::writing: found.writes += header.bytes; break;
+      default: break;
+    }
+  }
+  return found;
+}
+
+void Transfers::count_read(const Reading& reading, const Header& header) {
+  if (!reading.to_gpu || put_bytes_ == 0 || reading.received.bytes < put_bytes_) return;
+  const std::lock_guard lock(reads_mutex_);
+  std::erase_if(reads_, [](const Read& read) { return read.done.done(); });
+  reads_.push_back({header.sender, reading.received.bytes, reading.done});
 }
 
 void Transfers::urge(Reading& reading) {

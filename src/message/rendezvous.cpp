@@ -193,6 +193,7 @@ bool Transfers::join(const ReadingPointer& reading, const Header& header, const 
   if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
+  count_read(*reading, header);
   gathering.add(reading);
   return true;
 }
@@ -212,6 +213,7 @@ void Transfers::read_now(Reading& reading, const Header& header, const Buffer& b
     static_cast<void>(reading.batch->drains());  // the sender is told then that nobody reads any more
     throw;
   }
+  count_read(reading, header);
 }
 
 // By the kernel that stays for such payloads, if it is there.

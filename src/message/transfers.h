@@ -38,6 +38,7 @@
 #include "engine/helper_thread.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
+#include "message/balance.h"
 #include "message/header.h"
 #include "message/peer_memory.h"
 #include "message/tags.h"
@@ -308,6 +309,10 @@ class Transfers {
   [[nodiscard]] bool ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
                          const engine::Watch& watch);
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
+  /// Of what is long enough to be written, and left by its call. For the thread that attends.
+  [[nodiscard]] Balance balance(int peer);
+  /// This rank's GPU reads it.
+  void count_read(const Reading& reading, const Header& header);
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
@@ -358,6 +363,13 @@ class Transfers {
   std::atomic<std::uint64_t> all_received_{0};
   std::atomic<std::uint64_t> written_{0};    // payloads, by this rank
   std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
+  struct Read {
+    int sender;
+    std::size_t bytes;
+    engine::Completion done;
+  };
+  std::mutex reads_mutex_;   // of the next one
+  std::vector<Read> reads_;  // see count_read(); some are over
   // Of the one thread that calls MPI.
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;

@@ -107,7 +107,9 @@ class Put {
                     "whether messages were written by their senders is not as it should be");
   }
 
-  // What a receiver finds in passing arrives although it never comes back: this one looks at its memory alone.
+  // What a receiver finds in passing arrives although it never comes back: this one looks at its memory alone. It begins all that there is where it
+  // came back the last time after the end of what was under way: so it does in the first round, of whatever it begins there, and in each one after it
+  // lets the words come that follow the payloads.
   void left_alone() {
     CROSSLANE_STEP("left alone");
     const std::size_t bytes = 1024 * kib;
@@ -126,8 +128,11 @@ class Put {
       CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
       if (program_.rank == 0) {
         send();  // each of these looks for what has come
-        until([&] { return receive_.read(0, expected_.size()) == expected_; });
-        check(window, bytes);
+        if (round != 0) {
+          until([&] { return receive_.read(0, expected_.size()) == expected_; });
+          check(window, bytes);
+        }
+        linger(20000);
       }
       CROSSLANE_MPI(MPI_Waitall(2 * window, requests.data(), MPI_STATUSES_IGNORE));
       check(window, bytes);
