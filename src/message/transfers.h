@@ -38,7 +38,6 @@
 #include "engine/helper_thread.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
-#include "message/balance.h"
 #include "message/header.h"
 #include "message/peer_memory.h"
 #include "message/tags.h"
@@ -306,11 +305,21 @@ class Transfers {
   void look_for_ends() noexcept;
   void end_if_over(Reading& reading) noexcept;
   void mark(Reading& reading) noexcept;
-  [[nodiscard]] bool ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                         const engine::Watch& watch);
+  /// For what its sender may write: puts it off until it is its turn. False for what is to be read at once.
+  [[nodiscard]] bool hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                          const engine::Watch& watch);
+  /// Asks for, or reads, as many of those as keep the links busy.
+  void decide(Gathering& gathering) noexcept;
+  [[nodiscard]] bool ask(Reading& reading) noexcept;
+  void read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept;
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
-  /// Of what is long enough to be written, and left by its call. For the thread that attends.
-  [[nodiscard]] Balance balance(int peer);
+  /// Bytes between this rank and another one, of what is long enough to be written.
+  struct UnderWay {
+    std::size_t read = 0, asked = 0;  ///< Come here.
+    std::size_t is_read = 0;          ///< Go there, read by the other one, from sends that their calls have left.
+  };
+  /// For the one thread that calls MPI.
+  [[nodiscard]] UnderWay under_way(int peer);
   /// This rank's GPU reads it.
   void count_read(const Reading& reading, const Header& header);
   void throw_if_gone(const Reading& reading) const;
@@ -373,8 +382,11 @@ class Transfers {
   // Of the one thread that calls MPI.
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;
+  std::vector<int> decided_;  // senders of which enough is under way, while decide() runs
   /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
-  /// the links than keep them busy.
+  /// the links than keep them busy. Long payloads that are read share theirs with those that are written: what both ranks enqueue first their GPUs
+  /// do first, so that both read, or both write. While one reads and the other writes they use one direction of their link (between two H100 a
+  /// window of 64 of 16 MiB both ways took up to 63 us a message with streams for each, rather than 49).
   struct Turns {
     std::mutex mutex;  // held by who enqueues
     struct Batch {
@@ -386,7 +398,7 @@ class Transfers {
     /// For another group at that place.
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
-  } turns_, writing_;
+  } short_ones_, long_ones_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
@@ -402,14 +414,16 @@ class Transfers::Gathering {
 
  private:
   friend class Transfers;
-  /// The batch that a payload for this place goes with; null where it shall go by itself.
-  [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
+  /// The batch that a payload of so many bytes for this place goes with; null where it shall go by itself.
+  [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, std::size_t bytes,
+                                                       const engine::Watch& watch);
   void add(const ReadingPointer& reading);
   /// Where that fails, all of them have failed.
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there is a batch
+  std::unique_lock<std::mutex> lock_;  // of its turns, while there is a batch
+  bool long_ones_ = false;             // are in the batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;

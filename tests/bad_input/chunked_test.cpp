@@ -87,7 +87,7 @@ void failing_beside(Program& program) {
 void failing_window(Program& program, bool fails, bool by_kernel) {
   CROSSLANE_STEP("rank 1 fails as it receives several at once");
   constexpr int messages = 12;
-  const int each = by_kernel ? 70'000 : 1'200'000;
+  const int each = by_kernel ? 70'000 : 2'400'000;
   Memory memory(MemoryKind::device, std::size_t{messages} * each);
   std::vector<MPI_Request> requests(messages, MPI_REQUEST_NULL);
   for (int i = 0; i < messages; ++i) {
