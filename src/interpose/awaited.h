@@ -42,7 +42,7 @@ class Awaited {
   };
   std::deque<Receive> receives_;
   std::vector<UnderWay> under_way_;
-  unsigned short_ones_ = 0;    // sent since the last look, or call that completes
+  unsigned short_ones_ = 0;     // sent since the last look, or call that completes
   bool began_ = false;          // looks have begun something since the last call that completes
   bool comes_at_once_ = false;  // the program does, to complete what it has begun
 };

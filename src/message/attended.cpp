@@ -38,8 +38,6 @@ void Transfers::look_for_ends() noexcept {
   for (const auto& reading : attended_)
     if (reading->unmarked && !reading->done.done() && base::now() >= reading->unmarked->over) end_if_over(*reading);
   std::erase_if(attended_, [](const auto& reading) { return reading->done.done(); });
-  Gathering gathering(this);
-  decide(gathering);
 }
 
 // Whose memory it was may free it at once, and other memory come to its address: that cannot be mapped while this is.

@@ -4,12 +4,11 @@
 //
 // The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
 // where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
-// It asks where it finds several at once: one alone it reads as soon itself (attended.cpp). Whether it asks or reads it decides when it is the payload's
-// turn, for by then the sender may wait.
-//
-// Both ways at once it reads where the other rank reads, too, because that found nobody to ask, say: the copy engines of a GPU bring about as many bytes a
-// second to and from other GPUs as a link takes one way, whichever way they go. Between two H100 one process that copies both ways reaches
-// 364 GB/s in sum; of two, each that reads what comes to it 341 a way, and each that writes what goes from it 361 (copies of 16 MiB).
+// It asks where it finds several at once: one alone it reads as soon itself (attended.cpp). And not while as long ones go there: the copy engines of a GPU
+// bring about as many bytes a second to and from other GPUs as a link takes one way, whichever way they go, so that both ranks would have to do alike all
+// the time. Between two H100 one process that copies both ways reaches 364 GB/s in sum; of two, each that reads what comes to it 341 a way, and
+// each that writes what goes from it 361; windows of 64 of 16 MiB both ways took 52 us a message where all were read, and 49 to 85 where some were
+// written.
 // It does not ask where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
 // So it takes back what it has asked for when it goes itself (attended.cpp).
 // From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
@@ -22,7 +21,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -35,108 +33,43 @@ namespace {
 using Note = share::Offers::Note;
 static_assert(sizeof(share::Exposed) <= sizeof(Note));
 
-// What comes here from one rank at a time. Of as much is decided, so that the links are busy until this rank looks again; and of less where the sender
-// does not wait, which it may do by then.
-constexpr std::size_t enough = std::size_t{32} << 20, enough_messages = 4;
-constexpr std::size_t little = std::size_t{4} << 20, little_messages = 2;
-// What the sender may read here beyond what this rank reads there.
-constexpr std::size_t more_messages = 2;
 // Who looks comes within a few microseconds, unless it has to open the memory first, or another process has its processor.
 constexpr base::Duration soon = std::chrono::microseconds{30}, later = std::chrono::milliseconds{1};
 
 }  // namespace
 
-bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                     const engine::Watch& watch) {
+bool Transfers::ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                    const engine::Watch& watch) {
   Reading& reading = *pointer;
   const std::size_t bytes = reading.received.bytes;
   const bool suits = put_bytes_ != 0 && bytes >= put_bytes_ && !reading.received.truncated && header.token == 0 &&
                      is_plain(header, buffer);
-  if (!suits || attending_ == 0 || !peers_->may_be_asked(header.sender)) return false;
-  attended_.reserve(attended_.size() + 1);
-  decided_.reserve(attended_.size() + 1);
-  reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch});
-  reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);
-  reading.begun.reset();
-  attended_.push_back(pointer);
-  peers_->offers().hold(reading.owner, reading.offer);
-  return true;
-}
-
-void Transfers::decide(Gathering& gathering) noexcept {
-  decided_.clear();
-  for (const auto& reading : attended_) {
-    if (reading->asked == nullptr || reading->asked->since || reading->done.done()) continue;
-    const int sender = reading->asked->header.sender;
-    if (std::ranges::find(decided_, sender) != decided_.end()) continue;
-    const std::size_t bytes = reading->received.bytes;
-    const UnderWay found = under_way(sender);
-    const std::size_t comes = found.read + found.asked;
-    const bool waits = peers_->waits(sender);
-    if (comes >= (waits ? std::max(enough, enough_messages * bytes) : std::max(little, little_messages * bytes)))
-      decided_.push_back(sender);
-    else if (!waits || found.is_read > found.read + more_messages * bytes || !ask(*reading))
-      read_after_all(reading, gathering);
-  }
-}
-
-// False where this rank's memory cannot be shown.
-bool Transfers::ask(Reading& reading) noexcept {
-  auto& asked = *reading.asked;
+  if (!suits || attending_ == 0 || !peers_->may_ask(header.sender) || sends_long_to(header.sender)) return false;
   // For one message it is not worth it.
-  const auto shown = peers_->show(asked.buffer.first(), reading.received.bytes, asked.buffer.seen, 2);
+  const auto shown = peers_->show(buffer.first(), bytes, buffer.seen, 2);
   if (!shown) return false;
   Note note{};
   std::memcpy(note.data(), &shown->exposed, sizeof shown->exposed);
-  asked.since = base::now();
-  asked.wrote = peers_->wrote(asked.header.sender);
-  peers_->offers().ask(reading.owner, reading.offer, note);
+  auto& offers = peers_->offers();
+  reading.asked = std::make_unique<Reading::Asked>(
+      Reading::Asked{header, buffer, watch, base::now(), peers_->wrote(header.sender)});
+  reading.done = offers.reached(reading.owner, reading.offer, share::Offers::State::done);
+  attended_.push_back(pointer);
+  offers.ask(reading.owner, reading.offer, note);
   world_.directory().ask(reading.owner);
+  reading.begun.reset();
   return true;
 }
 
-// Of one that nobody writes.
-void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept {
-  const auto asked = std::move(reading->asked);
-  if (!asked->since) peers_->offers().read(reading->owner, reading->offer);
-  try {
-    if (!join(reading, asked->header, asked->buffer, asked->watch, gathering))
-      read_now(*reading, asked->header, asked->buffer, asked->watch);
-  } catch (...) {
-    fail(*reading, std::current_exception());
-  }
-}
-
-Transfers::UnderWay Transfers::under_way(int peer) {
-  UnderWay found;
-  for (const auto& reading : attended_)
-    if (reading->asked != nullptr && reading->asked->since && reading->asked->header.sender == peer &&
-        !reading->done.done())
-      found.asked += reading->received.bytes;
-  {
-    const std::lock_guard lock(reads_mutex_);
-    for (const auto& read : reads_)
-      if (read.sender == peer && !read.done.done()) found.read += read.bytes;
-  }
+bool Transfers::sends_long_to(int peer) {
   const std::lock_guard lock(offerings_mutex_);
-  for (const Offering* const offering : offerings_) {
-    const auto& header = offering->header_;
-    if (offering->to_ != peer || header.bytes < put_bytes_ || offering->over()) continue;
-    const auto state = peers_->offers().state(header.offer);
-    if (state == share::Offers::State::taken || state == share::Offers::State::reading) found.is_read += header.bytes;
-  }
-  return found;
-}
-
-void Transfers::count_read(const Reading& reading, const Header& header) {
-  if (!reading.to_gpu || put_bytes_ == 0 || reading.received.bytes < put_bytes_) return;
-  const std::lock_guard lock(reads_mutex_);
-  std::erase_if(reads_, [](const Read& read) { return read.done.done(); });
-  reads_.push_back({header.sender, reading.received.bytes, reading.done});
+  return std::ranges::any_of(offerings_, [&](const Offering* offering) {
+    return offering->to_ == peer && offering->header_.bytes >= put_bytes_ && !offering->over();
+  });
 }
 
 void Transfers::urge(Reading& reading) {
-  if (reading.asked == nullptr || !reading.asked->since || reading.done.done()) return;
+  if (reading.asked == nullptr || reading.done.done()) return;
   const auto& offers = peers_->offers();
   if (!offers.given_up(reading.owner, reading.offer)) {
     const auto state = offers.state(reading.owner, reading.offer);
@@ -144,7 +77,7 @@ void Transfers::urge(Reading& reading) {
     if (state == share::Offers::State::writing) peers_->writes(sender);
     if (state != share::Offers::State::asked) return;
     const auto now = base::now();
-    if (now - *reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
+    if (now - reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
     // Who is asked for many at once has to do with the first ones.
     if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote) {
       reading.asked->since = now;
@@ -165,10 +98,14 @@ void Transfers::urge(Reading& reading) {
 // Nobody will urge it, nor its sender perhaps come by.
 void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) noexcept {
   const auto& offers = peers_->offers();
-  if (reading->asked->since && !offers.take_back(reading->owner, reading->offer) &&
-      !offers.given_up(reading->owner, reading->offer))
-    return;
-  read_after_all(reading, gathering);
+  if (!offers.take_back(reading->owner, reading->offer) && !offers.given_up(reading->owner, reading->offer)) return;
+  const auto asked = std::move(reading->asked);
+  try {
+    if (!join(reading, asked->header, asked->buffer, asked->watch, gathering))
+      read_now(*reading, asked->header, asked->buffer, asked->watch);
+  } catch (...) {
+    fail(*reading, std::current_exception());
+  }
 }
 
 // It may have died while it wrote.
@@ -191,14 +128,13 @@ void Transfers::write_if_asked(Offering& offering) {
   auto target =
       memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
   if (target.data == nullptr) return offers.refuse(ticket);
-  // Not waited for: this thread may be gathering what it reads. Who looks looks again.
-  const std::unique_lock lock(long_ones_.mutex, std::try_to_lock);
-  if (!lock || !offers.write(ticket)) return;
+  if (!offers.write(ticket)) return;
+  const std::lock_guard lock(writing_.mutex);
   std::shared_ptr<lane::Batch> pushed;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::copy, "write a message", buffer.bytes);
     // Which others share.
-    const auto batch = long_ones_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
+    const auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
     batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, 0, buffer.bytes);
     pushed = batch;
     auto& word = offers.word(ticket);

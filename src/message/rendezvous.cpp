@@ -173,11 +173,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   try {
     // Of several at once there is one kernel for all. One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone && carry(*reading, header, buffer)) return reading;
-    if (!alone && hold(reading, header, buffer, watch)) {
-      decide(*gathering);
-      return reading;
-    }
+    if (alone ? carry(*reading, header, buffer) : ask(reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
     if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
       reading->unmarked.emplace(Reading::Unmarked{buffer.place});
@@ -195,9 +191,8 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 bool Transfers::join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
                      const engine::Watch& watch, Gathering& gathering) {
   if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
-  reading->batch = gathering.batch_for(buffer.place, reading->received.bytes, watch);
+  reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
-  count_read(*reading, header);
   gathering.add(reading);
   return true;
 }
@@ -217,7 +212,6 @@ void Transfers::read_now(Reading& reading, const Header& header, const Buffer& b
     static_cast<void>(reading.batch->drains());  // the sender is told then that nobody reads any more
     throw;
   }
-  count_read(reading, header);
 }
 
 // By the kernel that stays for such payloads, if it is there.
@@ -333,13 +327,10 @@ std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, 
   return batch;
 }
 
-std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, std::size_t bytes,
-                                                             const engine::Watch& watch) {
+std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
   if (transfers_ == nullptr) return nullptr;
-  const bool is_long = transfers_->put_bytes_ != 0 && bytes >= transfers_->put_bytes_;
-  if (is_long != std::exchange(long_ones_, is_long)) enqueue();
   if (batch_ != nullptr) return place_.context == place.context ? batch_ : nullptr;
-  Turns& turns = is_long ? transfers_->long_ones_ : transfers_->short_ones_;
+  Turns& turns = transfers_->turns_;
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
   std::unique_lock lock(turns.mutex, std::try_to_lock);
   if (!lock) return nullptr;

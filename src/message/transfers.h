@@ -305,23 +305,11 @@ class Transfers {
   void look_for_ends() noexcept;
   void end_if_over(Reading& reading) noexcept;
   void mark(Reading& reading) noexcept;
-  /// For what its sender may write: puts it off until it is its turn. False for what is to be read at once.
-  [[nodiscard]] bool hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                          const engine::Watch& watch);
-  /// Asks for, or reads, as many of those as keep the links busy.
-  void decide(Gathering& gathering) noexcept;
-  [[nodiscard]] bool ask(Reading& reading) noexcept;
-  void read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept;
+  [[nodiscard]] bool ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                         const engine::Watch& watch);
+  /// From sends that their calls have left.
+  [[nodiscard]] bool sends_long_to(int peer);
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
-  /// Bytes between this rank and another one, of what is long enough to be written.
-  struct UnderWay {
-    std::size_t read = 0, asked = 0;  ///< Come here.
-    std::size_t is_read = 0;          ///< Go there, read by the other one, from sends that their calls have left.
-  };
-  /// For the one thread that calls MPI.
-  [[nodiscard]] UnderWay under_way(int peer);
-  /// This rank's GPU reads it.
-  void count_read(const Reading& reading, const Header& header);
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
@@ -372,21 +360,11 @@ class Transfers {
   std::atomic<std::uint64_t> all_received_{0};
   std::atomic<std::uint64_t> written_{0};    // payloads, by this rank
   std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
-  struct Read {
-    int sender;
-    std::size_t bytes;
-    engine::Completion done;
-  };
-  std::mutex reads_mutex_;   // of the next one
-  std::vector<Read> reads_;  // see count_read(); some are over
   // Of the one thread that calls MPI.
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;
-  std::vector<int> decided_;  // senders of which enough is under way, while decide() runs
   /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
-  /// the links than keep them busy. Long payloads that are read share theirs with those that are written: what both ranks enqueue first their GPUs
-  /// do first, so that both read, or both write. While one reads and the other writes they use one direction of their link (between two H100 a
-  /// window of 64 of 16 MiB both ways took up to 63 us a message with streams for each, rather than 49).
+  /// the links than keep them busy.
   struct Turns {
     std::mutex mutex;  // held by who enqueues
     struct Batch {
@@ -398,7 +376,7 @@ class Transfers {
     /// For another group at that place.
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
-  } short_ones_, long_ones_;
+  } turns_, writing_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
@@ -414,16 +392,14 @@ class Transfers::Gathering {
 
  private:
   friend class Transfers;
-  /// The batch that a payload of so many bytes for this place goes with; null where it shall go by itself.
-  [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, std::size_t bytes,
-                                                       const engine::Watch& watch);
+  /// The batch that a payload for this place goes with; null where it shall go by itself.
+  [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
   void add(const ReadingPointer& reading);
   /// Where that fails, all of them have failed.
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  std::unique_lock<std::mutex> lock_;  // of its turns, while there is a batch
-  bool long_ones_ = false;             // are in the batch
+  std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;

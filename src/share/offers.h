@@ -7,9 +7,7 @@
 //                          where it is read: then the reader waits for that
 //   free     -> stored     by the owner, where its GPU will not offer it any more
 //   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
-//   taken    -> held       by the reader: it has not decided yet whether to read
-//   held     -> reading    by the reader: it does; as taken
-//   taken or held -> asked by the reader: the owner may write the payload to where the reader has told beside the word
+//   taken    -> asked      by the reader: the owner may write the payload to where the reader has told beside the word
 //   asked    -> reading    by the reader, compare-and-swap: the owner has not come; or by the owner, the same way: it cannot write; as taken
 //   asked    -> writing    by the owner, compare-and-swap: it writes; from now on the owner alone changes the word
 //   writing  -> reading    by the owner: it could not; as taken
@@ -54,7 +52,6 @@ class Offers {
     kept,
     stored,
     taken,
-    held,
     asked,
     writing,
     reading,
@@ -146,10 +143,7 @@ class Offers {
   [[nodiscard]] bool take(int owner, const Ticket& ticket) const noexcept {
     return leave(owner, ticket, State::offered, State::taken);
   }
-  /// Of one that was taken: nobody moves the payload for now; and the reader does.
-  void hold(int owner, const Ticket& ticket) const noexcept { end(owner, ticket, State::held); }
-  void read(int owner, const Ticket& ticket) const noexcept { end(owner, ticket, State::reading); }
-  /// Of one that was taken, or is held, beside which its owner has told nothing: asks it to write the payload to where `where` tells.
+  /// Of one that was taken, beside which its owner has told nothing: asks it to write the payload to where `where` tells.
   void ask(int owner, const Ticket& ticket, const Note& where) const noexcept {
     tell(owner, ticket, where);
     end(owner, ticket, State::asked);

@@ -290,15 +290,6 @@ TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
         target = 0;
         Offers::Note where{};
         where.front() = round;
-        if (random() % 2 == 0) {
-          reader.hold(0, ticket);
-          if (random() % 4 == 0) {
-            reader.read(0, ticket);
-            ++read;
-            target = payload_;
-            return reader.end(0, ticket, State::done);
-          }
-        }
         reader.ask(0, ticket, where);
         for (auto looks = random() % 8; looks != 0 && reader.state(0, ticket) == State::asked; --looks)
           std::this_thread::yield();
