@@ -11,7 +11,7 @@
 namespace crosslane::interpose {
 namespace {
 
-// Such are read one by one in any case.
+// Such are worth a look each.
 constexpr std::size_t is_long = std::size_t{1} << 20;
 constexpr unsigned short_ones_a_look = 32;
 // Of what is read: two messages of 1 MiB take longer than the calls that begin the next ones (between two H200 a look that began all there was
@@ -29,11 +29,15 @@ void Awaited::add(Process& process, MPI_Request request, const std::shared_ptr<O
 }
 
 void Awaited::completes(const Process& process) noexcept {
-  if (process.multiple()) return;
-  short_ones_ = 0;
-  // The first such call tells: a program may wait for one request after the other.
-  if (std::exchange(began_, false))
-    comes_at_once_ = std::ranges::any_of(under_way_, [](const UnderWay& each) { return !each.done.done(); });
+  if (!process.multiple()) short_ones_ = 0;
+}
+
+// The first such call tells: a program may wait for one request after the other.
+void Awaited::waits_for(const Process& process, std::span<const MPI_Request> requests) noexcept {
+  if (process.multiple() || !began_) return;
+  if (!under_way_.empty() && std::ranges::find(requests, under_way_.front().receive.first) == requests.end()) return;
+  began_ = false;
+  comes_at_once_ = std::ranges::any_of(under_way_, [](const UnderWay& each) { return !each.done.done(); });
 }
 
 bool Awaited::is_enough(std::size_t under_way) const noexcept {

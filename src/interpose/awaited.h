@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,9 +26,10 @@ class Awaited {
   /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for. Those wait for each look,
   /// too, so that no more begins than keeps the links busy meanwhile; but each send begins one more where the program may compute after the last.
   void look(Process& process, Begun begun, std::size_t bytes);
-  /// A call that completes requests has its own look: an exchange of few short messages needs no other. Whether something is still under way by
-  /// then tells what the program does behind its sends.
+  /// A call that completes requests has its own look: an exchange of few short messages needs no other.
   void completes(const Process& process) noexcept;
+  /// One waits for these, the oldest of what is under way among them: whether all that is over by then tells what the program does behind its sends.
+  void waits_for(const Process& process, std::span<const MPI_Request> requests) noexcept;
 
  private:
   /// What looks have begun, and is not over.
@@ -43,8 +45,8 @@ class Awaited {
   std::deque<Receive> receives_;
   std::vector<UnderWay> under_way_;
   unsigned short_ones_ = 0;     // sent since the last look, or call that completes
-  bool began_ = false;          // looks have begun something since the last call that completes
-  bool comes_at_once_ = false;  // the program does, to complete what it has begun
+  bool began_ = false;          // looks have begun something, and no call has waited for it yet
+  bool comes_at_once_ = false;  // the program does, to wait for what it has begun
 };
 
 }  // namespace crosslane::interpose

@@ -8,6 +8,8 @@
 #include "mpi/status.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 namespace crosslane::interpose {
 namespace {
@@ -39,14 +41,41 @@ int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag
   return pending.completed(0, own.data(), result);
 }
 
+/// What a call that waits for all requests has completed while it waits for the others: that takes about as long as MPI takes to begin a message,
+/// and would come behind the last of a window for each of them.
+class Early {
+ public:
+  explicit Early(int count) : codes_(static_cast<std::size_t>(count)), statuses_(static_cast<std::size_t>(count)) {}
+
+  void end(Pending& pending, MPI_Request requests[]) {
+    for (std::size_t i = 0; i < codes_.size(); ++i) {
+      const int index = static_cast<int>(i);
+      if (pending.may_end_early(index)) codes_[i] = pending.end(index, &requests[i], &statuses_[i]);
+    }
+  }
+  /// The error code of what was completed, and its status; nothing of others.
+  [[nodiscard]] std::optional<int> ended(int index, MPI_Status& status) const {
+    const auto& code = codes_[static_cast<std::size_t>(index)];
+    if (code) status = statuses_[static_cast<std::size_t>(index)];
+    return code;
+  }
+
+ private:
+  std::vector<std::optional<int>> codes_;
+  std::vector<MPI_Status> statuses_;
+};
+
 // How a call ends: at once, or inside MPI where nothing is looked at.
 enum class Patience { test, wait };
 
 int test_all(const Site& site, Pending& pending, int count, MPI_Request requests[], int* flag, Statuses& own,
-             Patience patience = Patience::test) {
+             Patience patience = Patience::test, Early* early = nullptr) {
   const auto& next = site.next();
   *flag = 0;
-  if (!pending.advance()) return mpi::success;
+  if (!pending.advance()) {
+    if (early != nullptr) early->end(pending, requests);
+    return mpi::success;
+  }
   auto handles = pending.visible(requests);
   if (auto* const attended = patience == Patience::wait ? site.process().attended() : nullptr)
     attended->leave_attended();
@@ -68,7 +97,9 @@ int test_all(const Site& site, Pending& pending, int count, MPI_Request requests
   std::vector<int> codes(static_cast<std::size_t>(count), mpi::success);
   for (int i = 0; i < count; ++i) {
     int& code = codes[static_cast<std::size_t>(i)];
-    if (pending.ends_here(i)) {
+    if (const auto ended = early != nullptr ? early->ended(i, own[i]) : std::nullopt) {
+      code = *ended;
+    } else if (pending.ends_here(i)) {
       code = pending.end(i, &requests[i], &own[i]);
     } else if (told || result == mpi::err_in_status) {
       code = error_of(i);
@@ -189,9 +220,10 @@ int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Sta
     // Persistent collectives are errors to MPICH 5.0's MPI_Testall, though not to its MPI_Waitall: what is left to it is waited for
     // there, once all that it does not see is ready.
     const Patience patience = pending.any_persistent() ? Patience::wait : Patience::test;
+    Early early(count);
     return waiting(site, pending, [&](bool& over) {
       int flag = 0;
-      const int result = test_all(site, pending, count, requests, &flag, own, patience);
+      const int result = test_all(site, pending, count, requests, &flag, own, patience, &early);
       over = flag != 0;
       return result;
     });

@@ -36,6 +36,11 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
   }
 }
 
+void Pending::leave_turns_to_wait() noexcept {
+  waits_ = true;
+  process_.awaited().waits_for(process_, handles_);
+}
+
 Pending::~Pending() {
   if (purpose_ == Purpose::query) return;
   for (std::size_t i = 0; i < operations_.size(); ++i)
@@ -98,6 +103,10 @@ bool Pending::advance() {
 }
 
 bool Pending::ends_here(int index) const { return found_[static_cast<std::size_t>(index)] == Found::over; }
+
+bool Pending::may_end_early(int index) const {
+  return ends_here(index) && !operations_[static_cast<std::size_t>(index)]->persistent;
+}
 
 bool Pending::hidden(int index) const {
   const Found found = found_[static_cast<std::size_t>(index)];

@@ -56,13 +56,15 @@ class Pending {
   }
 
   /// The call waits as Engine::until() does, which gives the engine its turns.
-  void leave_turns_to_wait() noexcept { waits_ = true; }
+  void leave_turns_to_wait() noexcept;
   /// Looks at every such one; in a call that waits at no more than a few messages that MPI has yet to receive, and at others the next time.
   /// True if all are ready: an ordinary message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below
   /// say is what was found here: other threads' queries get on with them meanwhile.
   bool advance();
   /// It is ready, and end() completes it without MPI's call.
   [[nodiscard]] bool ends_here(int index) const;
+  /// And nothing of it is left then, so that it may be completed before the others are ready: it is not persistent.
+  [[nodiscard]] bool may_end_early(int index) const;
   /// Completes it. Returns its error code, after raising it; the status may be ignored.
   int end(int index, MPI_Request* request, MPI_Status* status);
 

@@ -32,8 +32,10 @@ constexpr std::size_t row_grain = 64, long_row = 4096;
 // Runs of host memory that are worth a copy each.
 constexpr std::size_t long_run = std::size_t{64} << 10;
 // Between two H100 the copy engine takes 3.4 us for each copy of 256 KiB, and 5.5 for one of 1 MiB: 77 and 190 GB/s of 360. Windows of 64 of 2 MiB both
-// ways reached 161 GB/s by it, and 200 by kernels; of 4 MiB as much either way. And nests of loops.
-constexpr std::size_t short_copy = std::size_t{2} << 20, short_nest = std::size_t{1} << 20;
+// ways reached 161 GB/s by it, and 200 by kernels; of 4 MiB as much either way.
+constexpr std::size_t short_copy = std::size_t{2} << 20;
+// Longer nests of loops have kernels of their own, which use more of the GPU than one for many does.
+constexpr std::size_t short_nest = std::size_t{1} << 20;
 // A table is made where runs are on average at most so many times as long as what divides all of them: its entries then
 // cost no more than units do, and words of any length of run are coalesced.
 constexpr std::size_t table_ratio = 4;

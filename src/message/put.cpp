@@ -1,6 +1,5 @@
 // Long contiguous payloads that their sender writes to where they belong, when both sides wait: a copy engine that writes to another GPU takes
-// less time than one that reads from there. On two H200 1 MiB takes 10.0 us rather than 12.8, and 16 MiB of many 46 rather than 50, both ways at once
-// 47 rather than 51. See transfers.h.
+// less time than one that reads from there. On two H200 1 MiB takes 10.0 us rather than 12.8, and 16 MiB of many 46 rather than 50. See transfers.h.
 //
 // The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
 // where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
@@ -64,7 +63,8 @@ bool Transfers::ask(const ReadingPointer& pointer, const Header& header, const B
 bool Transfers::sends_long_to(int peer) {
   const std::lock_guard lock(offerings_mutex_);
   return std::ranges::any_of(offerings_, [&](const Offering* offering) {
-    return offering->to_ == peer && offering->header_.bytes >= put_bytes_ && !offering->over();
+    return offering->to_ == peer && offering->header_.bytes >= put_bytes_ && !offering->over() &&
+           peers_->offers().state(offering->header_.offer) < share::Offers::State::done;
   });
 }
 
