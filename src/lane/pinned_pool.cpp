@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <new>
@@ -15,6 +16,8 @@ namespace {
 
 // Of blocks of ordinary memory, a page or two of each of which are there.
 constexpr std::size_t most_untouched = 256;
+
+constexpr auto has_some = [](const auto& blocks) noexcept { return !blocks.second.empty(); };
 
 // Rounds up to the next of four sizes an octave: at most a quarter is wasted, and few classes stay.
 std::size_t class_size(std::size_t bytes) {
@@ -108,9 +111,11 @@ HostBlock PinnedPool::lend_ordinary(std::size_t bytes) {
   HostBlock block;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = untouched_.find(size); found != untouched_.end() && !found->second.empty()) {
+    // A longer one does as well: nobody touches the rest.
+    const auto found = std::find_if(untouched_.lower_bound(size), untouched_.end(), has_some);
+    if (found != untouched_.end()) {
       block.data_ = found->second.back();
-      block.size_ = size;
+      block.size_ = found->first;
       block.pool_ = this;
       found->second.pop_back();
       --untouched_count_;
@@ -137,7 +142,7 @@ HostBlock PinnedPool::ordinary(std::size_t size) {
 void PinnedPool::take_back(HostBlock& block) noexcept {
   const std::lock_guard lock(mutex_);
   if (block.pinned_.data() == nullptr) {
-    bool kept = !block.used_ && untouched_count_ < most_untouched;
+    bool kept = !block.used_ && (untouched_count_ < most_untouched || drop_shorter(block.size_));
     try {
       if (kept) untouched_[block.size_].push_back(block.data_);
     } catch (const std::bad_alloc&) {
@@ -158,6 +163,16 @@ void PinnedPool::take_back(HostBlock& block) noexcept {
   } catch (const std::bad_alloc&) {
     pinned_ -= block.size_;  // no memory for the list: the block is freed instead of kept
   }
+}
+
+// One that serves fewer needs than one of so many bytes does. False where there is none.
+bool PinnedPool::drop_shorter(std::size_t bytes) noexcept {
+  const auto found = std::ranges::find_if(untouched_, has_some);
+  if (found == untouched_.end() || found->first >= bytes) return false;
+  std::free(found->second.back());
+  found->second.pop_back();
+  --untouched_count_;
+  return true;
 }
 
 void PinnedPool::forget(CUcontext context) noexcept {

@@ -65,8 +65,8 @@ class PinnedPool {
   /// The same of what is there for a context, without a driver call; empty where nothing is.
   [[nodiscard]] HostBlock lend_kept(CUcontext context, std::size_t bytes);
 
-  /// Ordinary memory, which costs nothing until it is touched: for what most likely never is. Kept where it was not used, since the
-  /// system takes its time for giving and taking. Throws Error (no_memory).
+  /// Ordinary memory, which costs nothing until it is touched: for what most likely never is. Kept where it was not used, the longest of it, since
+  /// the system takes its time for giving and taking. Throws Error (no_memory).
   [[nodiscard]] HostBlock lend_ordinary(std::size_t bytes);
 
   /// A context has ended, and all that was pinned in it: nothing of that is lent any more.
@@ -81,9 +81,10 @@ class PinnedPool {
   };
   HostBlock ordinary(std::size_t size);
   void take_back(HostBlock& block) noexcept;
-  /// The mutex is held.
+  // The mutex is held in what follows.
+  bool drop_shorter(std::size_t bytes) noexcept;
   HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept;
-  /// Gives every kept block back to the system. The mutex is held.
+  /// Gives every kept block back to the system.
   void trim() noexcept;
 
   const DriverSource driver_;
