@@ -32,12 +32,16 @@ void Awaited::completes(const Process& process) noexcept {
   if (!process.multiple()) short_ones_ = 0;
 }
 
-// The first such call tells: a program may wait for one request after the other.
+// The first such call tells, whatever it waits for, where not all is over; that it was too late tells one that waits for these: others take their time.
 void Awaited::waits_for(const Process& process, std::span<const MPI_Request> requests) noexcept {
   if (process.multiple() || !began_) return;
-  if (!under_way_.empty() && std::ranges::find(requests, under_way_.front().receive.first) == requests.end()) return;
+  const bool in_time = std::ranges::any_of(under_way_, [](const UnderWay& each) { return !each.done.done(); });
+  const auto is_awaited = [&] {
+    return std::ranges::find(requests, under_way_.front().receive.first) != requests.end();
+  };
+  if (!in_time && !under_way_.empty() && !is_awaited()) return;
   began_ = false;
-  comes_at_once_ = std::ranges::any_of(under_way_, [](const UnderWay& each) { return !each.done.done(); });
+  comes_at_once_ = in_time;
 }
 
 bool Awaited::is_enough(std::size_t under_way) const noexcept {

@@ -28,7 +28,7 @@ class Awaited {
   void look(Process& process, Begun begun, std::size_t bytes);
   /// A call that completes requests has its own look: an exchange of few short messages needs no other.
   void completes(const Process& process) noexcept;
-  /// One waits for these, the oldest of what is under way among them: whether all that is over by then tells what the program does behind its sends.
+  /// One waits for these: whether what looks have begun is over by then tells what the program does behind its sends.
   void waits_for(const Process& process, std::span<const MPI_Request> requests) noexcept;
 
  private:

@@ -56,8 +56,16 @@ class Early {
   /// The error code of what was completed, and its status; nothing of others.
   [[nodiscard]] std::optional<int> ended(int index, MPI_Status& status) const {
     const auto& code = codes_[static_cast<std::size_t>(index)];
-    if (code) status = statuses_[static_cast<std::size_t>(index)];
+    if (code) mpi::copy_but_error(statuses_[static_cast<std::size_t>(index)], &status);
     return code;
+  }
+  /// Where the call fails, and the others are still there.
+  void tell(const Statuses& statuses) const {
+    for (std::size_t i = 0; i < codes_.size(); ++i) {
+      const int index = static_cast<int>(i);
+      const auto code = ended(index, statuses[index]);
+      if (code && *code != mpi::success) mpi::set_error(statuses[index], *code);
+    }
   }
 
  private:
@@ -84,8 +92,10 @@ int test_all(const Site& site, Pending& pending, int count, MPI_Request requests
                                           : next.Testall(count, handles.data(), flag, own.data());
   // MPICH tells of errors while others are pending: 4.0 has completed what failed, 5.0 leaves all as it was.
   if (*flag == 0 &&
-      (result == mpi::success || (result == mpi::err_in_status && pending.left_alone(requests, handles, own))))
+      (result == mpi::success || (result == mpi::err_in_status && pending.left_alone(requests, handles, own)))) {
+    if (early != nullptr) early->end(pending, requests);
     return mpi::success;
+  }
   pending.copy_back(handles, requests);
   // One that failed makes the others' statuses count too.
   const bool told = result == mpi::success;
@@ -175,14 +185,16 @@ template <class Once>
 int waiting(const Site& site, Pending& pending, Once&& once) {
   int result = mpi::success;
   pending.leave_turns_to_wait();
+  engine::Watch watch = pending.watch();
   wait_until(
       site.process(),
       [&] {
         bool over = false;
         result = once(over);
+        if (pending.watch_is_over()) watch = pending.watch();
         return over || result != mpi::success;
       },
-      pending.watch());
+      watch);
   return result;
 }
 
@@ -221,12 +233,17 @@ int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Sta
     // there, once all that it does not see is ready.
     const Patience patience = pending.any_persistent() ? Patience::wait : Patience::test;
     Early early(count);
-    return waiting(site, pending, [&](bool& over) {
-      int flag = 0;
-      const int result = test_all(site, pending, count, requests, &flag, own, patience, &early);
-      over = flag != 0;
-      return result;
-    });
+    try {
+      return waiting(site, pending, [&](bool& over) {
+        int flag = 0;
+        const int result = test_all(site, pending, count, requests, &flag, own, patience, &early);
+        over = flag != 0;
+        return result;
+      });
+    } catch (...) {
+      early.tell(own);
+      throw;
+    }
   });
 }
 

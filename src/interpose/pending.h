@@ -89,7 +89,10 @@ class Pending {
   /// As MPI_Request_get_status.
   int query(int index, MPI_Request request, int* flag, MPI_Status* status);
 
-  [[nodiscard]] engine::Watch watch() const noexcept;
+  /// What is waited for: the first that is not ready.
+  [[nodiscard]] engine::Watch watch() noexcept;
+  /// What watch() has told of is complete, and gone.
+  [[nodiscard]] bool watch_is_over() const noexcept { return watch_is_over_; }
 
  private:
   enum class Found { nothing, unready, ready, over };
@@ -110,6 +113,8 @@ class Pending {
   std::size_t next_ = 0;      // where advance() begins
   bool waits_ = false;
   std::vector<MPI_Request> handles_;
+  std::size_t watched_ = 0;  // by watch()
+  bool watch_is_over_ = false;
 };
 
 }  // namespace crosslane::interpose
