@@ -28,13 +28,16 @@ class Early {
     for (int i = 0; i < messages; ++i) order.at(static_cast<std::size_t>(i)) = (i * 5 + number) % messages;
     std::vector<char> host(bytes, 1);
     if (program_.rank == 1) {
+      const auto receive = [&](int i) {
+        CROSSLANE_MPI(MPI_Recv(part(i), bytes, MPI_BYTE, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      };
+      receive(0);
       for (const int i : order) {
         std::this_thread::sleep_for(std::chrono::milliseconds{program_.local().below(40)});
         const int more = i == too_long ? 1000 : 0;
         CROSSLANE_MPI(MPI_Send(part(i), bytes - 1000 + more, MPI_BYTE, 0, i, MPI_COMM_WORLD));
       }
-      for (int i = 0; i < messages; ++i)
-        CROSSLANE_MPI(MPI_Recv(part(i), bytes, MPI_BYTE, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      for (int i = 1; i < messages; ++i) receive(i);
       return;
     }
     std::vector<MPI_Request> requests(2 * messages, MPI_REQUEST_NULL);
