@@ -45,23 +45,23 @@ int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag
 /// and would come behind the last of a window for each of them.
 class Early {
  public:
-  explicit Early(int count) : codes_(static_cast<std::size_t>(count)), statuses_(static_cast<std::size_t>(count)) {}
+  explicit Early(int count) : ended_(static_cast<std::size_t>(count)) {}
 
   void end(Pending& pending, MPI_Request requests[]) {
-    for (std::size_t i = 0; i < codes_.size(); ++i) {
+    for (std::size_t i = 0; i < ended_.size(); ++i) {
       const int index = static_cast<int>(i);
-      if (pending.may_end_early(index)) codes_[i] = pending.end(index, &requests[i], &statuses_[i]);
+      if (pending.may_end_early(index)) ended_[i].code = pending.end(index, &requests[i], &ended_[i].status);
     }
   }
   /// The error code of what was completed, and its status; nothing of others.
   [[nodiscard]] std::optional<int> ended(int index, MPI_Status& status) const {
-    const auto& code = codes_[static_cast<std::size_t>(index)];
-    if (code) mpi::copy_but_error(statuses_[static_cast<std::size_t>(index)], &status);
-    return code;
+    const Ended& one = ended_[static_cast<std::size_t>(index)];
+    if (one.code) mpi::copy_but_error(one.status, &status);
+    return one.code;
   }
   /// Where the call fails, and the others are still there.
   void tell(const Statuses& statuses) const {
-    for (std::size_t i = 0; i < codes_.size(); ++i) {
+    for (std::size_t i = 0; i < ended_.size(); ++i) {
       const int index = static_cast<int>(i);
       const auto code = ended(index, statuses[index]);
       if (code && *code != mpi::success) mpi::set_error(statuses[index], *code);
@@ -69,21 +69,21 @@ class Early {
   }
 
  private:
-  std::vector<std::optional<int>> codes_;
-  std::vector<MPI_Status> statuses_;
+  struct Ended {
+    std::optional<int> code;
+    MPI_Status status;
+  };
+  std::vector<Ended> ended_;
 };
 
 // How a call ends: at once, or inside MPI where nothing is looked at.
 enum class Patience { test, wait };
 
 int test_all(const Site& site, Pending& pending, int count, MPI_Request requests[], int* flag, Statuses& own,
-             Patience patience = Patience::test, Early* early = nullptr) {
+             Patience patience = Patience::test, const Early* early = nullptr) {
   const auto& next = site.next();
   *flag = 0;
-  if (!pending.advance()) {
-    if (early != nullptr) early->end(pending, requests);
-    return mpi::success;
-  }
+  if (!pending.advance()) return mpi::success;
   auto handles = pending.visible(requests);
   if (auto* const attended = patience == Patience::wait ? site.process().attended() : nullptr)
     attended->leave_attended();
@@ -92,10 +92,8 @@ int test_all(const Site& site, Pending& pending, int count, MPI_Request requests
                                           : next.Testall(count, handles.data(), flag, own.data());
   // MPICH tells of errors while others are pending: 4.0 has completed what failed, 5.0 leaves all as it was.
   if (*flag == 0 &&
-      (result == mpi::success || (result == mpi::err_in_status && pending.left_alone(requests, handles, own)))) {
-    if (early != nullptr) early->end(pending, requests);
+      (result == mpi::success || (result == mpi::err_in_status && pending.left_alone(requests, handles, own))))
     return mpi::success;
-  }
   pending.copy_back(handles, requests);
   // One that failed makes the others' statuses count too.
   const bool told = result == mpi::success;
@@ -238,6 +236,7 @@ int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Sta
         int flag = 0;
         const int result = test_all(site, pending, count, requests, &flag, own, patience, &early);
         over = flag != 0;
+        if (!over && result == mpi::success) early.end(pending, requests);
         return result;
       });
     } catch (...) {

@@ -132,7 +132,6 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
 }
 
 void Pending::release(int index) {
-  if (static_cast<std::size_t>(index) == watched_) watch_is_over_ = true;
   auto& operation = operations_[static_cast<std::size_t>(index)];
   found_[static_cast<std::size_t>(index)] = Found::nothing;
   if (!operation->persistent) return operation.reset();
@@ -256,7 +255,6 @@ int Pending::query(int index, MPI_Request request, int* flag, MPI_Status* status
 
 engine::Watch Pending::watch() noexcept {
   engine::Watch watch{.call = call_};
-  watch_is_over_ = false;
   watched_ = operations_.size();
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     if (!operations_[i] || !operations_[i]->active) continue;

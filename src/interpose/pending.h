@@ -92,7 +92,7 @@ class Pending {
   /// What is waited for: the first that is not ready.
   [[nodiscard]] engine::Watch watch() noexcept;
   /// What watch() has told of is complete, and gone.
-  [[nodiscard]] bool watch_is_over() const noexcept { return watch_is_over_; }
+  [[nodiscard]] bool watch_is_over() const noexcept { return watched_ < operations_.size() && !operations_[watched_]; }
 
  private:
   enum class Found { nothing, unready, ready, over };
@@ -114,7 +114,6 @@ class Pending {
   bool waits_ = false;
   std::vector<MPI_Request> handles_;
   std::size_t watched_ = 0;  // by watch()
-  bool watch_is_over_ = false;
 };
 
 }  // namespace crosslane::interpose

@@ -372,7 +372,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
   }
   if (look.has_inner) look_at_inner(process, operation);
   if (look.state != Look::State::pulling) return;
-  if (look.reading != nullptr) process.transfers().urge(*look.reading);
+  if (look.reading != nullptr) process.transfers().urge(look.reading);
   if (!look.pull.done()) look_for_failure(process, look);
   if (look.pull.done()) finish_fetch(process, operation);
 }

@@ -68,7 +68,8 @@ bool Transfers::sends_long_to(int peer) {
   });
 }
 
-void Transfers::urge(Reading& reading) {
+void Transfers::urge(const ReadingPointer& pointer) {
+  Reading& reading = *pointer;
   if (reading.asked == nullptr || reading.done.done()) return;
   const auto& offers = peers_->offers();
   if (!offers.given_up(reading.owner, reading.offer)) {
@@ -86,19 +87,20 @@ void Transfers::urge(Reading& reading) {
     }
     if (!offers.take_back(reading.owner, reading.offer)) return;
   }
-  const auto asked = std::move(reading.asked);
-  peers_->came(asked->header.sender, false);
-  try {
-    read_now(reading, asked->header, asked->buffer, asked->watch);
-  } catch (...) {
-    fail(reading, std::current_exception());
-  }
+  peers_->came(reading.asked->header.sender, false);
+  Gathering none(nullptr);
+  read_after_all(pointer, none);
 }
 
 // Nobody will urge it, nor its sender perhaps come by.
 void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) noexcept {
   const auto& offers = peers_->offers();
-  if (!offers.take_back(reading->owner, reading->offer) && !offers.given_up(reading->owner, reading->offer)) return;
+  if (offers.take_back(reading->owner, reading->offer) || offers.given_up(reading->owner, reading->offer))
+    read_after_all(reading, gathering);
+}
+
+// What was asked for, and nobody writes.
+void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept {
   const auto asked = std::move(reading->asked);
   try {
     if (!join(reading, asked->header, asked->buffer, asked->watch, gathering))

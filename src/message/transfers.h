@@ -145,7 +145,7 @@ class Transfers {
   [[nodiscard]] static std::string_view route_of(const Header& header, const ReadingPointer& reading) noexcept;
   [[nodiscard]] static engine::Completion end_of(const Reading& reading) noexcept;
   /// Goes on with it where it has to be, from each look of who waits for it.
-  void urge(Reading& reading);
+  void urge(const ReadingPointer& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
   /// While it lives, this thread waits, and no other one calls MPI: payloads may come meanwhile in ways that need it (attended.cpp).
@@ -310,6 +310,7 @@ class Transfers {
   /// From sends that their calls have left.
   [[nodiscard]] bool sends_long_to(int peer);
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
+  void read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept;
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);

@@ -81,18 +81,18 @@ class Put {
     for (const std::size_t bytes : {2 * kib, 100 * kib, 1024 * kib})
       for (int round = 0; round < 30; ++round) {
         const auto seed = mix(program_.seed, bytes, round);
-        constexpr int many = 3, both = 2;
-        const int sender = round % 3;  // or both
+        constexpr int many = 3;
+        const int sender = round % 3;
         prepare(many, bytes, 0, seed);
         std::vector<MPI_Request> requests;
-        for (int i = 0; i < many && (sender == both || sender == peer_); ++i)
+        for (int i = 0; i < many && receives_from(sender); ++i)
           CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                                   &requests.emplace_back()));
-        for (int i = 0; i < many && (sender == both || sender == program_.rank); ++i)
+        for (int i = 0; i < many && sends_as(sender); ++i)
           CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                                   &requests.emplace_back()));
         CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
-        if (sender == both || sender == peer_) check(many, bytes);
+        if (receives_from(sender)) check(many, bytes);
       }
   }
 
@@ -296,11 +296,7 @@ class Put {
         shared.below(5);
     const std::size_t off = shared.below(40);
     const int how = static_cast<int>(shared.below(6)), many = bytes > 300 * kib ? 2 : window;
-    // Both, or one of them, where no other order is kept.
-    constexpr int both = 2;
-    const int sender = how == 0 || how == 4 ? both : static_cast<int>(shared.below(3));
-    const bool sends_here = sender == both || sender == program_.rank;
-    const bool receives_here = sender == both || sender == peer_;
+    const int sender = how == 0 || how == 4 ? both_send : static_cast<int>(shared.below(3));
     CROSSLANE_STEP("sequence {}: {} bytes, way {}, sender {}", number, bytes, how, sender);
     const auto seed = shared.next();
     auto& local = program_.local();
@@ -310,12 +306,12 @@ class Put {
     prepare(many, bytes, off, seed);
     std::vector<MPI_Request> receives(static_cast<std::size_t>(many), MPI_REQUEST_NULL), sends = receives;
     const auto receive = [&](int i) {
-      if (!receives_here) return;
+      if (!receives_from(sender)) return;
       CROSSLANE_MPI(MPI_Irecv(target(i, bytes, off), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                               &receives[static_cast<std::size_t>(i)]));
     };
     const auto send = [&](int i) {
-      if (!sends_here) return;
+      if (!sends_as(sender)) return;
       CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                               &sends[static_cast<std::size_t>(i)]));
     };
@@ -400,12 +396,16 @@ class Put {
           CROSSLANE_MPI(MPI_Waitall(many, sends.data(), MPI_STATUSES_IGNORE));
         }
     }
-    if (receives_here) check(many, bytes);
+    if (receives_from(sender)) check(many, bytes);
     // Memory that was written to goes, and comes again, perhaps at its address.
     if (shared.chance(10)) receive_ = Memory(MemoryKind::device, receive_.size());
   }
 
  private:
+  // One rank sends, or each of them does.
+  static constexpr int both_send = 2;
+  [[nodiscard]] bool sends_as(int sender) const { return sender == both_send || sender == program_.rank; }
+  [[nodiscard]] bool receives_from(int sender) const { return sender == both_send || sender == peer_; }
   [[nodiscard]] char* source(int i, std::size_t bytes) const {
     return send_.as<char>() + static_cast<std::size_t>(i) * bytes;
   }
