@@ -222,9 +222,9 @@ Copies::Copies(const gpu::Driver& driver, unsigned blocks)
   }
 }
 
-gpu::Grid Copies::grid(std::uint64_t items, std::uint64_t items_a_block) const noexcept {
-  return {
-      static_cast<unsigned>(std::clamp<std::uint64_t>((items + items_a_block - 1) / items_a_block, 1, most_blocks_))};
+gpu::Grid Copies::grid(std::uint64_t items, std::uint64_t items_a_block, unsigned most) const noexcept {
+  return {static_cast<unsigned>(
+      std::clamp<std::uint64_t>((items + items_a_block - 1) / items_a_block, 1, std::min(most, most_blocks_)))};
 }
 
 void Copies::contiguous(gpu::StreamView stream, void* to, const void* from, std::size_t bytes) const {
@@ -233,7 +233,7 @@ void Copies::contiguous(gpu::StreamView stream, void* to, const void* from, std:
 }
 
 void Copies::together(gpu::StreamView stream, std::span<const Part> parts, std::span<const Ending> endings,
-                      std::uint64_t* counter) const {
+                      std::uint64_t* counter, unsigned most_blocks) const {
   while (!parts.empty() || !endings.empty()) {
     TogetherParameters parameters{};
     const auto some = parts.first(std::min<std::size_t>(parts.size(), TogetherParameters::limit));
@@ -249,7 +249,7 @@ void Copies::together(gpu::StreamView stream, std::span<const Part> parts, std::
       for (const Ending& ending : told) parameters.ending[parameters.endings++] = ending;
       parameters.counter = counter;
     }
-    together_.launch(stream, grid(tiles, 1), {threads}, 0, parameters);
+    together_.launch(stream, grid(tiles, 1, most_blocks), {threads}, 0, parameters);
   }
 }
 

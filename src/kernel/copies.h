@@ -77,14 +77,14 @@ class Copies {
              std::size_t end, std::uint64_t first, std::uint64_t last) const;
 
   /// Several copies at once, which must not overlap; and what becomes of words, behind all of them, in memory that is mapped for the GPU or its
-  /// own. `counter`: a word of the GPU's for this stream alone, which begins as 0.
+  /// own. `counter`: a word of the GPU's for this stream alone, which begins as 0. `most_blocks`: of threads, where most_blocks() are more.
   void together(gpu::StreamView stream, std::span<const Part> parts, std::span<const Ending> endings,
-                std::uint64_t* counter) const;
+                std::uint64_t* counter, unsigned most_blocks = ~0U) const;
 
   [[nodiscard]] unsigned most_blocks() const noexcept { return most_blocks_; }
 
  private:
-  [[nodiscard]] gpu::Grid grid(std::uint64_t items, std::uint64_t items_a_block) const noexcept;
+  [[nodiscard]] gpu::Grid grid(std::uint64_t items, std::uint64_t items_a_block, unsigned most = ~0U) const noexcept;
   void words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const;
 
   gpu::Module module_;

@@ -2,6 +2,7 @@
 //
 //   both sides contiguous                         cuMemcpyAsync
 //   several such, or nests of few loops, short    one kernel that writes words behind them, too (copy_all())
+//   such to a peer that reads others meanwhile    a small kernel like that (push())
 //   rows to or from host memory, in whole sectors cuMemcpy2DAsync
 //   one side runs across the other                tiles
 //   otherwise, nests of loops                     words
@@ -36,6 +37,8 @@ constexpr std::size_t long_run = std::size_t{64} << 10;
 constexpr std::size_t short_copy = std::size_t{2} << 20;
 // Longer nests of loops have kernels of their own, which use more of the GPU than one for many does.
 constexpr std::size_t short_nest = std::size_t{1} << 20;
+// That push() has. Between two H200 windows of 16 MiB both ways reach 339 GB/s with 32 blocks, and 333 with 16.
+constexpr unsigned push_blocks = 32;
 // A table is made where runs are on average at most so many times as long as what divides all of them: its entries then
 // cost no more than units do, and words of any length of run are coalesced.
 constexpr std::size_t table_ratio = 4;
@@ -317,6 +320,17 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
   if (!parts.empty())
     there->copies.together(stream, parts, endings, kernel::pointer_to<std::uint64_t>(counter.address()));
   if (!tells) gpu::write_words(stream, words);
+}
+
+bool Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
+                 const gpu::WordWrite& word, const gpu::Buffer& counter) {
+  const auto there = counter.address() != 0 && word.address != 0 ? site(context) : nullptr;
+  if (there == nullptr) return false;
+  const auto part = kernel::part_of(kernel::Laid::packed(to, 0), kernel::Laid::packed(const_cast<std::byte*>(from), 0), bytes);
+  const kernel::Ending ending{kernel::pointer_to<std::uint64_t>(word.address), word.value};
+  there->copies.together(stream, {&*part, 1}, {&ending, 1}, kernel::pointer_to<std::uint64_t>(counter.address()),
+                         push_blocks);
+  return true;
 }
 
 std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {

@@ -34,6 +34,7 @@ void Transfers::attend(const ReadingPointer& reading) noexcept {
 }
 
 void Transfers::look_for_ends() noexcept {
+  if (!held_.empty()) give_turns();
   if (attended_.empty()) return;
   for (const auto& reading : attended_)
     if (reading->unmarked && !reading->done.done() && base::now() >= reading->unmarked->over) end_if_over(*reading);
@@ -66,7 +67,11 @@ void Transfers::mark(Reading& reading) noexcept {
 }
 
 void Transfers::leave_attended() noexcept {
+  if (attended_.empty() && held_.empty()) return;
   Gathering gathering(this);
+  for (const auto& reading : held_)
+    if (!reading->done.done()) read_after_all(reading, gathering);
+  held_.clear();
   for (const auto& reading : attended_) {
     if (reading->done.done()) continue;
     if (reading->unmarked)

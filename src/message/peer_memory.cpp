@@ -164,14 +164,16 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
   return Shown{exposed, reinterpret_cast<std::uintptr_t>(first)};
 }
 
-bool PeerMemory::may_ask(int world_rank) noexcept {
-  if (!is_met(world_rank) || shares_gpu_with(world_rank)) return false;
-  const int local = world_.nodes().local_rank(world_rank);
-  if (!world_.directory().waits(local)) return false;
-  auto& asks = asks_[static_cast<std::size_t>(local)];
+bool PeerMemory::may_be_asked(int world_rank) noexcept {
+  if (met(world_rank) == refuses || shares_gpu_with(world_rank)) return false;
+  auto& asks = asks_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
   if (!asks.rests()) return true;
   asks.pass();
   return false;
+}
+
+bool PeerMemory::waits(int world_rank) const noexcept {
+  return world_.directory().waits(world_.nodes().local_rank(world_rank));
 }
 
 void PeerMemory::came(int world_rank, bool soon) noexcept {

@@ -72,8 +72,10 @@ class PeerMemory {
   /// Nor before it was passed for the time of that number, while it is not shown.
   [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes, const gpu::PointerInfo& seen,
                                           unsigned uses = 1) noexcept;
-  /// Whether that rank waits, on another GPU, which will come when it is asked to write; and whether it came.
-  [[nodiscard]] bool may_ask(int world_rank) noexcept;
+  /// Whether that rank may be asked to write: it lives on another GPU, has not found that it cannot open this rank's memory, and came the last time. Whether it waits now, so that it will come; and
+  /// whether it came.
+  [[nodiscard]] bool may_be_asked(int world_rank) noexcept;
+  [[nodiscard]] bool waits(int world_rank) const noexcept;
   void came(int world_rank, bool soon) noexcept;
   /// It is seen to write: others of its messages may have to wait meanwhile. And how often that was so.
   void writes(int world_rank) noexcept;

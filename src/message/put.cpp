@@ -1,15 +1,15 @@
-// Long contiguous payloads that their sender writes to where they belong, when both sides wait: a copy engine that writes to another GPU takes
-// less time than one that reads from there. On two H200 1 MiB takes 10.0 us rather than 12.8, and 16 MiB of many 46 rather than 50. See transfers.h.
+// Long contiguous payloads of which several come at a time: their receiver's copy engine reads some, and kernels of their senders write others to where
+// they belong, where both sides wait. A link so brings more than by either: between two H200 of 16 MiB 377 GB/s one way, and 369 both ways at once, where
+// copy engines that read reach 334 and 326, and copy engines that write 364 and 356; of 4 MiB 335 and 327 rather than 243 and 237, and 315 and 297.
+// Copy engines that write do not add to those that read: those of a GPU bring about as many bytes a second to and from other GPUs as a link takes one
+// way, whichever way they go. See transfers.h.
 //
-// The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
-// where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
-// It asks where it finds several at once: one alone it reads as soon itself (attended.cpp). And not while as long ones go there: the copy engines of a GPU
-// bring about as many bytes a second to and from other GPUs as a link takes one way, whichever way they go, so that both ranks would have to do alike all
-// the time. Between two H100 one process that copies both ways reaches 364 GB/s in sum; of two, each that reads what comes to it 341 a way, and
-// each that writes what goes from it 361; windows of 64 of 16 MiB both ways took 52 us a message where all were read, and 49 to 85 where some were
-// written.
-// It does not ask where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
-// So it takes back what it has asked for when it goes itself (attended.cpp).
+// The receiver, who has taken the offers, holds such payloads in the order in which they come, and gives each its turn once there is room: it reads as
+// many as keep a copy engine busy, and asks for as many, where their senders wait in calls that look all the time whether they are asked. It tells
+// where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads. One
+// payload alone it reads at once (attended.cpp).
+// It neither holds nor asks where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
+// So it takes back what it has asked for when it goes itself, and reads what it holds (attended.cpp).
 // From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
 #include "base/error.h"
 #include "base/log.h"
@@ -32,45 +32,114 @@ namespace {
 using Note = share::Offers::Note;
 static_assert(sizeof(share::Exposed) <= sizeof(Note));
 
-// Who looks comes within a few microseconds, unless it has to open the memory first, or another process has its processor.
-constexpr base::Duration soon = std::chrono::microseconds{30}, later = std::chrono::milliseconds{1};
+// At a time, of what is read and of what is written: so much keeps both busy until this rank looks again. And as many as there are streams for each, twice:
+// they share what they have, end at once, and had nothing to do then.
+constexpr std::size_t enough_bytes = std::size_t{12} << 20, enough_messages = 4;
+// Who looks comes within some microseconds, or what it enqueues meanwhile takes, unless it has to open the memory first, or another process has its
+// processor.
+constexpr base::Duration soon = std::chrono::microseconds{200}, later = std::chrono::milliseconds{1};
 
 }  // namespace
 
-bool Transfers::ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                    const engine::Watch& watch) {
+void Transfers::UnderWay::add(std::size_t bytes, const engine::Completion& done) {
+  forget_what_is_over();
+  each_.emplace_back(bytes, done);
+  bytes_ += bytes;
+}
+
+bool Transfers::UnderWay::is_enough() const noexcept { return bytes_ >= enough_bytes && each_.size() >= enough_messages; }
+
+void Transfers::UnderWay::forget_what_is_over() noexcept {
+  std::erase_if(each_, [this](const auto& each) {
+    if (!each.second.done()) return false;
+    bytes_ -= each.first;
+    return true;
+  });
+}
+
+bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                     const engine::Watch& watch) {
   Reading& reading = *pointer;
-  const std::size_t bytes = reading.received.bytes;
-  const bool suits = put_bytes_ != 0 && bytes >= put_bytes_ && !reading.received.truncated && header.token == 0 &&
-                     is_plain(header, buffer);
-  if (!suits || attending_ == 0 || !peers_->may_ask(header.sender) || sends_long_to(header.sender)) return false;
-  // For one message it is not worth it.
-  const auto shown = peers_->show(buffer.first(), bytes, buffer.seen, 2);
-  if (!shown) return false;
-  Note note{};
-  std::memcpy(note.data(), &shown->exposed, sizeof shown->exposed);
-  auto& offers = peers_->offers();
-  reading.asked = std::make_unique<Reading::Asked>(
-      Reading::Asked{header, buffer, watch, base::now(), peers_->wrote(header.sender)});
-  reading.done = offers.reached(reading.owner, reading.offer, share::Offers::State::done);
-  attended_.push_back(pointer);
-  offers.ask(reading.owner, reading.offer, note);
-  world_.directory().ask(reading.owner);
+  const bool suits = put_bytes_ != 0 && reading.received.bytes >= put_bytes_ && !reading.received.truncated &&
+                     header.token == 0 && is_plain(header, buffer);
+  if (!suits || attending_ == 0 || !peers_->may_be_asked(header.sender)) return false;
+  reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch});
+  reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);
   reading.begun.reset();
+  held_.push_back(pointer);
   return true;
 }
 
-bool Transfers::sends_long_to(int peer) {
-  const std::lock_guard lock(offerings_mutex_);
-  return std::ranges::any_of(offerings_, [&](const Offering* offering) {
-    return offering->to_ == peer && offering->header_.bytes >= put_bytes_ && !offering->over() &&
-           peers_->offers().state(offering->header_.offer) < share::Offers::State::done;
-  });
+void Transfers::give_turns() noexcept {
+  int away = -1;  // a sender that does not wait
+  asked_.forget_what_is_over();
+  for (auto next = held_.begin(); next != held_.end();) {
+    const ReadingPointer reading = *next;
+    bool begun = reading->done.done();
+    if (!begun) {
+      const auto reads = reads_under_way();
+      const bool may_ask = !asked_.is_enough();
+      if (reads.is_enough && !may_ask) return;
+      const int sender = reading->asked->header.sender;
+      if (may_ask && sender != away && (reads.is_enough || asked_.bytes() < reads.bytes)) {
+        begun = peers_->waits(sender);
+        if (begun)
+          ask(reading);
+        else
+          away = sender;
+      }
+      if (!begun && !reads.is_enough) {
+        begun = true;
+        read_held(reading);
+      }
+    }
+    next = begun ? held_.erase(next) : next + 1;
+  }
+}
+
+Transfers::Reads Transfers::reads_under_way() {
+  const std::lock_guard lock(reads_mutex_);
+  reads_.forget_what_is_over();
+  return {reads_.bytes(), reads_.is_enough()};
+}
+
+// With a word of its own: those that are read together end together, and then no link would be busy.
+void Transfers::read_held(const ReadingPointer& reading) noexcept {
+  Gathering alone(this);
+  read_after_all(reading, alone);
+}
+
+// Where this rank's memory cannot be shown it is read.
+void Transfers::ask(const ReadingPointer& pointer) noexcept {
+  Reading& reading = *pointer;
+  Reading::Asked& asked = *reading.asked;
+  const std::size_t bytes = reading.received.bytes;
+  // For one message it is not worth it.
+  const auto shown = peers_->show(asked.buffer.first(), bytes, asked.buffer.seen, 2);
+  if (!shown) return read_held(pointer);
+  Note note{};
+  std::memcpy(note.data(), &shown->exposed, sizeof shown->exposed);
+  try {
+    attended_.push_back(pointer);
+    asked_.add(bytes, reading.done);
+  } catch (...) {
+    return fail(reading, std::current_exception());
+  }
+  asked.since = base::now();
+  asked.wrote = peers_->wrote(asked.header.sender);
+  peers_->offers().ask(reading.owner, reading.offer, note);
+  world_.directory().ask(reading.owner);
+}
+
+void Transfers::count_read(const Reading& reading) {
+  if (!reading.to_gpu || put_bytes_ == 0 || reading.received.bytes < put_bytes_) return;
+  const std::lock_guard lock(reads_mutex_);
+  reads_.add(reading.received.bytes, reading.done);
 }
 
 void Transfers::urge(const ReadingPointer& pointer) {
   Reading& reading = *pointer;
-  if (reading.asked == nullptr || reading.done.done()) return;
+  if (reading.asked == nullptr || !reading.asked->since || reading.done.done()) return;
   const auto& offers = peers_->offers();
   if (!offers.given_up(reading.owner, reading.offer)) {
     const auto state = offers.state(reading.owner, reading.offer);
@@ -78,7 +147,8 @@ void Transfers::urge(const ReadingPointer& pointer) {
     if (state == share::Offers::State::writing) peers_->writes(sender);
     if (state != share::Offers::State::asked) return;
     const auto now = base::now();
-    if (now - reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
+    if (now - *reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
+    if (reads_under_way().is_enough) return;  // the link is busy all the same
     // Who is asked for many at once has to do with the first ones.
     if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote) {
       reading.asked->since = now;
@@ -132,23 +202,20 @@ void Transfers::write_if_asked(Offering& offering) {
   if (target.data == nullptr) return offers.refuse(ticket);
   if (!offers.write(ticket)) return;
   const std::lock_guard lock(writing_.mutex);
-  std::shared_ptr<lane::Batch> pushed;
   try {
-    const trace::Span span(engine_.tracer(), trace::Kind::copy, "write a message", buffer.bytes);
+    const trace::Span span(engine_.tracer(), trace::Kind::kernel, "write a message", buffer.bytes);
     // Which others share.
-    const auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
-    batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, 0, buffer.bytes);
-    pushed = batch;
+    auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
     auto& word = offers.word(ticket);
-    static_cast<void>(batch->mark(buffer.place, word, peers_->address_of(word),
-                                  share::Offers::value(ticket, share::Offers::State::done)));
+    if (!batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, buffer.bytes,
+                     {&word, peers_->address_of(word), share::Offers::value(ticket, share::Offers::State::done)}))
+      return offers.give_up(ticket);
     written_.fetch_add(1, std::memory_order_relaxed);
+    offering.writing_ = {std::move(target), std::move(batch)};
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
-    // Nobody may have the memory before. Where that is not known give_up_if_failed() finds out.
-    if (pushed == nullptr || pushed->drains()) return offers.give_up(ticket);
+    offers.give_up(ticket);
   }
-  offering.writing_ = {std::move(target), std::move(pushed)};
 }
 
 // The same. A GPU that has failed never tells of its end: the receiver, which reads then, says more.

@@ -15,8 +15,8 @@ struct Transfers::Reading {
     Header header;
     Buffer buffer;
     engine::Watch watch;
-    base::Time since;
-    std::uint64_t wrote;  ///< What PeerMemory::wrote() said then.
+    std::optional<base::Time> since{};  ///< When it was asked; nothing before it is this payload's turn.
+    std::uint64_t wrote = 0;            ///< What PeerMemory::wrote() said then.
   };
 
   /// Of one that was enqueued without a word behind it (attended.cpp).
@@ -36,7 +36,7 @@ struct Transfers::Reading {
   bool told = false;           // the sender knows that it failed, and may use the offer again
   std::shared_ptr<lane::Batch>
       batch;  // what was gathered together shares one; null of what the courier carries, or the sender writes
-  std::unique_ptr<Asked> asked;     // unless this rank reads after all
+  std::unique_ptr<Asked> asked;     // unless this rank reads
   std::optional<base::Time> begun;  // of what the courier might carry
   std::optional<Unmarked> unmarked;
   engine::Completion done;

@@ -173,7 +173,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   try {
     // Of several at once there is one kernel for all. One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone ? carry(*reading, header, buffer) : ask(reading, header, buffer, watch)) return reading;
+    if (alone ? carry(*reading, header, buffer) : hold(reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
     if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
       reading->unmarked.emplace(Reading::Unmarked{buffer.place});
@@ -193,6 +193,7 @@ bool Transfers::join(const ReadingPointer& reading, const Header& header, const 
   if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
+  count_read(*reading);
   gathering.add(reading);
   return true;
 }
@@ -208,6 +209,7 @@ void Transfers::read_now(Reading& reading, const Header& header, const Buffer& b
   reading.batch = std::make_shared<lane::Batch>(copier_, watch);
   try {
     enqueue(reading, header, buffer);
+    count_read(reading);
   } catch (...) {
     static_cast<void>(reading.batch->drains());  // the sender is told then that nobody reads any more
     throw;

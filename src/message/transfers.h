@@ -48,6 +48,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -305,10 +306,20 @@ class Transfers {
   void look_for_ends() noexcept;
   void end_if_over(Reading& reading) noexcept;
   void mark(Reading& reading) noexcept;
-  [[nodiscard]] bool ask(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                         const engine::Watch& watch);
-  /// From sends that their calls have left.
-  [[nodiscard]] bool sends_long_to(int peer);
+  /// For what its sender may write: puts it off until it is its turn. False for what is to be read at once.
+  [[nodiscard]] bool hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                          const engine::Watch& watch);
+  /// Reads as many of those as keep the links busy, and has as many written.
+  void give_turns() noexcept;
+  void ask(const ReadingPointer& pointer) noexcept;
+  void read_held(const ReadingPointer& reading) noexcept;
+  /// This rank reads it.
+  void count_read(const Reading& reading);
+  struct Reads {
+    std::size_t bytes;
+    bool is_enough;
+  };
+  [[nodiscard]] Reads reads_under_way();
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
   void read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept;
   void throw_if_gone(const Reading& reading) const;
@@ -364,6 +375,22 @@ class Transfers {
   // Of the one thread that calls MPI.
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;
+  std::deque<ReadingPointer> held_;  // put off, in the order in which they came
+  /// Of long payloads, what is on its way here.
+  class UnderWay {
+   public:
+    void add(std::size_t bytes, const engine::Completion& done);
+    void forget_what_is_over() noexcept;
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] bool is_enough() const noexcept;
+
+   private:
+    std::vector<std::pair<std::size_t, engine::Completion>> each_;
+    std::size_t bytes_ = 0;
+  };
+  UnderWay asked_;          // to be written by others
+  std::mutex reads_mutex_;  // of the next one
+  UnderWay reads_;          // by this rank
   /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
   /// the links than keep them busy.
   struct Turns {

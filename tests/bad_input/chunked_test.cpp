@@ -130,8 +130,8 @@ void failing_window(Program& program, bool fails, bool by_kernel) {
   }
 }
 
-// Rank 1 is asked to write messages to where they belong, and cannot write the first one, or cannot tell that it has: that is read by its
-// receiver, nothing fails, and one of the next is written. Counted from when their memory is known.
+// Rank 1 is asked to write messages to where they belong, and cannot write the first one: that is read by its receiver, nothing fails, and one of
+// the next is written. Counted from when their memory is known.
 void failing_write(Program& program, void (*arm)()) {
   CROSSLANE_STEP("rank 1 fails as it writes");
   std::array<Memory, 2> memories{Memory(MemoryKind::device, bytes), Memory(MemoryKind::device, bytes)};
