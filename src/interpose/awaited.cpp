@@ -5,6 +5,7 @@
 #include "interpose/receive.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -14,10 +15,14 @@ namespace {
 // Such are worth a look each.
 constexpr std::size_t is_long = std::size_t{1} << 20;
 constexpr unsigned short_ones_a_look = 32;
-// Of what is read: two messages of 1 MiB take longer than the calls that begin the next ones (between two H200 a look that began all there was
-// of a window both ways kept this rank's own headers back for 30 us: 16 MiB). And three messages: two share what a link brings, and may end before the
-// next look (windows both ways, two H200: of 4 MiB 260 GB/s with two, 273 with three; of 16 MiB 331 and 334).
-constexpr std::size_t enough_under_way = std::size_t{2} << 20, enough_messages = 3;
+// Of one that begins receives: mostly nothing is there before the other rank sends, and a look costs as much as two of those.
+constexpr base::Duration after_a_vain_look = std::chrono::microseconds{5};
+// Of what is read: so much takes longer than the calls that begin the next messages, and a look that begins no more does not keep this rank's own
+// headers back (between two H200 one that began all there was of a window both ways took 30 us: 16 MiB). Three messages at least: two share what a
+// link brings, and may end before the next look (windows both ways, two H200: of 4 MiB 260 GB/s with two, 273 with three; of 16 MiB 331 and 334).
+constexpr std::size_t enough_under_way = std::size_t{6} << 20, enough_messages = 3;
+// With this much a look waits until several short ones go by one kernel, whose launch costs as much as two sends.
+constexpr std::size_t little_under_way = std::size_t{2} << 20;
 // Of more the oldest wait for their own calls.
 constexpr std::size_t most = 1024;
 
@@ -45,6 +50,11 @@ void Awaited::waits_for(const Process& process, std::span<const MPI_Request> req
   comes_at_once_ = in_time;
 }
 
+// Others are about as long as this one.
+bool Awaited::keeps_busy(std::size_t under_way, std::size_t bytes) const noexcept {
+  return is_enough(under_way) || (bytes <= little_under_way && under_way > little_under_way);
+}
+
 bool Awaited::is_enough(std::size_t under_way) const noexcept {
   return under_way >= enough_under_way && under_way_.size() >= enough_messages;
 }
@@ -66,9 +76,10 @@ std::size_t Awaited::bytes_under_way(Process& process) {
 void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
   if (process.multiple()) return;
   if (bytes < is_long && (begun == Begun::receive || ++short_ones_ < short_ones_a_look)) return;
+  if (begun == Begun::receive && base::now() < next_look_) return;
   short_ones_ = 0;
   std::size_t under_way = bytes_under_way(process);
-  if ((begun == Begun::receive || comes_at_once_) && is_enough(under_way)) return;
+  if ((begun == Begun::receive || comes_at_once_) && keeps_busy(under_way, bytes)) return;
   message::Transfers::Gathering gathering(process.looks() ? &process.transfers() : nullptr);
   for (; !receives_.empty(); receives_.pop_front()) {
     const auto& [request, kept] = receives_.front();
@@ -81,7 +92,10 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
     } catch (const std::exception&) {
       return;  // whoever completes it meets that, too
     }
-    if (look.awaits_mpi()) return;
+    if (look.awaits_mpi()) {
+      if (begun == Begun::receive) next_look_ = base::now() + after_a_vain_look;
+      return;
+    }
     if (look.state != Look::State::pulling) continue;
     // What goes on in turns of the engine only is over when its call comes.
     if (look.reading != nullptr) {

@@ -2,6 +2,7 @@
 // have come already are read. It must not know which call looks.
 #pragma once
 
+#include "base/clock.h"
 #include "engine/completion.h"
 #include "mpi/abi.h"
 
@@ -35,6 +36,7 @@ class Awaited {
   /// What looks have begun, and is not over.
   [[nodiscard]] std::size_t bytes_under_way(Process& process);
   [[nodiscard]] bool is_enough(std::size_t under_way) const noexcept;
+  [[nodiscard]] bool keeps_busy(std::size_t under_way, std::size_t bytes) const noexcept;
 
   using Receive = std::pair<MPI_Request, std::weak_ptr<Operation>>;
   struct UnderWay {
@@ -44,6 +46,7 @@ class Awaited {
   };
   std::deque<Receive> receives_;
   std::vector<UnderWay> under_way_;
+  base::Time next_look_{};      // of what begins receives
   unsigned short_ones_ = 0;     // sent since the last look, or call that completes
   bool began_ = false;          // looks have begun something, and no call has waited for it yet
   bool comes_at_once_ = false;  // the program does, to wait for what it has begun

@@ -67,33 +67,32 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
   reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);
   reading.begun.reset();
   held_.push_back(pointer);
+  give_turns();
+  // Who finds many such is not back at its own sends for long.
+  look_if_asked();
   return true;
 }
 
 void Transfers::give_turns() noexcept {
-  int away = -1;  // a sender that does not wait
   asked_.forget_what_is_over();
-  for (auto next = held_.begin(); next != held_.end();) {
-    const ReadingPointer reading = *next;
-    bool begun = reading->done.done();
-    if (!begun) {
-      const auto reads = reads_under_way();
-      const bool may_ask = !asked_.is_enough();
-      if (reads.is_enough && !may_ask) return;
-      const int sender = reading->asked->header.sender;
-      if (may_ask && sender != away && (reads.is_enough || asked_.bytes() < reads.bytes)) {
-        begun = peers_->waits(sender);
-        if (begun)
-          ask(reading);
-        else
-          away = sender;
-      }
-      if (!begun && !reads.is_enough) {
-        begun = true;
-        read_held(reading);
-      }
+  auto reads = reads_under_way();
+  int away = -1;  // a sender that does not wait
+  for (auto next = held_.begin(); next != held_.end() && !(reads.is_enough && asked_.is_enough());) {
+    const ReadingPointer& reading = *next;
+    const int sender = reading->asked->header.sender;
+    const bool is_over = reading->done.done();
+    const bool may_ask = sender != away && !asked_.is_enough() && (reads.is_enough || asked_.bytes() < reads.bytes);
+    if (!is_over && may_ask && peers_->waits(sender)) {
+      ask(reading);
+    } else if (!is_over && !reads.is_enough) {
+      read_held(reading);
+    } else if (!is_over) {
+      away = sender;
+      ++next;
+      continue;
     }
-    next = begun ? held_.erase(next) : next + 1;
+    next = held_.erase(next);
+    reads = reads_under_way();
   }
 }
 
@@ -105,7 +104,7 @@ Transfers::Reads Transfers::reads_under_way() {
 
 // With a word of its own: those that are read together end together, and then no link would be busy.
 void Transfers::read_held(const ReadingPointer& reading) noexcept {
-  Gathering alone(this);
+  Gathering alone(this, reading_);
   read_after_all(reading, alone);
 }
 

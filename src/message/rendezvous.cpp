@@ -332,11 +332,10 @@ std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, 
 std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
   if (transfers_ == nullptr) return nullptr;
   if (batch_ != nullptr) return place_.context == place.context ? batch_ : nullptr;
-  Turns& turns = transfers_->turns_;
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
-  std::unique_lock lock(turns.mutex, std::try_to_lock);
+  std::unique_lock lock(turns_->mutex, std::try_to_lock);
   if (!lock) return nullptr;
-  batch_ = turns.next_batch(transfers_->copier_, place, watch);
+  batch_ = turns_->next_batch(transfers_->copier_, place, watch);
   place_ = place;
   lock_ = std::move(lock);
   return batch_;

@@ -391,8 +391,8 @@ class Transfers {
   UnderWay asked_;          // to be written by others
   std::mutex reads_mutex_;  // of the next one
   UnderWay reads_;          // by this rank
-  /// What is gathered, or written, goes by two streams in turns: one group is told of while the next one's copies run, and no more of them share
-  /// the links than keep them busy.
+  /// What is gathered, or long and read in its turn, or written, goes by two streams in turns: one group is told of while the next one's copies
+  /// run, and no more of them share the links than keep them busy.
   struct Turns {
     std::mutex mutex;  // held by who enqueues
     struct Batch {
@@ -404,14 +404,15 @@ class Transfers {
     /// For another group at that place.
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
-  } turns_, writing_;
+  } gathering_, reading_, writing_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
 class Transfers::Gathering {
  public:
   /// `transfers`: nothing is gathered where it is null.
-  explicit Gathering(Transfers* transfers) : transfers_(transfers) {}
+  explicit Gathering(Transfers* transfers)
+      : transfers_(transfers), turns_(transfers == nullptr ? nullptr : &transfers->gathering_) {}
   ~Gathering() { enqueue(); }
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
@@ -420,6 +421,7 @@ class Transfers::Gathering {
 
  private:
   friend class Transfers;
+  Gathering(Transfers* transfers, Turns& turns) : transfers_(transfers), turns_(&turns) {}
   /// The batch that a payload for this place goes with; null where it shall go by itself.
   [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
   void add(const ReadingPointer& reading);
@@ -427,7 +429,8 @@ class Transfers::Gathering {
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  std::unique_lock<std::mutex> lock_;  // of transfers_->turns_, while there is a batch
+  Turns* turns_;
+  std::unique_lock<std::mutex> lock_;  // of turns_, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
