@@ -1,15 +1,8 @@
-// Long contiguous payloads of which several come at a time: their receiver's copy engine reads some, and kernels of their senders write others to where
-// they belong, where both sides wait. A link so brings more than by either: between two H200 of 16 MiB 377 GB/s one way, and 369 both ways at once, where
-// copy engines that read reach 334 and 326, and copy engines that write 364 and 356; of 4 MiB 335 and 327 rather than 243 and 237, and 315 and 297.
-// Copy engines that write do not add to those that read: those of a GPU bring about as many bytes a second to and from other GPUs as a link takes one
-// way, whichever way they go. See transfers.h.
+// Long contiguous payloads that kernels of their senders write to where they belong, when both sides wait (held.cpp says which). See transfers.h.
 //
-// The receiver, who has taken the offers, holds such payloads in the order in which they come, and gives each its turn once there is room: it reads as
-// many as keep a copy engine busy, and asks for as many, where their senders wait in calls that look all the time whether they are asked. It tells
-// where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads. One
-// payload alone it reads at once (attended.cpp).
-// It neither holds nor asks where it only looks in passing, for then it may be away for long, and so may the sender be by then: what is read needs nobody.
-// So it takes back what it has asked for when it goes itself, and reads what it holds (attended.cpp).
+// The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
+// where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
+// When the receiver goes itself it takes back what it has asked for (attended.cpp), for so may the sender: what is read needs nobody.
 // From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
 #include "base/error.h"
 #include "base/log.h"
@@ -32,81 +25,11 @@ namespace {
 using Note = share::Offers::Note;
 static_assert(sizeof(share::Exposed) <= sizeof(Note));
 
-// At a time, of what is read and of what is written: so much keeps both busy until this rank looks again. And as many as there are streams for each, twice:
-// they share what they have, end at once, and had nothing to do then.
-constexpr std::size_t enough_bytes = std::size_t{12} << 20, enough_messages = 4;
 // Who looks comes within some microseconds, or what it enqueues meanwhile takes, unless it has to open the memory first, or another process has its
 // processor.
 constexpr base::Duration soon = std::chrono::microseconds{200}, later = std::chrono::milliseconds{1};
 
 }  // namespace
-
-void Transfers::UnderWay::add(std::size_t bytes, const engine::Completion& done) {
-  forget_what_is_over();
-  each_.emplace_back(bytes, done);
-  bytes_ += bytes;
-}
-
-bool Transfers::UnderWay::is_enough() const noexcept { return bytes_ >= enough_bytes && each_.size() >= enough_messages; }
-
-void Transfers::UnderWay::forget_what_is_over() noexcept {
-  std::erase_if(each_, [this](const auto& each) {
-    if (!each.second.done()) return false;
-    bytes_ -= each.first;
-    return true;
-  });
-}
-
-bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                     const engine::Watch& watch) {
-  Reading& reading = *pointer;
-  const bool suits = put_bytes_ != 0 && reading.received.bytes >= put_bytes_ && !reading.received.truncated &&
-                     header.token == 0 && is_plain(header, buffer);
-  if (!suits || attending_ == 0 || !peers_->may_be_asked(header.sender)) return false;
-  reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch});
-  reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);
-  reading.begun.reset();
-  held_.push_back(pointer);
-  give_turns();
-  // Who finds many such is not back at its own sends for long.
-  look_if_asked();
-  return true;
-}
-
-void Transfers::give_turns() noexcept {
-  asked_.forget_what_is_over();
-  auto reads = reads_under_way();
-  int away = -1;  // a sender that does not wait
-  for (auto next = held_.begin(); next != held_.end() && !(reads.is_enough && asked_.is_enough());) {
-    const ReadingPointer& reading = *next;
-    const int sender = reading->asked->header.sender;
-    const bool is_over = reading->done.done();
-    const bool may_ask = sender != away && !asked_.is_enough() && (reads.is_enough || asked_.bytes() < reads.bytes);
-    if (!is_over && may_ask && peers_->waits(sender)) {
-      ask(reading);
-    } else if (!is_over && !reads.is_enough) {
-      read_held(reading);
-    } else if (!is_over) {
-      away = sender;
-      ++next;
-      continue;
-    }
-    next = held_.erase(next);
-    reads = reads_under_way();
-  }
-}
-
-Transfers::Reads Transfers::reads_under_way() {
-  const std::lock_guard lock(reads_mutex_);
-  reads_.forget_what_is_over();
-  return {reads_.bytes(), reads_.is_enough()};
-}
-
-// With a word of its own: those that are read together end together, and then no link would be busy.
-void Transfers::read_held(const ReadingPointer& reading) noexcept {
-  Gathering alone(this, reading_);
-  read_after_all(reading, alone);
-}
 
 // Where this rank's memory cannot be shown it is read.
 void Transfers::ask(const ReadingPointer& pointer) noexcept {
@@ -128,12 +51,6 @@ void Transfers::ask(const ReadingPointer& pointer) noexcept {
   asked.wrote = peers_->wrote(asked.header.sender);
   peers_->offers().ask(reading.owner, reading.offer, note);
   world_.directory().ask(reading.owner);
-}
-
-void Transfers::count_read(const Reading& reading) {
-  if (!reading.to_gpu || put_bytes_ == 0 || reading.received.bytes < put_bytes_) return;
-  const std::lock_guard lock(reads_mutex_);
-  reads_.add(reading.received.bytes, reading.done);
 }
 
 void Transfers::urge(const ReadingPointer& pointer) {

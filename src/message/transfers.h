@@ -41,6 +41,7 @@
 #include "message/header.h"
 #include "message/peer_memory.h"
 #include "message/tags.h"
+#include "message/under_way.h"
 #include "mpi/library.h"
 #include "team/world.h"
 
@@ -376,19 +377,8 @@ class Transfers {
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;
   std::deque<ReadingPointer> held_;  // put off, in the order in which they came
-  /// Of long payloads, what is on its way here.
-  class UnderWay {
-   public:
-    void add(std::size_t bytes, const engine::Completion& done);
-    void forget_what_is_over() noexcept;
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] bool is_enough() const noexcept;
-
-   private:
-    std::vector<std::pair<std::size_t, engine::Completion>> each_;
-    std::size_t bytes_ = 0;
-  };
-  UnderWay asked_;          // to be written by others
+  // Of long payloads, what is on its way here.
+  UnderWay asked_;          // written by others
   std::mutex reads_mutex_;  // of the next one
   UnderWay reads_;          // by this rank
   /// What is gathered, or long and read in its turn, or written, goes by two streams in turns: one group is told of while the next one's copies

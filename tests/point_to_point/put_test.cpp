@@ -66,14 +66,16 @@ class SharedWord {
 
 constexpr std::size_t kib = 1024, most = 2048 * kib, guard = 64;
 constexpr int window = 6;
+// More than is read and written at a time: the last ones are held.
+constexpr int long_window = 20;
 
 class Put {
  public:
   explicit Put(Program& program)
       : program_(program),
         peer_(1 - program.rank),
-        send_(MemoryKind::device, window * most),
-        receive_(MemoryKind::device, window * (most + guard) + guard) {}
+        send_(MemoryKind::device, long_window * most),
+        receive_(MemoryKind::device, long_window * (most + guard) + guard) {}
 
   // The same again and again, one way or both: both wait at once, so that one is asked, unless this machine holds up the ranks for too long each time.
   void again() {
@@ -94,6 +96,24 @@ class Put {
         CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
         if (receives_from(sender)) check(many, bytes);
       }
+  }
+
+  // Of which some are read, some are written, and others are held until it is their turn.
+  void long_windows() {
+    CROSSLANE_STEP("long windows");
+    for (int round = 0; round < 6; ++round) {
+      prepare(long_window, most, 0, mix(program_.seed, round, 82));
+      std::vector<MPI_Request> requests;
+      const int sender = round % 3;
+      for (int i = 0; i < long_window && receives_from(sender); ++i)
+        CROSSLANE_MPI(MPI_Irecv(target(i, most, 0), static_cast<int>(most), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                &requests.emplace_back()));
+      for (int i = 0; i < long_window && sends_as(sender); ++i)
+        CROSSLANE_MPI(MPI_Isend(source(i, most), static_cast<int>(most), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                                &requests.emplace_back()));
+      CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+      if (receives_from(sender)) check(long_window, most);
+    }
   }
 
   void again_until_written() {
@@ -181,12 +201,10 @@ class Put {
     }
   }
 
-  // The receiver asks for the long ones while the sender waits, but is put aside, and goes when a word of the host's is there; then so does the
+  // The receiver asks for some of the long ones while the sender waits, but is put aside, and goes when a word of the host's is there; then so does the
   // sender. The long ones arrive all the same, though neither comes back before.
-  void left_by_both() {
-    CROSSLANE_STEP("left by both");
-    constexpr int many = 2;
-    const std::size_t bytes = 1024 * kib;
+  void left_by_both(int many, std::size_t bytes) {
+    CROSSLANE_STEP("left by both, {} messages", many);
     const SharedWord shared(program_.rank);  // -1: the sender is put aside; 0 again: all is there
     auto& word = *shared;
     aside = &word;
@@ -194,7 +212,7 @@ class Put {
     const pthread_t here = pthread_self();
     for (int round = 0; round < 10; ++round) {
       prepare(many, bytes, 0, mix(program_.seed, round, 80));
-      std::vector<MPI_Request> requests(many + 1, MPI_REQUEST_NULL);
+      std::vector<MPI_Request> requests(static_cast<std::size_t>(many) + 1, MPI_REQUEST_NULL);
       char token = 0, after = 0;
       int index = 0;
       if (program_.rank == 0) {
@@ -465,10 +483,14 @@ int main(int argc, char** argv) {
       put.freed_and_reused(true);
       if (direct) put.freed_and_reused(false);
       put.again_until_written();
-      if (direct) put.left_by_both();
+      if (direct) {
+        put.left_by_both(2, 1024 * kib);
+        put.left_by_both(long_window, most);
+      }
       return program.finish();
     }
     put.again_until_written();
+    put.long_windows();
     put.another_is_over_first();
     put.waits_inside_mpi();
     const std::int64_t cases = program.option("cases", 60);
