@@ -235,8 +235,8 @@ constexpr std::array<Entry, 42> entries{{
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.piece_bytes, text); },
      [](const Settings& s) { return print_bytes(s.piece_bytes); }},
     {"CROSSLANE_PUT_BYTES", "a number of bytes, with an optional suffix k, m or g; 0 for never",
-     "from this size, several contiguous messages to another GPU that go one way are written by their sender, where it "
-     "waits, rather than read",
+     "from this size, of several contiguous messages from another GPU some are written by a kernel of their sender, "
+     "where both wait, while others are read",
      [](Settings& s, const std::string& text) { return read_bytes(s.put_bytes, text); },
      [](const Settings& s) { return print_bytes(s.put_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds",

@@ -43,8 +43,8 @@ struct Settings {
                              << 10;  ///< CROSSLANE_PACKED_BYTES: least of a message that goes through the window.
   std::size_t piece_bytes = std::size_t{4} << 20;  ///< CROSSLANE_PIECE_BYTES: size of a piece of such a message.
   std::size_t put_bytes =
-      std::size_t{4} << 20;  ///< CROSSLANE_PUT_BYTES: least of a message that its sender writes where it
-                             ///< belongs, rather than that its receiver reads it; 0: of none.
+      std::size_t{4} << 20;  ///< CROSSLANE_PUT_BYTES: least of a message that its sender may write where
+                             ///< it belongs, rather than that its receiver reads it; 0: none.
   double patience_ms = 3;    ///< CROSSLANE_PATIENCE_MS: until such a send keeps what nobody fetches, and returns.
   std::optional<double>
       linger_us;  ///< CROSSLANE_LINGER_US: how long kernels of short blocking collectives stay for the

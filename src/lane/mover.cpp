@@ -326,7 +326,8 @@ bool Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const
                  const gpu::WordWrite& word, const gpu::Buffer& counter) {
   const auto there = counter.address() != 0 && word.address != 0 ? site(context) : nullptr;
   if (there == nullptr) return false;
-  const auto part = kernel::part_of(kernel::Laid::packed(to, 0), kernel::Laid::packed(const_cast<std::byte*>(from), 0), bytes);
+  const auto part =
+      kernel::part_of(kernel::Laid::packed(to, 0), kernel::Laid::packed(const_cast<std::byte*>(from), 0), bytes);
   const kernel::Ending ending{kernel::pointer_to<std::uint64_t>(word.address), word.value};
   there->copies.together(stream, {&*part, 1}, {&ending, 1}, kernel::pointer_to<std::uint64_t>(counter.address()),
                          push_blocks);
