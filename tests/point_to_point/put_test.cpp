@@ -67,7 +67,7 @@ class SharedWord {
 constexpr std::size_t kib = 1024, most = 2048 * kib, guard = 64;
 constexpr int window = 6;
 // More than is read and written at a time: the last ones are held.
-constexpr int long_window = 20;
+constexpr int long_window = 16;
 
 class Put {
  public:
@@ -101,7 +101,7 @@ class Put {
   // Of which some are read, some are written, and others are held until it is their turn.
   void long_windows() {
     CROSSLANE_STEP("long windows");
-    for (int round = 0; round < 6; ++round) {
+    for (int round = 0; round < 3; ++round) {
       prepare(long_window, most, 0, mix(program_.seed, round, 82));
       std::vector<MPI_Request> requests;
       const int sender = round % 3;
@@ -203,14 +203,14 @@ class Put {
 
   // The receiver asks for some of the long ones while the sender waits, but is put aside, and goes when a word of the host's is there; then so does the
   // sender. The long ones arrive all the same, though neither comes back before.
-  void left_by_both(int many, std::size_t bytes) {
+  void left_by_both(int rounds, int many, std::size_t bytes) {
     CROSSLANE_STEP("left by both, {} messages", many);
     const SharedWord shared(program_.rank);  // -1: the sender is put aside; 0 again: all is there
     auto& word = *shared;
     aside = &word;
     std::signal(SIGUSR2, sleep_here);
     const pthread_t here = pthread_self();
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       prepare(many, bytes, 0, mix(program_.seed, round, 80));
       std::vector<MPI_Request> requests(static_cast<std::size_t>(many) + 1, MPI_REQUEST_NULL);
       char token = 0, after = 0;
@@ -484,8 +484,8 @@ int main(int argc, char** argv) {
       if (direct) put.freed_and_reused(false);
       put.again_until_written();
       if (direct) {
-        put.left_by_both(2, 1024 * kib);
-        put.left_by_both(long_window, most);
+        put.left_by_both(10, 2, 1024 * kib);
+        put.left_by_both(3, long_window, most);
       }
       return program.finish();
     }
