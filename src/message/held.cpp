@@ -66,8 +66,9 @@ void Transfers::read_held(const ReadingPointer& reading) noexcept {
   read_after_all(reading, alone);
 }
 
-void Transfers::count_read(const Reading& reading) {
-  if (!reading.to_gpu || put_bytes_ == 0 || reading.received.bytes < put_bytes_) return;
+// Not what waits for the application's streams: those may wait for what is held.
+void Transfers::count_read(const Reading& reading, const Header& header, const Buffer& buffer) {
+  if (put_bytes_ == 0 || reading.received.bytes < put_bytes_ || !is_plain(header, buffer)) return;
   const std::lock_guard lock(reads_mutex_);
   reads_.add(reading.received.bytes, reading.done);
 }

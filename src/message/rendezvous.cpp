@@ -193,7 +193,7 @@ bool Transfers::join(const ReadingPointer& reading, const Header& header, const 
   if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
-  count_read(*reading);
+  count_read(*reading, header, buffer);
   gathering.add(reading);
   return true;
 }
@@ -209,7 +209,7 @@ void Transfers::read_now(Reading& reading, const Header& header, const Buffer& b
   reading.batch = std::make_shared<lane::Batch>(copier_, watch);
   try {
     enqueue(reading, header, buffer);
-    count_read(reading);
+    count_read(reading, header, buffer);
   } catch (...) {
     static_cast<void>(reading.batch->drains());  // the sender is told then that nobody reads any more
     throw;
