@@ -7,9 +7,11 @@
 // They are held in the order in which they come, and get their turns where there is room: as many are read, and as many written, as keep
 // both busy until this rank looks again. One payload alone is read at once (attended.cpp). Nothing is held where this rank only looks in passing, for then
 // it may be away for long; and when the thread goes where it does not look, what it holds is read (attended.cpp).
+#include "base/log.h"
 #include "message/reading.h"
 #include "message/transfers.h"
 
+#include <exception>
 #include <memory>
 #include <mutex>
 
@@ -26,8 +28,12 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
   reading.begun.reset();
   held_.push_back(pointer);
   give_turns();
-  // Who finds many such is not back at its own sends for long.
-  look_if_asked();
+  // Who finds many such is not back at its own sends for long. What fails there is met by the next look, too.
+  try {
+    look_if_asked();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "sends are looked at later: {}", error.what());
+  }
   return true;
 }
 
@@ -67,10 +73,14 @@ void Transfers::read_held(const ReadingPointer& reading) noexcept {
 }
 
 // Not what waits for the application's streams: those may wait for what is held.
-void Transfers::count_read(const Reading& reading, const Header& header, const Buffer& buffer) {
-  if (put_bytes_ == 0 || reading.received.bytes < put_bytes_ || !is_plain(header, buffer)) return;
-  const std::lock_guard lock(reads_mutex_);
-  reads_.add(reading.received.bytes, reading.done);
+void Transfers::count_read(const Reading& reading, const Header& header, const Buffer& buffer) noexcept {
+  try {
+    if (put_bytes_ == 0 || reading.received.bytes < put_bytes_ || !is_plain(header, buffer)) return;
+    const std::lock_guard lock(reads_mutex_);
+    reads_.add(reading.received.bytes, reading.done);
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "what is read is not counted: {}", error.what());
+  }
 }
 
 }  // namespace crosslane::message

@@ -144,6 +144,11 @@ bool PeerMemory::has_gpu_to_itself() const noexcept {
   return true;
 }
 
+bool PeerMemory::runs_kernels_at_once() const noexcept {
+  const team::Home* const home = home_.load(std::memory_order_acquire);
+  return home != nullptr && (home->runs_side_by_side() || has_gpu_to_itself());
+}
+
 bool PeerMemory::takes_turns_with(int world_rank) const noexcept {
   const team::Home* const home = home_.load(std::memory_order_acquire);
   return home != nullptr && world_rank != world_.rank() && !home->runs_side_by_side() && shares_gpu_with(world_rank);

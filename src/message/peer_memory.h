@@ -72,6 +72,8 @@ class PeerMemory {
   /// Nor before it was passed for the time of that number, while it is not shown.
   [[nodiscard]] std::optional<Shown> show(const std::byte* first, std::size_t bytes, const gpu::PointerInfo& seen,
                                           unsigned uses = 1) noexcept;
+  /// Kernels of this rank take no turns with another one's on its GPU.
+  [[nodiscard]] bool runs_kernels_at_once() const noexcept;
   /// Whether that rank may be asked to write: it lives on another GPU, has not found that it cannot open this rank's memory, and came the last time. Whether it waits now, so that it will come; and
   /// whether it came.
   [[nodiscard]] bool may_be_asked(int world_rank) noexcept;

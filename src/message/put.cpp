@@ -100,7 +100,8 @@ void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gatheri
 void Transfers::throw_if_gone(const Reading& reading) const {
   const Header& header = reading.asked->header;
   if (peers_->alive(header)) return;
-  throw base::Error(base::ErrorClass::other, "{}: rank {} of MPI_COMM_WORLD ended while it wrote the message",
+  throw base::Error(base::ErrorClass::other,
+                    "{}: rank {} of MPI_COMM_WORLD ended while it wrote the message, or was to",
                     reading.asked->watch.call, header.sender);
 }
 
@@ -115,13 +116,17 @@ void Transfers::write_if_asked(Offering& offering) {
   std::memcpy(&exposed, note->data(), sizeof exposed);
   auto target =
       memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
-  if (target.data == nullptr) return offers.refuse(ticket);
-  if (!offers.write(ticket)) return;
+  if (target.data == nullptr || !peers_->runs_kernels_at_once()) return offers.refuse(ticket);
   const std::lock_guard lock(writing_.mutex);
+  bool writes = false;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, "write a message", buffer.bytes);
+    // What takes long the first time, while the receiver may still take it back.
+    if (!copier_.mover().prepare(buffer.place.context)) return offers.refuse(ticket);
     // Which others share.
     auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
+    writes = offers.write(ticket);
+    if (!writes) return;
     auto& word = offers.word(ticket);
     if (!batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, buffer.bytes,
                      {&word, peers_->address_of(word), share::Offers::value(ticket, share::Offers::State::done)}))
@@ -130,7 +135,10 @@ void Transfers::write_if_asked(Offering& offering) {
     offering.writing_ = {std::move(target), std::move(batch)};
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
-    offers.give_up(ticket);
+    if (writes)
+      offers.give_up(ticket);
+    else
+      offers.refuse(ticket);
   }
 }
 

@@ -315,7 +315,7 @@ class Transfers {
   void ask(const ReadingPointer& pointer) noexcept;
   void read_held(const ReadingPointer& reading) noexcept;
   /// This rank reads it.
-  void count_read(const Reading& reading, const Header& header, const Buffer& buffer);
+  void count_read(const Reading& reading, const Header& header, const Buffer& buffer) noexcept;
   struct Reads {
     std::size_t bytes;
     bool is_enough;

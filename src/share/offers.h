@@ -6,7 +6,7 @@
 //   free     -> offered    by its owner, before the message that names it is sent; or by its owner's GPU, behind the copy of a payload to
 //                          where it is read: then the reader waits for that
 //   free     -> stored     by the owner, where its GPU will not offer it any more
-//   offered  -> taken      by the reader, compare-and-swap: it reads; from now on the reader alone changes the word
+//   offered  -> taken      by the reader, compare-and-swap: it reads, now or later; from now on the reader alone changes the word
 //   taken    -> asked      by the reader: the owner may write the payload to where the reader has told beside the word
 //   asked    -> reading    by the reader, compare-and-swap: the owner has not come; or by the owner, the same way: it cannot write; as taken
 //   asked    -> writing    by the owner, compare-and-swap: it writes; from now on the owner alone changes the word
