@@ -11,7 +11,6 @@
 #include "message/transfers.h"
 #include "trace/tracer.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>

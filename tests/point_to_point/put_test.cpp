@@ -81,39 +81,13 @@ class Put {
   void again() {
     CROSSLANE_STEP("again and again");
     for (const std::size_t bytes : {2 * kib, 100 * kib, 1024 * kib})
-      for (int round = 0; round < 30; ++round) {
-        const auto seed = mix(program_.seed, bytes, round);
-        constexpr int many = 3;
-        const int sender = round % 3;
-        prepare(many, bytes, 0, seed);
-        std::vector<MPI_Request> requests;
-        for (int i = 0; i < many && receives_from(sender); ++i)
-          CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                                  &requests.emplace_back()));
-        for (int i = 0; i < many && sends_as(sender); ++i)
-          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                                  &requests.emplace_back()));
-        CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
-        if (receives_from(sender)) check(many, bytes);
-      }
+      for (int round = 0; round < 30; ++round) exchange(3, bytes, round % 3, mix(program_.seed, bytes, round));
   }
 
   // Of which some are read, some are written, and others are held until it is their turn.
   void long_windows() {
     CROSSLANE_STEP("long windows");
-    for (int round = 0; round < 3; ++round) {
-      prepare(long_window, most, 0, mix(program_.seed, round, 82));
-      std::vector<MPI_Request> requests;
-      const int sender = round % 3;
-      for (int i = 0; i < long_window && receives_from(sender); ++i)
-        CROSSLANE_MPI(MPI_Irecv(target(i, most, 0), static_cast<int>(most), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                                &requests.emplace_back()));
-      for (int i = 0; i < long_window && sends_as(sender); ++i)
-        CROSSLANE_MPI(MPI_Isend(source(i, most), static_cast<int>(most), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                                &requests.emplace_back()));
-      CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
-      if (receives_from(sender)) check(long_window, most);
-    }
+    for (int round = 0; round < 3; ++round) exchange(long_window, most, round % 3, mix(program_.seed, round, 82));
   }
 
   void again_until_written() {
@@ -424,6 +398,20 @@ class Put {
   static constexpr int both_send = 2;
   [[nodiscard]] bool sends_as(int sender) const { return sender == both_send || sender == program_.rank; }
   [[nodiscard]] bool receives_from(int sender) const { return sender == both_send || sender == peer_; }
+  // A window of messages, for which all wait.
+  void exchange(int many, std::size_t bytes, int sender, std::uint64_t seed) {
+    prepare(many, bytes, 0, seed);
+    std::vector<MPI_Request> requests;
+    for (int i = 0; i < many && receives_from(sender); ++i)
+      CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                              &requests.emplace_back()));
+    for (int i = 0; i < many && sends_as(sender); ++i)
+      CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
+                              &requests.emplace_back()));
+    CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+    if (receives_from(sender)) check(many, bytes);
+  }
+
   [[nodiscard]] char* source(int i, std::size_t bytes) const {
     return send_.as<char>() + static_cast<std::size_t>(i) * bytes;
   }
