@@ -67,6 +67,12 @@ CROSSLANE_API uint64_t crosslane_carried_messages(void);
    CROSSLANE_PUT_BYTES). 0 outside of MPI_Init and MPI_Finalize. */
 CROSSLANE_API uint64_t crosslane_written_messages(void);
 
+/* How many long messages to this rank, which waited for several, were held until others of them were over; and how many it had asked their
+   senders to write, and then read after all, as these did not come, or had no room on their GPUs, or it went itself (docs/messages.md,
+   CROSSLANE_PUT_BYTES). 0 outside of MPI_Init and MPI_Finalize. */
+CROSSLANE_API uint64_t crosslane_held_messages(void);
+CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
+
 /* The collectives. Arguments are those of MPI's procedures of the same names, with counts of any size, and mean the same.
 
    Room.      While calls wait for their peers they keep thread blocks of the GPU (of 512 threads, of which we count two a

@@ -31,6 +31,20 @@ bool beyond_cpu(const Site& site, const void* pointer) noexcept {
 
 using crosslane::interpose::Process;
 
+namespace {
+
+// Null outside of MPI_Init and MPI_Finalize; peers() where the node's ranks share nothing, too.
+crosslane::message::Transfers* transfers() noexcept {
+  auto& process = Process::get();
+  return process.looks() ? &process.transfers() : nullptr;
+}
+crosslane::message::PeerMemory* peers() noexcept {
+  auto* const found = transfers();
+  return found == nullptr ? nullptr : found->peers();
+}
+
+}  // namespace
+
 extern "C" CROSSLANE_EXPORT int MPIX_Query_cuda_support();
 extern "C" CROSSLANE_EXPORT int MPIX_GPU_query_support(int gpu_type, int* is_supported);
 
@@ -46,14 +60,23 @@ extern "C" std::uint64_t crosslane_rung_calls() {
 }
 
 extern "C" std::uint64_t crosslane_carried_messages() {
-  auto& process = Process::get();
-  auto* const peers = process.looks() ? process.transfers().peers() : nullptr;
-  return peers == nullptr ? 0 : peers->courier().carried();
+  auto* const found = peers();
+  return found == nullptr ? 0 : found->courier().carried();
 }
 
 extern "C" std::uint64_t crosslane_written_messages() {
-  auto& process = Process::get();
-  return process.looks() ? process.transfers().written() : 0;
+  auto* const found = peers();
+  return found == nullptr ? 0 : found->writer().written();
+}
+
+extern "C" std::uint64_t crosslane_held_messages() {
+  auto* const found = transfers();
+  return found == nullptr ? 0 : found->held();
+}
+
+extern "C" std::uint64_t crosslane_taken_back_messages() {
+  auto* const found = transfers();
+  return found == nullptr ? 0 : found->taken_back();
 }
 
 extern "C" int MPIX_Query_cuda_support() {

@@ -14,6 +14,8 @@ constexpr unsigned threads = 256;  // as the kernels' launch bounds
 // A multiprocessor holds four blocks, which is what their registers leave room for. Many times that, so that few of them wait
 // for the last ones: of a sub-matrix of 128 MiB on an H200, 8 reach 0.91 of a contiguous copy, 16 0.94 and 32 0.955.
 constexpr unsigned blocks_a_processor = 32;
+// Of a push: each block gets so many where all have room, and a block that is alone is not asked too often.
+constexpr std::uint64_t rounds_of_tiles = 2, least_tile = std::uint64_t{16} << 10, most_tile = std::uint64_t{256} << 10;
 // Fewer words along an edge than this leave most of a tile's threads idle.
 constexpr std::uint64_t least_edge = 8;
 // Words of a side that are at least so far apart share no sector of memory.
@@ -214,6 +216,7 @@ Copies::Copies(const gpu::Driver& driver, unsigned blocks)
       tiles_(loaded(module_, "crosslane_copy_tiles")),
       units_(loaded(module_, "crosslane_copy_units")),
       together_(loaded(module_, "crosslane_copy_together")),
+      push_(loaded(module_, "crosslane_copy_push")),
       most_blocks_(blocks) {
   if (most_blocks_ == 0) {
     most_blocks_ =
@@ -233,7 +236,7 @@ void Copies::contiguous(gpu::StreamView stream, void* to, const void* from, std:
 }
 
 void Copies::together(gpu::StreamView stream, std::span<const Part> parts, std::span<const Ending> endings,
-                      std::uint64_t* counter, unsigned most_blocks) const {
+                      std::uint64_t* counter) const {
   while (!parts.empty() || !endings.empty()) {
     TogetherParameters parameters{};
     const auto some = parts.first(std::min<std::size_t>(parts.size(), TogetherParameters::limit));
@@ -249,8 +252,23 @@ void Copies::together(gpu::StreamView stream, std::span<const Part> parts, std::
       for (const Ending& ending : told) parameters.ending[parameters.endings++] = ending;
       parameters.counter = counter;
     }
-    together_.launch(stream, grid(tiles, 1, most_blocks), {threads}, 0, parameters);
+    together_.launch(stream, grid(tiles, 1), {threads}, 0, parameters);
   }
+}
+
+void Copies::push(gpu::StreamView stream, void* to, const void* from, std::size_t bytes, const Revocation& revocation,
+                  const Ending& ending, PushControl* control, unsigned most_blocks) const {
+  PushParameters parameters{};
+  parameters.to = reinterpret_cast<std::uintptr_t>(to);
+  parameters.from = reinterpret_cast<std::uintptr_t>(from);
+  parameters.bytes = bytes;
+  parameters.tile = std::clamp<std::uint64_t>((bytes / most_blocks / rounds_of_tiles + least_tile - 1) / least_tile, 1,
+                                              most_tile / least_tile) *
+                    least_tile;
+  parameters.control = control;
+  parameters.revocation = revocation;
+  parameters.ending = ending;
+  push_.launch(stream, grid(bytes, parameters.tile, most_blocks), {threads}, PushCopy::shared_bytes, parameters);
 }
 
 void Copies::words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const {

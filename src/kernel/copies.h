@@ -6,6 +6,7 @@
 #include "gpu/stream.h"
 #include "kernel/copy.h"
 #include "kernel/load.h"
+#include "kernel/push.h"
 #include "kernel/strided.h"
 #include "kernel/together.h"
 
@@ -77,9 +78,14 @@ class Copies {
              std::size_t end, std::uint64_t first, std::uint64_t last) const;
 
   /// Several copies at once, which must not overlap; and what becomes of words, behind all of them, in memory that is mapped for the GPU or its
-  /// own. `counter`: a word of the GPU's for this stream alone, which begins as 0. `most_blocks`: of threads, where most_blocks() are more.
+  /// own. `counter`: a word of the GPU's for this stream alone, which begins as 0.
   void together(gpu::StreamView stream, std::span<const Part> parts, std::span<const Ending> endings,
-                std::uint64_t* counter, unsigned most_blocks = ~0U) const;
+                std::uint64_t* counter) const;
+
+  /// Contiguous bytes, at least one, by at most so many blocks of threads, and what becomes of a word behind them; unless it is called off before it
+  /// begins. `control`: of this stream alone, zero at first.
+  void push(gpu::StreamView stream, void* to, const void* from, std::size_t bytes, const Revocation& revocation,
+            const Ending& ending, PushControl* control, unsigned most_blocks) const;
 
   [[nodiscard]] unsigned most_blocks() const noexcept { return most_blocks_; }
 
@@ -88,7 +94,7 @@ class Copies {
   void words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const;
 
   gpu::Module module_;
-  gpu::Function contiguous_, words_, tiles_, units_, together_;
+  gpu::Function contiguous_, words_, tiles_, units_, together_, push_;
   unsigned most_blocks_;
 };
 

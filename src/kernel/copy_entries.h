@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/copy.h"
+#include "kernel/push.h"
 #include "kernel/together.h"
 
 // clang-format off: a table
@@ -10,5 +11,6 @@
   X(crosslane_copy_words, crosslane::kernel::WordsCopy)   \
   X(crosslane_copy_tiles, crosslane::kernel::TilesCopy)   \
   X(crosslane_copy_units, crosslane::kernel::UnitsCopy)   \
-  X(crosslane_copy_together, crosslane::kernel::TogetherCopy)
+  X(crosslane_copy_together, crosslane::kernel::TogetherCopy) \
+  X(crosslane_copy_push, crosslane::kernel::PushCopy)
 // clang-format on

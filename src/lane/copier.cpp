@@ -231,15 +231,6 @@ void Batch::pull(const Place& place, std::byte* device, const std::byte* source,
   gpu::copy_async(byte_at(device, first), source, end - begin, stream_for(place, end - begin, Toward::gpu));
 }
 
-bool Batch::push(const Place& place, std::byte* target, const std::byte* device, const layout::Layout& layout,
-                 MPI_Count count, std::size_t bytes, const gpu::WordWrite& word) {
-  const auto first = look(device, layout, count, 0, Use::read).offset;
-  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  auto& lent = channel(place);
-  lent.stores.enqueue(lent.stream);
-  return copier_.mover_.push(place.context, lent.stream, target, byte_at(device, first), bytes, word, lent.counter);
-}
-
 Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, MPI_Count count, std::size_t begin,
                         Use use) const {
   Byte byte{};

@@ -146,12 +146,6 @@ class Batch {
   void pull(const Place& place, std::byte* device, const std::byte* source, const layout::Layout& layout,
             MPI_Count count, std::size_t begin, std::size_t end);
 
-  /// The other way: all bytes of a contiguous layout to `target`, beside what others read from this GPU (Mover::push), and the word that tells
-  /// of their end. Waits for nothing that the application has enqueued: settle() has. Takes the place of wait(), as mark() does. False, with nothing
-  /// enqueued, where that cannot be.
-  [[nodiscard]] bool push(const Place& place, std::byte* target, const std::byte* device, const layout::Layout& layout,
-                          MPI_Count count, std::size_t bytes, const gpu::WordWrite& word);
-
   /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
   /// either memory is not settled, the place must not be. Memory::host: one of them is memory that kernels there may not reach.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,

@@ -2,7 +2,7 @@
 //
 //   both sides contiguous                         cuMemcpyAsync
 //   several such, or nests of few loops, short    one kernel that writes words behind them, too (copy_all())
-//   such to a peer that reads others meanwhile    a small kernel like that (push())
+//   one to a peer that reads others meanwhile     a small kernel that may be called off (push())
 //   rows to or from host memory, in whole sectors cuMemcpy2DAsync
 //   one side runs across the other                tiles
 //   otherwise, nests of loops                     words
@@ -323,14 +323,11 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
 }
 
 bool Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
-                 const gpu::WordWrite& word, const gpu::Buffer& counter) {
-  const auto there = counter.address() != 0 && word.address != 0 ? site(context) : nullptr;
+                 const kernel::Revocation& revocation, const gpu::WordWrite& word, const gpu::Buffer& control) {
+  const auto there = site(context);
   if (there == nullptr) return false;
-  const auto part =
-      kernel::part_of(kernel::Laid::packed(to, 0), kernel::Laid::packed(const_cast<std::byte*>(from), 0), bytes);
-  const kernel::Ending ending{kernel::pointer_to<std::uint64_t>(word.address), word.value};
-  there->copies.together(stream, {&*part, 1}, {&ending, 1}, kernel::pointer_to<std::uint64_t>(counter.address()),
-                         push_blocks);
+  there->copies.push(stream, to, from, bytes, revocation, {kernel::pointer_to<std::uint64_t>(word.address), word.value},
+                     reinterpret_cast<kernel::PushControl*>(control.data()), push_blocks);
   return true;
 }
 

@@ -170,9 +170,20 @@ void Transfers::watch(Offering& offering, const share::Offers::Ticket& offer) no
 }
 
 void Transfers::close_offer(const share::Offers::Ticket& offer) {
+  stop_watching(offer);
+  peers_->offers().close(offer);
+}
+
+void Transfers::close_offer(Offering& offering) {
+  if (!offering.target_) return close_offer(offering.header_.offer);
+  stop_watching(offering.header_.offer);
+  peers_->writer().close(offering.header_.offer);
+  offering.target_.reset();
+}
+
+void Transfers::stop_watching(const share::Offers::Ticket& offer) noexcept {
   Offering* const offering = open_[offer.line].exchange(nullptr, std::memory_order_acq_rel);
   if (offering != nullptr) offering->watched_ = false;
-  peers_->offers().close(offer);
 }
 
 // On the helper thread.

@@ -28,6 +28,7 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
   reading.begun.reset();
   held_.push_back(pointer);
   give_turns();
+  if (!held_.empty() && held_.back() == pointer) held_so_far_.fetch_add(1, std::memory_order_relaxed);
   // Who finds many such is not back at its own sends for long. What fails there is met by the next look, too.
   try {
     look_if_asked();

@@ -95,14 +95,13 @@ void Transfers::Offering::look() {
     return;
   }
   if (!hold()) return;
-  writing_ = {};
   int flag = 1;
   // Whatever it tells: the payload has arrived.
   if (request_ != nullptr && transfers_.mpi_.Test(request_, &flag, status_) == mpi::success && flag == 0) {
     stage_.store(Stage::open, std::memory_order_release);
     return;
   }
-  transfers_.close_offer(header_.offer);
+  transfers_.close_offer(*this);
   transfers_.tags_.give_back(header_.tag);
   ++transfers_.events_;
   stage_.store(Stage::over, std::memory_order_release);
@@ -190,7 +189,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   }
   const State state = offers.state(ticket);
   ++events_;
-  close_offer(ticket);
+  close_offer(offering);
   co_await matched;
   tags_.give_back(header.tag);
   if (state != State::failed) co_return;
@@ -208,7 +207,6 @@ engine::Task<> Transfers::read_or_written(Offering& offering, engine::Completion
     give_up_if_failed(offering);
     co_await either(over, engine::Completion::after(seldom));
   }
-  offering.writing_ = {};
 }
 
 // Until its receiver has asked for the copy, or nobody will any more.

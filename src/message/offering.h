@@ -80,11 +80,8 @@ class Transfers::Offering {
   bool watched_ = false;         // stands in Transfers::open_
   bool copied_ = false;          // somebody makes a copy for its receiver
   std::exception_ptr uncopied_;  // why the helper thread has made none
-  // What this rank writes, while it is held or a task's (put.cpp).
-  struct Writing {
-    PeerMemory::Reached target;
-    std::shared_ptr<lane::Batch> batch;
-  } writing_;
+  // Where this rank writes it to, while it is held or a task's (put.cpp).
+  std::optional<PeerMemory::Reached> target_;
   std::atomic<unsigned> looks_{0};
   std::atomic<Stage> stage_{Stage::open};
   std::atomic<bool> unwanted_{false};  // cancel() was called, perhaps while another thread held it

@@ -19,6 +19,7 @@ PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier&
       tokens_(world.directory(), offers_, world.cookie(), world.rank()),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
       courier_(engine, settings.linger_us),
+      writer_(engine, offers_, copier.mover()),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       whole_(static_cast<std::size_t>(world.directory().ranks())),
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
@@ -42,11 +43,13 @@ void PeerMemory::live_at(team::Home& home) noexcept {
   }
   parcels_.live_in(home.window());
   courier_.live_at(home);
+  writer_.live_at(home);
   home_.store(&home, std::memory_order_release);
 }
 
 void PeerMemory::leave() noexcept {
   courier_.leave();
+  writer_.leave();
   parcels_.leave();
   words_at_.store(0, std::memory_order_release);
   team::Home* const home = home_.exchange(nullptr);

@@ -11,6 +11,7 @@
 #include "message/header.h"
 #include "message/parcels.h"
 #include "message/token.h"
+#include "message/writer.h"
 #include "share/ferry.h"
 #include "share/offers.h"
 #include "team/home.h"
@@ -94,6 +95,9 @@ class PeerMemory {
     return courier_.wants(bytes) && has_gpu_to_itself() && courier_.launch(bytes);
   }
 
+  /// Writes long ones to memory of other ranks.
+  [[nodiscard]] Writer& writer() noexcept { return writer_; }
+
   /// Where this rank lives; nowhere before something is met.
   [[nodiscard]] lane::Place place() const noexcept;
 
@@ -144,6 +148,7 @@ class PeerMemory {
   Tokens tokens_;
   Parcels parcels_;
   Courier courier_;
+  Writer writer_;
   std::atomic<team::Home*> home_{nullptr};
   std::optional<gpu::PinnedRange> words_;
   std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them

@@ -1,9 +1,10 @@
 // Long contiguous payloads that kernels of their senders write to where they belong, when both sides wait (held.cpp says which). See transfers.h.
 //
 // The receiver, who has taken the offer, asks for it where the sender waits in a call that looks all the time whether it is asked, and tells
-// where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, it reads.
-// When the receiver goes itself it takes back what it has asked for (attended.cpp), for so may the sender: what is read needs nobody.
-// From `writing` on the receiver counts on the sender to see that its GPU fails, which it does where it looks after its sends.
+// where by what Exposure shows (share/offers.h has the states). It has opened the sender's memory, too: where the sender does not come, or its GPU
+// has no room for the kernel, it takes that back, and reads. When the receiver goes itself it takes back what has not begun (attended.cpp), for the
+// sender may go, too, and other kernels stay: what is read needs neither.
+// What has begun needs nobody any more, but that the sender sees when its GPU fails, for which it looks after its sends.
 #include "base/error.h"
 #include "base/log.h"
 #include "message/offering.h"
@@ -15,17 +16,18 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <utility>
 
 namespace crosslane::message {
 namespace {
 
-using Note = share::Offers::Note;
-static_assert(sizeof(share::Exposed) <= sizeof(Note));
+using State = share::Offers::State;
+using Where = share::Offers::Where;
+static_assert(sizeof(share::Exposed) <= sizeof(Where));
 
 // Who looks comes within some microseconds, or what it enqueues meanwhile takes, unless it has to open the memory first, or another process has its
-// processor.
+// processor; and as soon a kernel begins for which there is room.
 constexpr base::Duration soon = std::chrono::microseconds{200}, later = std::chrono::milliseconds{1};
 
 }  // namespace
@@ -38,8 +40,8 @@ void Transfers::ask(const ReadingPointer& pointer) noexcept {
   // For one message it is not worth it.
   const auto shown = peers_->show(asked.buffer.first(), bytes, asked.buffer.seen, 2);
   if (!shown) return read_held(pointer);
-  Note note{};
-  std::memcpy(note.data(), &shown->exposed, sizeof shown->exposed);
+  Where where{};
+  std::memcpy(where.data(), &shown->exposed, sizeof shown->exposed);
   try {
     attended_.push_back(pointer);
     asked_.add(bytes, reading.done);
@@ -48,7 +50,7 @@ void Transfers::ask(const ReadingPointer& pointer) noexcept {
   }
   asked.since = base::now();
   asked.wrote = peers_->wrote(asked.header.sender);
-  peers_->offers().ask(reading.owner, reading.offer, note);
+  peers_->offers().ask(reading.owner, reading.offer, where);
   world_.directory().ask(reading.owner);
 }
 
@@ -56,11 +58,9 @@ void Transfers::urge(const ReadingPointer& pointer) {
   Reading& reading = *pointer;
   if (reading.asked == nullptr || !reading.asked->since || reading.done.done()) return;
   const auto& offers = peers_->offers();
+  const int sender = reading.asked->header.sender;
   if (!offers.given_up(reading.owner, reading.offer)) {
-    const auto state = offers.state(reading.owner, reading.offer);
-    const int sender = reading.asked->header.sender;
-    if (state == share::Offers::State::writing) peers_->writes(sender);
-    if (state != share::Offers::State::asked) return;
+    if (offers.has_begun(reading.owner, reading.offer)) return peers_->writes(sender);
     const auto now = base::now();
     if (now - *reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
     if (reads_under_way().is_enough) return;  // the link is busy all the same
@@ -70,23 +70,44 @@ void Transfers::urge(const ReadingPointer& pointer) {
       reading.asked->wrote = wrote;
       return;
     }
-    if (!offers.take_back(reading.owner, reading.offer)) return;
+    if (!takes_back(reading)) return;
   }
-  peers_->came(reading.asked->header.sender, false);
+  peers_->came(sender, false);
   Gathering none(nullptr);
   read_after_all(pointer, none);
 }
 
 // Nobody will urge it, nor its sender perhaps come by.
 void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) noexcept {
+  try {
+    if (!takes_back(*reading)) return;
+  } catch (...) {
+    return fail(*reading, std::current_exception());
+  }
+  read_after_all(reading, gathering);
+}
+
+// False where it is being written, or there.
+bool Transfers::takes_back(const Reading& reading) {
   const auto& offers = peers_->offers();
-  if (offers.take_back(reading->owner, reading->offer) || offers.given_up(reading->owner, reading->offer))
-    read_after_all(reading, gathering);
+  if (offers.take_back(reading.owner, reading.offer) || offers.given_up(reading.owner, reading.offer)) return true;
+  if (offers.state(reading.owner, reading.offer) != State::writing) return false;
+  std::optional<bool> off;
+  unsigned looks = 0;
+  constexpr unsigned a_question = 1024;  // a system call
+  engine_.until_apart(
+      [&] {
+        off = offers.call_off(reading.owner, reading.offer);
+        return off || (++looks % a_question == 0 && !peers_->alive(reading.asked->header));
+      },
+      reading.asked->watch);
+  return off.value_or(false);
 }
 
 // What was asked for, and nobody writes.
 void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept {
   const auto asked = std::move(reading->asked);
+  if (asked->since) taken_back_.fetch_add(1, std::memory_order_relaxed);
   try {
     if (!join(reading, asked->header, asked->buffer, asked->watch, gathering))
       read_now(*reading, asked->header, asked->buffer, asked->watch);
@@ -107,31 +128,35 @@ void Transfers::throw_if_gone(const Reading& reading) const {
 // Held by who calls.
 void Transfers::write_if_asked(Offering& offering) {
   auto& offers = peers_->offers();
+  auto& writer = peers_->writer();
   const auto ticket = offering.header_.offer;
   const Buffer& buffer = offering.buffer_;
-  const auto note = offers.asked(ticket);
-  if (!note) return;
+  const auto where = offers.asked(ticket);
+  if (!where) return;
   share::Exposed exposed;
-  std::memcpy(&exposed, note->data(), sizeof exposed);
+  std::memcpy(&exposed, where->data(), sizeof exposed);
   auto target =
       memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
-  if (target.data == nullptr || !peers_->runs_kernels_at_once()) return offers.refuse(ticket);
-  const std::lock_guard lock(writing_.mutex);
+  // What takes long the first time, while the receiver may still take it back.
+  if (target.data == nullptr || !peers_->runs_kernels_at_once() || !writer.ready()) return offers.refuse(ticket);
   bool writes = false;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, "write a message", buffer.bytes);
-    // What takes long the first time, while the receiver may still take it back.
-    if (!copier_.mover().prepare(buffer.place.context)) return offers.refuse(ticket);
-    // Which others share.
-    auto batch = writing_.next_batch(copier_, buffer.place, {.call = offering.watch_.call});
+    // A kernel that reads what was freed meanwhile takes its context along; of a copy the driver says so.
+    const std::byte* const from = buffer.first();
+    if (!copier_.gpu().inspect(from).holds(from, buffer.bytes)) return offers.refuse(ticket);
     writes = offers.write(ticket);
     if (!writes) return;
     auto& word = offers.word(ticket);
-    if (!batch->push(buffer.place, target.data, buffer.address, *buffer.layout, buffer.count, buffer.bytes,
-                     {&word, peers_->address_of(word), share::Offers::value(ticket, share::Offers::State::done)}))
+    if (!writer.write({target.data,
+                       from,
+                       buffer.bytes,
+                       ticket,
+                       {&word, peers_->address_of(word), share::Offers::value(ticket, State::done)},
+                       peers_->address_of(offers.begun(ticket)),
+                       peers_->address_of(offers.called_off(ticket))}))
       return offers.give_up(ticket);
-    written_.fetch_add(1, std::memory_order_relaxed);
-    offering.writing_ = {std::move(target), std::move(batch)};
+    offering.target_ = std::move(target);
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());
     if (writes)
@@ -143,12 +168,11 @@ void Transfers::write_if_asked(Offering& offering) {
 
 // The same. A GPU that has failed never tells of its end: the receiver, which reads then, says more.
 void Transfers::give_up_if_failed(Offering& offering) {
-  if (offering.writing_.batch == nullptr) return;
+  if (!offering.target_) return;
   try {
-    offering.writing_.batch->throw_if_failed();
+    peers_->writer().throw_if_failed();
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message was not written: {}", error.what());
-    offering.writing_ = {};
     peers_->offers().give_up(offering.header_.offer);
   }
 }

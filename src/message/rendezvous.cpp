@@ -171,7 +171,7 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     return reading;
   }
   try {
-    // Of several at once there is one kernel for all. One alone is read sooner than its sender has been asked.
+    // One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
     if (alone ? carry(*reading, header, buffer) : hold(reading, header, buffer, watch)) return reading;
     if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
@@ -331,11 +331,15 @@ std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, 
 
 std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
   if (transfers_ == nullptr) return nullptr;
-  if (batch_ != nullptr) return place_.context == place.context ? batch_ : nullptr;
+  const auto& copier = transfers_->copier_;
+  if (batch_ != nullptr && place_.context != place.context) return nullptr;
+  if (batch_ != nullptr && copier.settled(place_) == copier.settled(place)) return batch_;
+  enqueue();
+  auto& turns = turns_ != nullptr ? *turns_ : copier.settled(place) ? transfers_->gathering_ : transfers_->ordered_;
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
-  std::unique_lock lock(turns_->mutex, std::try_to_lock);
+  std::unique_lock lock(turns.mutex, std::try_to_lock);
   if (!lock) return nullptr;
-  batch_ = turns_->next_batch(transfers_->copier_, place, watch);
+  batch_ = turns.next_batch(transfers_->copier_, place, watch);
   place_ = place;
   lock_ = std::move(lock);
   return batch_;

@@ -208,8 +208,9 @@ class Transfers {
                                 : pieces.count(header.bytes) <= pieces.blocks;
   }
 
-  /// How many payloads this rank has written to where they belong.
-  [[nodiscard]] std::uint64_t written() const noexcept { return written_.load(std::memory_order_relaxed); }
+  /// How many payloads to this rank were held until others were over; and how many it has read though it had asked for them.
+  [[nodiscard]] std::uint64_t held() const noexcept { return held_so_far_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t taken_back() const noexcept { return taken_back_.load(std::memory_order_relaxed); }
 
   /// GPU memory of the node's ranks; null where they share nothing.
   [[nodiscard]] PeerMemory* peers() noexcept { return peers_.get(); }
@@ -322,6 +323,7 @@ class Transfers {
   };
   [[nodiscard]] Reads reads_under_way();
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
+  [[nodiscard]] bool takes_back(const Reading& reading);
   void read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept;
   void throw_if_gone(const Reading& reading) const;
   void write_if_asked(Offering& offering);
@@ -340,7 +342,10 @@ class Transfers {
   engine::Task<> carry_when_asked(std::shared_ptr<Copy> copy);
   engine::Task<> carry(std::shared_ptr<Copy> copy);
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
+  void stop_watching(const share::Offers::Ticket& offer) noexcept;
   void close_offer(const share::Offers::Ticket& offer);
+  /// The same of one that may have been written.
+  void close_offer(Offering& offering);
   engine::Task<> look_for_declined();
   void start_ferries();
   [[nodiscard]] engine::HelperThread& helper();
@@ -371,7 +376,7 @@ class Transfers {
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
   std::atomic<std::uint64_t> all_received_{0};
-  std::atomic<std::uint64_t> written_{0};    // payloads, by this rank
+  std::atomic<std::uint64_t> held_so_far_{0}, taken_back_{0};
   std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
   // Of the one thread that calls MPI.
   unsigned attending_ = 0;
@@ -381,8 +386,8 @@ class Transfers {
   UnderWay asked_;          // written by others
   std::mutex reads_mutex_;  // of the next one
   UnderWay reads_;          // by this rank
-  /// What is gathered, or long and read in its turn, or written, goes by two streams in turns: one group is told of while the next one's copies
-  /// run, and no more of them share the links than keep them busy.
+  /// What is gathered, or long and read in its turn, goes by two streams in turns: one group is told of while the next one's copies run, and no
+  /// more of them share the links than keep them busy.
   struct Turns {
     std::mutex mutex;  // held by who enqueues
     struct Batch {
@@ -394,15 +399,16 @@ class Transfers {
     /// For another group at that place.
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
-  } gathering_, reading_, writing_;
+  } gathering_, reading_;
+  Turns
+      ordered_;  // gathering_ of what comes behind the application's default streams, for which the rest must not wait
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
 class Transfers::Gathering {
  public:
   /// `transfers`: nothing is gathered where it is null.
-  explicit Gathering(Transfers* transfers)
-      : transfers_(transfers), turns_(transfers == nullptr ? nullptr : &transfers->gathering_) {}
+  explicit Gathering(Transfers* transfers) : transfers_(transfers) {}
   ~Gathering() { enqueue(); }
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
@@ -419,8 +425,8 @@ class Transfers::Gathering {
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  Turns* turns_;
-  std::unique_lock<std::mutex> lock_;  // of turns_, while there is a batch
+  Turns* turns_ = nullptr;             // all go by these; null: each as its place asks for
+  std::unique_lock<std::mutex> lock_;  // of the turns, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;

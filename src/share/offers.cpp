@@ -1,7 +1,15 @@
 // See offers.h.
 #include "share/offers.h"
 
+#include "kernel/push.h"
+
+#include <algorithm>
+
 namespace crosslane::share {
+
+namespace {
+using Kernel = kernel::Revocation;
+}
 
 std::optional<Offers::Ticket> Offers::open() {
   const auto ticket = reserve();
@@ -17,11 +25,37 @@ std::optional<Offers::Ticket> Offers::reserve() {
   return Ticket{++rounds_[line], line};
 }
 
-void Offers::tell(const Ticket& ticket, const Note& note) const noexcept { tell(owner(), ticket, note); }
-
-void Offers::tell(int owner, const Ticket& ticket, const Note& note) const noexcept {
-  auto& beside = directory_.lines(owner)[ticket.line].beside;
+void Offers::tell(const Ticket& ticket, const Note& note) const noexcept {
+  auto& beside = own()[ticket.line].beside;
   for (std::size_t i = 0; i < note.size(); ++i) beside[i].store(note[i], std::memory_order_relaxed);
+}
+
+// What an earlier use has left must not look like this one's.
+void Offers::ask(int owner, const Ticket& ticket, const Where& where) const noexcept {
+  auto& beside = directory_.lines(owner)[ticket.line].beside;
+  for (std::size_t i = 0; i < where.size(); ++i) beside[i].store(where[i], std::memory_order_relaxed);
+  begun(owner, ticket).store(0, std::memory_order_relaxed);
+  called_off(owner, ticket).store(0, std::memory_order_relaxed);
+  end(owner, ticket, State::asked);
+}
+
+bool Offers::has_begun(int owner, const Ticket& ticket) const noexcept {
+  return begun(owner, ticket).load(std::memory_order_relaxed) == Kernel::goes(use(ticket));
+}
+
+bool Offers::has_looked(const Ticket& ticket) const noexcept {
+  const std::uint64_t found = begun(ticket).load(std::memory_order_acquire);
+  return found == Kernel::goes(use(ticket)) || found == Kernel::stays_away(use(ticket));
+}
+
+std::optional<bool> Offers::call_off(int owner, const Ticket& ticket) const noexcept {
+  called_off(owner, ticket).store(Kernel::off(use(ticket)), std::memory_order_seq_cst);
+  const std::uint64_t found = begun(owner, ticket).load(std::memory_order_seq_cst);
+  if (found == Kernel::goes(use(ticket))) return false;
+  // Its owner gives up what its GPU fails to tell.
+  if (found == Kernel::begins(use(ticket)) && state(owner, ticket) == State::writing) return std::nullopt;
+  static_cast<void>(leave(owner, ticket, State::writing, State::reading));
+  return given_up(owner, ticket);
 }
 
 Offers::Note Offers::told(int owner, std::size_t line) const noexcept {
@@ -39,9 +73,12 @@ bool Offers::leave(int owner, const Ticket& ticket, State from, State to) const 
       .compare_exchange_strong(expected, value(ticket, to), std::memory_order_acq_rel, std::memory_order_acquire);
 }
 
-std::optional<Offers::Note> Offers::asked(const Ticket& ticket) const noexcept {
+std::optional<Offers::Where> Offers::asked(const Ticket& ticket) const noexcept {
   if (word(ticket).load(std::memory_order_acquire) != value(ticket, State::asked)) return std::nullopt;
-  return told(owner(), ticket.line);
+  const Note note = told(owner(), ticket.line);
+  Where where;
+  std::copy_n(note.begin(), where.size(), where.begin());
+  return where;
 }
 
 void Offers::close(const Ticket& ticket) {

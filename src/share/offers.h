@@ -9,8 +9,8 @@
 //   offered  -> taken      by the reader, compare-and-swap: it reads, now or later; from now on the reader alone changes the word
 //   taken    -> asked      by the reader: the owner may write the payload to where the reader has told beside the word
 //   asked    -> reading    by the reader, compare-and-swap: the owner has not come; or by the owner, the same way: it cannot write; as taken
-//   asked    -> writing    by the owner, compare-and-swap: it writes; from now on the owner alone changes the word
-//   writing  -> reading    by the owner: it could not; as taken
+//   asked    -> writing    by the owner, compare-and-swap: a kernel of its GPU writes once it runs, unless it is called off before (kernel/push.h)
+//   writing  -> reading    by the owner, compare-and-swap: it could not; or by the reader, the same way: it has called the kernel off; as taken
 //   writing  -> done       by the owner's GPU, after its last write
 //   offered  -> kept       by the owner, compare-and-swap: the payload goes by MPI, or to nobody any more
 //   offered  -> stored     by the owner, compare-and-swap: nobody read for so long that it has a copy, or has found that it cannot have one
@@ -92,6 +92,8 @@ class Offers {
   [[nodiscard]] std::optional<Ticket> reserve();
   /// What the owner tells beside a word, before it sends the message that leads a reader there. The rest of the line is the reader's.
   using Note = std::array<std::uint64_t, std::tuple_size_v<decltype(Line::beside)> - 1>;
+  /// What the reader tells there, where the owner has told nothing. The rest of that is for a kernel that may be called off.
+  using Where = std::array<std::uint64_t, std::tuple_size_v<Note> - 2>;
   void tell(const Ticket& ticket, const Note& note) const noexcept;
   /// Of a reserved word that no GPU will offer: its reader finds that it is stored.
   void withhold(const Ticket& ticket) const noexcept {
@@ -121,13 +123,23 @@ class Offers {
   [[nodiscard]] bool keep(const Ticket& ticket) noexcept { return leave(ticket, State::offered, State::kept); }
   [[nodiscard]] bool store(const Ticket& ticket) noexcept { return leave(ticket, State::offered, State::stored); }
   /// Where its reader wants the payload to be written, if it does.
-  [[nodiscard]] std::optional<Note> asked(const Ticket& ticket) const noexcept;
+  [[nodiscard]] std::optional<Where> asked(const Ticket& ticket) const noexcept;
   /// It does that. False where the reader reads after all.
   [[nodiscard]] bool write(const Ticket& ticket) noexcept { return leave(ticket, State::asked, State::writing); }
   /// It cannot: the reader reads.
   void refuse(const Ticket& ticket) noexcept { static_cast<void>(leave(ticket, State::asked, State::reading)); }
   /// It could not: the reader reads, unless it was written after all.
   void give_up(const Ticket& ticket) noexcept { static_cast<void>(leave(ticket, State::writing, State::reading)); }
+  /// For the kernel that writes: its two words, and which use of them this is (kernel::Revocation).
+  [[nodiscard]] std::atomic<std::uint64_t>& begun(const Ticket& ticket) const noexcept {
+    return begun(owner(), ticket);
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& called_off(const Ticket& ticket) const noexcept {
+    return called_off(owner(), ticket);
+  }
+  [[nodiscard]] static constexpr std::uint64_t use(const Ticket& ticket) noexcept { return ticket.round << state_bits; }
+  /// That kernel has begun, and does not touch those words any more: they may be used again.
+  [[nodiscard]] bool has_looked(const Ticket& ticket) const noexcept;
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
   void close(const Ticket& ticket);
 
@@ -144,14 +156,16 @@ class Offers {
     return leave(owner, ticket, State::offered, State::taken);
   }
   /// Of one that was taken, beside which its owner has told nothing: asks it to write the payload to where `where` tells.
-  void ask(int owner, const Ticket& ticket, const Note& where) const noexcept {
-    tell(owner, ticket, where);
-    end(owner, ticket, State::asked);
-  }
+  void ask(int owner, const Ticket& ticket, const Where& where) const noexcept;
   /// Of one that was asked: the reader reads after all. False where the owner writes, or has written, or has given up.
   [[nodiscard]] bool take_back(int owner, const Ticket& ticket) const noexcept {
     return leave(owner, ticket, State::asked, State::reading);
   }
+  /// Of one that its owner writes: whether that has begun.
+  [[nodiscard]] bool has_begun(int owner, const Ticket& ticket) const noexcept;
+  /// The same: unless it has begun, the reader reads after all. False where it has; nothing where it begins just now, and tells which at once:
+  /// then this is to be called again, while its owner lives.
+  [[nodiscard]] std::optional<bool> call_off(int owner, const Ticket& ticket) const noexcept;
   /// Of one that was asked, and not taken back: its owner could not write.
   [[nodiscard]] bool given_up(int owner, const Ticket& ticket) const noexcept {
     return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::reading);
@@ -181,7 +195,12 @@ class Offers {
   static constexpr unsigned state_bits = 4;
   static State state_of(std::uint64_t word) noexcept { return static_cast<State>(word & ((1U << state_bits) - 1)); }
   bool leave(const Ticket& ticket, State from, State to) noexcept;
-  void tell(int owner, const Ticket& ticket, const Note& note) const noexcept;
+  [[nodiscard]] std::atomic<std::uint64_t>& begun(int owner, const Ticket& ticket) const noexcept {
+    return directory_.lines(owner)[ticket.line].beside[std::tuple_size_v<Where>];
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& called_off(int owner, const Ticket& ticket) const noexcept {
+    return directory_.lines(owner)[ticket.line].beside[std::tuple_size_v<Where> + 1];
+  }
   bool leave(int owner, const Ticket& ticket, State from, State to) const noexcept;
   static State state_in(const std::atomic<std::uint64_t>& word, const Ticket& ticket) noexcept {
     const std::uint64_t seen = word.load(std::memory_order_acquire);

@@ -164,6 +164,41 @@ TYPED_TEST(CopyTest, TogetherAndTheirWords) {
   EXPECT_GT(nests, 50U);
 }
 
+// One launch after another by the same control, some of which were called off before; each tells in its own use of the words what became of it.
+TYPED_TEST(CopyTest, PushesUnlessCalledOff) {
+  using kernel::Revocation;
+  gpu::Buffer control(this->driver(), sizeof(kernel::PushControl));
+  write(this->driver(), control.data(), Bytes(control.size()));
+  gpu::PinnedBuffer words(this->driver(), 3 * sizeof(std::uint64_t));
+  auto* const told = static_cast<std::uint64_t*>(static_cast<void*>(words.data()));
+  const auto word = [&](std::size_t i) {
+    return kernel::pointer_to<std::uint64_t>(words.device_address() + i * sizeof(std::uint64_t));
+  };
+  constexpr std::size_t begun = 0, called_off = 1, ending = 2;
+  std::memset(told, 0, words.size());
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t most[] = {40, 300'000, 3'000'000};
+    const auto size = static_cast<std::size_t>(this->between(1, most[i % 3]));
+    const auto from_shift = static_cast<std::size_t>(this->between(0, 1) * this->between(0, 31)),
+               to_shift = static_cast<std::size_t>(this->between(0, 1) * this->between(0, 31));
+    const auto blocks = static_cast<unsigned>(this->between(1, 80));
+    const Bytes data = pattern(size, this->seed_ + static_cast<std::uint64_t>(i));
+    typename TestFixture::OnGpu from(this->driver(), data, from_shift), to(this->driver(), Bytes(size), to_shift);
+    const std::uint64_t use = 16 * (static_cast<std::uint64_t>(i) + 1);
+    const bool off = this->between(0, 2) == 0;
+    if (off) told[called_off] = Revocation::off(use);
+    const std::uint64_t before = told[ending];
+    this->copies().push(this->stream(), to.data(), from.data(), size, {word(begun), word(called_off), use},
+                        {word(ending), use}, reinterpret_cast<kernel::PushControl*>(control.data()), blocks);
+    finish(this->stream());
+    SCOPED_TRACE(testing::Message() << size << " bytes by " << blocks << " blocks");
+    ASSERT_EQ(told[begun], off ? Revocation::stays_away(use) : Revocation::goes(use));
+    ASSERT_EQ(told[ending], off ? before : use);
+    ASSERT_EQ(to.bytes(), off ? Bytes(size) : data);
+    ASSERT_EQ(read(this->driver(), control.data(), control.size()), Bytes(control.size()));
+  }
+}
+
 TYPED_TEST(CopyTest, RandomNestsOfLoops) {
   const auto between = [&](std::int64_t low, std::int64_t high) { return this->between(low, high); };
   for (int i = 0; i < 150; ++i) {

@@ -4,6 +4,7 @@
 //   --writes 0    none is written; 2: some may be or not (default 1: some are)
 //   --alone 1     instead messages whose receiver leaves them alone, for senders that wait as long as it takes
 //   --left 1      instead messages that are asked for, and then left alone by both; and memory that is freed while its receiver waits for more
+//   --full 1      instead messages whose sender's GPU has no room for kernels, which CUDA_DEVICE_MAX_CONNECTIONS=1 is needed for
 #include "support/counted.h"
 #include "support/linger.h"
 #include "support/program.h"
@@ -18,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -31,6 +34,17 @@ void sleep_here(int) {
   timespec rest{0, 30'000'000};
   aside->fetch_sub(1);
   while (nanosleep(&rest, &rest) != 0) {}
+}
+
+// Or until that word is 0 again; but not for ever, which is too long for any check.
+std::atomic<bool> overslept{false};
+void sleep_until_woken(int) {
+  aside->store(-1);
+  for (int naps = 0; aside->load() != 0; ++naps) {
+    if (naps == 20'000) return overslept.store(true);
+    const timespec rest{0, 1'000'000};
+    nanosleep(&rest, nullptr);
+  }
 }
 
 // Or it takes far too long.
@@ -64,6 +78,39 @@ class SharedWord {
   std::atomic<int>* word_ = nullptr;
 };
 
+/// While one lives, nothing begins that is enqueued behind it on that stream; nor on any other of this rank's GPU, where that has one hardware queue
+/// (CUDA_DEVICE_MAX_CONNECTIONS).
+class Blocked {
+ public:
+  Blocked() {
+    CROSSLANE_CUDA(cuStreamCreate(&own_, CU_STREAM_NON_BLOCKING));
+    block(own_);
+  }
+  explicit Blocked(CUstream stream) { block(stream); }
+  ~Blocked() {
+    over_.store(true);
+    CROSSLANE_CUDA(cuStreamSynchronize(stream_));
+    if (own_ != nullptr) CROSSLANE_CUDA(cuStreamDestroy(own_));
+  }
+  Blocked(const Blocked&) = delete;
+  Blocked& operator=(const Blocked&) = delete;
+
+ private:
+  void block(CUstream stream) {
+    stream_ = stream;
+    CROSSLANE_CUDA(cuLaunchHostFunc(
+        stream_,
+        [](void* over) {
+          while (!static_cast<std::atomic<bool>*>(over)->load())
+            std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        },
+        &over_));
+  }
+
+  CUstream own_ = nullptr, stream_ = nullptr;
+  std::atomic<bool> over_{false};
+};
+
 constexpr std::size_t kib = 1024, most = 2048 * kib, guard = 64;
 constexpr int window = 6;
 // More than is read and written at a time: the last ones are held.
@@ -87,19 +134,68 @@ class Put {
   // Of which some are read, some are written, and others are held until it is their turn.
   void long_windows() {
     CROSSLANE_STEP("long windows");
-    for (int round = 0; round < 3; ++round) exchange(long_window, most, round % 3, mix(program_.seed, round, 82));
+    until_counted("crosslane_held_messages", "held until others were over", [&](int round) {
+      for (int sender = 0; sender <= both_send; ++sender)
+        exchange(long_window, most, sender, mix(program_.seed, round, 82 + sender));
+    });
   }
 
   void again_until_written() {
-    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("writes", 1);
-    const std::int64_t before = counted_on_all("crosslane_written_messages");
-    bool written = false;
-    for (int turn = 0; turn == 0 || (turn < 20 && wanted == 1 && !written); ++turn) {
-      again();
-      written = counted_on_all("crosslane_written_messages") != before;
-    }
-    CROSSLANE_CHECK(wanted == 2 || written == (wanted == 1),
-                    "whether messages were written by their senders is not as it should be");
+    until_counted("crosslane_written_messages", "written by their senders", [&](int) { again(); });
+  }
+
+  // The sender is put aside while it waits, for as long as the receiver does: that does not wait for it for long.
+  void sender_is_aside() {
+    CROSSLANE_STEP("the sender is aside");
+    const SharedWord shared(program_.rank);  // -1: the sender is put aside; 0 again: all is there
+    auto& word = *shared;
+    aside = &word;
+    std::signal(SIGUSR2, sleep_until_woken);
+    const pthread_t here = pthread_self();
+    constexpr int many = long_window;
+    until_counted("crosslane_taken_back_messages", "read after all", [&](int round) {
+      prepare(many, most, 0, mix(program_.seed, round, 90));
+      std::vector<MPI_Request> requests(many, MPI_REQUEST_NULL);
+      char after = 0;
+      if (program_.rank == 0) {
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Irecv(target(i, most, 0), static_cast<int>(most), MPI_BYTE, 1, i, MPI_COMM_WORLD,
+                                  &requests[static_cast<std::size_t>(i)]));
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        CROSSLANE_MPI(MPI_Recv(&after, 1, MPI_CHAR, 1, many, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        until([&] { return word.load() != 0; });
+        CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
+        check(many, most);
+        word.store(0);
+      } else {
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Isend(source(i, most), static_cast<int>(most), MPI_BYTE, 0, i, MPI_COMM_WORLD,
+                                  &requests[static_cast<std::size_t>(i)]));
+        CROSSLANE_MPI(MPI_Send(&after, 1, MPI_CHAR, 0, many, MPI_COMM_WORLD));
+        std::thread pause([&] {
+          linger(3000);
+          pthread_kill(here, SIGUSR2);
+        });
+        CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
+        pause.join();
+      }
+      CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    });
+    CROSSLANE_CHECK(!overslept.load(), "the receiver waits until its sender goes on");
+  }
+
+  // The sender's GPU has no room for kernels, and will have none before the messages are there.
+  void sender_has_no_room() {
+    CROSSLANE_STEP("the sender's GPU has no room");
+    until_counted("crosslane_taken_back_messages", "read after all", [&](int round) {
+      prepare(long_window, most, 0, mix(program_.seed, round, 91));
+      std::optional<Blocked> blocked;
+      if (program_.rank == 1) blocked.emplace();
+      CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+      pass(long_window, most, 1);
+      CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    });
   }
 
   // What a receiver finds in passing arrives although it never comes back: this one looks at its memory alone. It begins all that there is where it
@@ -176,9 +272,9 @@ class Put {
   }
 
   // The receiver asks for some of the long ones while the sender waits, but is put aside, and goes when a word of the host's is there; then so does the
-  // sender. The long ones arrive all the same, though neither comes back before.
-  void left_by_both(int rounds, int many, std::size_t bytes) {
-    CROSSLANE_STEP("left by both, {} messages", many);
+  // sender. The long ones arrive all the same, though neither comes back before; nor is there room on the sender's GPU meanwhile, if `full`.
+  void left_by_both(int rounds, int many, std::size_t bytes, bool full = false) {
+    CROSSLANE_STEP("left by both, {} messages, {}", many, full ? "no room" : "room");
     const SharedWord shared(program_.rank);  // -1: the sender is put aside; 0 again: all is there
     auto& word = *shared;
     aside = &word;
@@ -186,6 +282,8 @@ class Put {
     const pthread_t here = pthread_self();
     for (int round = 0; round < rounds; ++round) {
       prepare(many, bytes, 0, mix(program_.seed, round, 80));
+      std::optional<Blocked> blocked;
+      if (full && program_.rank == 1) blocked.emplace();
       std::vector<MPI_Request> requests(static_cast<std::size_t>(many) + 1, MPI_REQUEST_NULL);
       char token = 0, after = 0;
       int index = 0;
@@ -279,6 +377,56 @@ class Put {
       }
     }
     if (program_.rank == 0) CROSSLANE_MPI(MPI_Request_free(&persistent));
+  }
+
+  // Of several that are found together one is for memory that MPI sees for the first time, and has to wait for what the application has enqueued on
+  // its default streams. The others have not, nor what comes after them.
+  void waits_for_nobody_else() {
+    CROSSLANE_STEP("waits for nobody else");
+    const std::size_t bytes = 100 * kib;
+    constexpr int groups = 4, of_each = 2, many = groups * of_each;
+    const SharedWord shared(program_.rank);  // so many groups are sent
+    auto& word = *shared;
+    for (int round = 0; round < 3; ++round) {
+      prepare(many, bytes, 0, mix(program_.seed, round, 92));
+      std::vector<MPI_Request> requests(many, MPI_REQUEST_NULL);
+      const auto group = [&](int g) {
+        return std::span(requests).subspan(static_cast<std::size_t>(g * of_each), of_each);
+      };
+      if (program_.rank == 0) {
+        Memory fresh(MemoryKind::device, bytes);
+        std::optional<Blocked> blocked(CU_STREAM_LEGACY);
+        for (int i = 0; i < many; ++i)
+          CROSSLANE_MPI(MPI_Irecv(i == 0 ? fresh.data() : target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, i,
+                                  MPI_COMM_WORLD, &requests[static_cast<std::size_t>(i)]));
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        for (int g = 0; g < groups; ++g) {
+          until([&] { return word.load() > g; });
+          if (g != 0) {
+            CROSSLANE_MPI(MPI_Waitall(of_each, group(g).data(), MPI_STATUSES_IGNORE));
+            continue;
+          }
+          int index = 0;
+          CROSSLANE_MPI(MPI_Waitany(of_each, group(g).data(), &index, MPI_STATUS_IGNORE));
+          CROSSLANE_CHECK(index == 1, "what waits for a default stream arrives before that goes on");
+        }
+        blocked.reset();
+        CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
+        receive_.write(fresh.read(), place(0, bytes, 0));
+        check(many, bytes);
+        word.store(0);
+      } else {
+        CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+        for (int i = 0; i < many; ++i) {
+          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, 0, i, MPI_COMM_WORLD,
+                                  &requests[static_cast<std::size_t>(i)]));
+          if (i % of_each != of_each - 1) continue;
+          word.store(i / of_each + 1);
+          if (i / of_each != 0) CROSSLANE_MPI(MPI_Waitall(of_each, group(i / of_each).data(), MPI_STATUSES_IGNORE));
+        }
+        CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
+      }
+    }
   }
 
   void sequence(std::int64_t number) {
@@ -401,6 +549,9 @@ class Put {
   // A window of messages, for which all wait.
   void exchange(int many, std::size_t bytes, int sender, std::uint64_t seed) {
     prepare(many, bytes, 0, seed);
+    pass(many, bytes, sender);
+  }
+  void pass(int many, std::size_t bytes, int sender) {
     std::vector<MPI_Request> requests;
     for (int i = 0; i < many && receives_from(sender); ++i)
       CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
@@ -410,6 +561,20 @@ class Put {
                               &requests.emplace_back()));
     CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
     if (receives_from(sender)) check(many, bytes);
+  }
+
+  // Once, and then until one of these messages is counted so: for that both have to wait at once, and this machine may hold up either. None is where
+  // ranks share a GPU, or no messages are to be written.
+  template <class Round>
+  void until_counted(const char* counter, const char* what, Round&& play) {
+    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("writes", 1);
+    const std::int64_t before = counted_on_all(counter);
+    bool counted = false;
+    for (int round = 0; round == 0 || (round < 20 && wanted == 1 && !counted); ++round) {
+      play(round);
+      counted = counted_on_all(counter) != before;
+    }
+    CROSSLANE_CHECK(wanted == 2 || counted == (wanted == 1), "whether messages were {} is not as it should be", what);
   }
 
   [[nodiscard]] char* source(int i, std::size_t bytes) const {
@@ -474,11 +639,25 @@ int main(int argc, char** argv) {
       if (direct) {
         put.left_by_both(10, 2, 1024 * kib);
         put.left_by_both(3, long_window, most);
+        put.sender_is_aside();
       }
+      return program.finish();
+    }
+    if (program.option("full", 0) != 0) {
+      put.meet();
+      put.again_until_written();
+      // Where ranks take turns on a GPU such messages go through the host, by copies that their sender's GPU makes.
+      if (!take_turns(MPI_COMM_WORLD)) {
+        put.sender_has_no_room();
+        put.left_by_both(3, long_window, most, true);
+      }
+      put.again_until_written();
       return program.finish();
     }
     put.again_until_written();
     put.long_windows();
+    // Where ranks take turns on a GPU such messages go through the host, and MPI_Irecv itself waits for what is first seen.
+    if (!take_turns(MPI_COMM_WORLD)) put.waits_for_nobody_else();
     put.another_is_over_first();
     put.waits_inside_mpi();
     const std::int64_t cases = program.option("cases", 60);

@@ -2,6 +2,8 @@
 // exactly one of the two has the payload, nobody reads what its owner has back, and a word that is used again is not mistaken.
 #include "share/offers.h"
 
+#include "kernel/push.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -86,7 +88,7 @@ TEST_F(OffersTest, OneOfTwoMovesWhatIsAsked) {
     EXPECT_FALSE(owner.write(*ticket));
     ASSERT_TRUE(reader.take(0, *ticket));
     EXPECT_FALSE(owner.asked(*ticket));
-    Offers::Note where{};
+    Offers::Where where{};
     where.front() = 7;
     where.back() = 8;
     reader.ask(0, *ticket, where);
@@ -281,22 +283,44 @@ TEST_F(OffersRounds, NobodyReadsWhatItsOwnerHasBack) {
 }
 
 // The same where the payload goes to memory of the reader's, which either of the two fills, but never both: who moves it writes to `target`,
-// unsynchronised but for the offer.
+// unsynchronised but for the offer. The owner plays its kernel, too, which may come late, even when all is over.
 TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
-  std::uint64_t target = 0, written = 0, given_up = 0, read = 0;
+  using kernel::Revocation;
+  std::uint64_t target = 0, written = 0, given_up = 0, called_off = 0, read = 0;
+  const auto kernel = [&](std::mt19937& random, const Offers::Ticket& ticket) {
+    EXPECT_FALSE(owner.has_looked(ticket));
+    const std::uint64_t use = Offers::use(ticket);
+    owner.begun(ticket).exchange(Revocation::begins(use), std::memory_order_seq_cst);
+    if (random() % 4 == 0) std::this_thread::yield();
+    const bool off = owner.called_off(ticket).load(std::memory_order_seq_cst) == Revocation::off(use);
+    owner.begun(ticket).store(off ? Revocation::stays_away(use) : Revocation::goes(use), std::memory_order_seq_cst);
+    EXPECT_TRUE(owner.has_looked(ticket));
+    if (off) {
+      ++called_off;
+    } else {
+      ++written;
+      target = payload_;
+      owner.end(0, ticket, State::done);
+    }
+  };
   play(
       [&](std::mt19937& random, std::uint64_t round, const Offers::Ticket& ticket) {
         EXPECT_TRUE(reader.take(0, ticket));
         target = 0;
-        Offers::Note where{};
+        Offers::Where where{};
         where.front() = round;
         reader.ask(0, ticket, where);
         for (auto looks = random() % 8; looks != 0 && reader.state(0, ticket) == State::asked; --looks)
           std::this_thread::yield();
         bool mine = reader.take_back(0, ticket);
-        while (!mine && reader.state(0, ticket) != State::done) {
+        for (auto patience = random() % 8; !mine && reader.state(0, ticket) != State::done;) {
           mine = reader.given_up(0, ticket);
           std::this_thread::yield();
+          if (mine || patience-- != 0 || reader.state(0, ticket) != State::writing) continue;
+          auto off = reader.call_off(0, ticket);
+          while (!off) off = reader.call_off(0, ticket);
+          mine = *off;
+          EXPECT_NE(mine, reader.has_begun(0, ticket));
         }
         if (mine) {
           ++read;
@@ -306,8 +330,13 @@ TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
         EXPECT_EQ(target, round);
       },
       [&](std::mt19937& random, std::uint64_t round, const Offers::Ticket& ticket) {
+        bool pending = false;
         while (owner.state(ticket) < State::done) {
           if (random() % 4 == 0) std::this_thread::yield();
+          if (pending && random() % 4 == 0) {
+            pending = false;
+            kernel(random, ticket);
+          }
           const auto where = owner.asked(ticket);
           if (where && random() % 4 == 0) owner.refuse(ticket);
           if (!where || !owner.write(ticket)) continue;
@@ -316,14 +345,14 @@ TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
             ++given_up;
             owner.give_up(ticket);
           } else {
-            ++written;
-            target = payload_;
-            owner.end(0, ticket, State::done);
+            pending = true;
           }
         }
+        if (pending) kernel(random, ticket);
       });
   EXPECT_EQ(written + read, rounds);
-  EXPECT_LE(given_up, read);
+  EXPECT_LE(given_up + called_off, read);
+  EXPECT_GT(called_off, 0U);
 }
 
 }  // namespace
