@@ -30,13 +30,13 @@ struct PushControl {
 /// least one of the two sees the other.
 struct Revocation {
   std::uint64_t* begun;
-  const std::uint64_t* called_off;  ///< called_off(use) where it was called off
-  std::uint64_t use;                ///< A multiple of 4.
+  const std::uint64_t* called_off;
+  std::uint64_t use;  ///< A multiple of 4.
 
   CROSSLANE_DEVICE static constexpr std::uint64_t begins(std::uint64_t use) { return use + 1; }
   CROSSLANE_DEVICE static constexpr std::uint64_t goes(std::uint64_t use) { return use + 2; }
   CROSSLANE_DEVICE static constexpr std::uint64_t stays_away(std::uint64_t use) { return use + 3; }
-  /// Another word's value.
+  /// What the other word becomes.
   CROSSLANE_DEVICE static constexpr std::uint64_t off(std::uint64_t use) { return use + 1; }
 };
 

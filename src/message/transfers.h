@@ -400,8 +400,8 @@ class Transfers {
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
   } gathering_, reading_;
-  Turns
-      ordered_;  // gathering_ of what comes behind the application's default streams, for which the rest must not wait
+  // gathering_ of what comes behind the application's default streams, for which the rest must not wait.
+  Turns ordered_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.

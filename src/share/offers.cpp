@@ -8,8 +8,13 @@
 namespace crosslane::share {
 
 namespace {
+
 using Kernel = kernel::Revocation;
-}
+
+// What called_off is until then: of that use alone, and nothing that an owner would tell there.
+constexpr std::uint64_t may_be_called_off(std::uint64_t use) noexcept { return use ^ 0x63616c6c'6d616221; }
+
+}  // namespace
 
 std::optional<Offers::Ticket> Offers::open() {
   const auto ticket = reserve();
@@ -35,7 +40,7 @@ void Offers::ask(int owner, const Ticket& ticket, const Where& where) const noex
   auto& beside = directory_.lines(owner)[ticket.line].beside;
   for (std::size_t i = 0; i < where.size(); ++i) beside[i].store(where[i], std::memory_order_relaxed);
   begun(owner, ticket).store(0, std::memory_order_relaxed);
-  called_off(owner, ticket).store(0, std::memory_order_relaxed);
+  called_off(owner, ticket).store(may_be_called_off(use(ticket)), std::memory_order_relaxed);
   end(owner, ticket, State::asked);
 }
 
@@ -49,7 +54,11 @@ bool Offers::has_looked(const Ticket& ticket) const noexcept {
 }
 
 std::optional<bool> Offers::call_off(int owner, const Ticket& ticket) const noexcept {
-  called_off(owner, ticket).store(Kernel::off(use(ticket)), std::memory_order_seq_cst);
+  // It may be over by now, and its line used again.
+  std::uint64_t expected = may_be_called_off(use(ticket));
+  const std::uint64_t off = Kernel::off(use(ticket));
+  if (!called_off(owner, ticket).compare_exchange_strong(expected, off, std::memory_order_seq_cst) && expected != off)
+    return false;
   const std::uint64_t found = begun(owner, ticket).load(std::memory_order_seq_cst);
   if (found == Kernel::goes(use(ticket))) return false;
   // Its owner gives up what its GPU fails to tell.

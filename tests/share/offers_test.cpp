@@ -126,6 +126,33 @@ TEST_F(OffersTest, WhoCannotWriteSaysSoAtOnce) {
   EXPECT_FALSE(owner.write(*ticket));
 }
 
+// A reader takes long to call off what is over meanwhile, and its line used by others.
+TEST_F(OffersTest, WhoCallsOffLateTouchesNothing) {
+  const auto old = owner.open();
+  ASSERT_TRUE(reader.take(0, *old));
+  reader.ask(0, *old, {});
+  ASSERT_TRUE(owner.write(*old));
+  owner.begun(*old).store(kernel::Revocation::goes(Offers::use(*old)));
+  owner.end(0, *old, State::done);
+  owner.close(*old);
+  const auto next = owner.open();
+  ASSERT_EQ(next->line, old->line);
+  Offers::Note note{};
+  note.fill(7);
+  owner.tell(*next, note);
+  EXPECT_EQ(reader.call_off(0, *old), false);
+  EXPECT_EQ(reader.told(0, next->line), note);
+  ASSERT_TRUE(reader.take(0, *next));
+  reader.ask(0, *next, {});
+  EXPECT_EQ(reader.call_off(0, *old), false);
+  ASSERT_TRUE(owner.write(*next));
+  EXPECT_NE(owner.called_off(*next).load(), kernel::Revocation::off(Offers::use(*next)));
+  EXPECT_EQ(reader.call_off(0, *next), true);
+  EXPECT_EQ(reader.call_off(0, *old), false);
+  EXPECT_EQ(owner.called_off(*next).load(), kernel::Revocation::off(Offers::use(*next)));
+  EXPECT_TRUE(reader.given_up(0, *next));
+}
+
 // A reader finds that its GPU has failed just when that has written that it is done.
 TEST_F(OffersTest, WhatIsOverDoesNotFailAnyMore) {
   const auto ticket = owner.open();
