@@ -35,4 +35,21 @@ class Interleavings {
   std::unordered_set<std::string> seen_;
 };
 
+/// A protocol in which all begins with State{}. Its class has follow(state, next) and judge(state, nothing_follows), as above.
+template <class Protocol, class State>
+class Searched {
+ public:
+  /// What goes wrong, if anything.
+  std::optional<std::string> check() {
+    return seen_.search(
+        State{},
+        [this](const State& now, std::vector<State>& next) { static_cast<const Protocol*>(this)->follow(now, next); },
+        Protocol::judge);
+  }
+  [[nodiscard]] std::size_t states() const { return seen_.states(); }
+
+ private:
+  Interleavings seen_;
+};
+
 }  // namespace crosslane::test

@@ -53,23 +53,16 @@ struct State {
   }
 };
 
-class Model {
+class Model : public Searched<Model, State> {
  public:
   explicit Model(const Protocol& protocol) : protocol_(protocol) {}
 
-  // What goes wrong, if anything.
-  std::optional<std::string> check() {
-    return seen_.search(
-        State{},
-        [this](const State& now, std::vector<State>& next) {
-          host(now, next);
-          for (std::uint8_t b = 0; b < blocks; ++b) step(now, b, next);
-        },
-        judge);
-  }
-  [[nodiscard]] std::size_t states() const { return seen_.states(); }
-
  private:
+  friend Searched<Model, State>;
+  void follow(const State& now, std::vector<State>& next) const {
+    host(now, next);
+    for (std::uint8_t b = 0; b < blocks; ++b) step(now, b, next);
+  }
   static std::optional<std::string> judge(const State& now, bool nothing_follows) {
     for (const std::uint8_t through : now.through)
       if (through > blocks) return "a block takes part twice";
@@ -156,7 +149,6 @@ class Model {
   }
 
   Protocol protocol_;
-  Interleavings seen_;
 };
 
 TEST(PassingOnTest, AllBlocksTakePartOnce) {

@@ -36,24 +36,17 @@ struct State {
   [[nodiscard]] std::string key() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 };
 
-class Model {
+class Model : public Searched<Model, State> {
  public:
   explicit Model(const Protocol& protocol) : protocol_(protocol) {}
 
-  // What goes wrong, if anything.
-  std::optional<std::string> check() {
-    return seen_.search(
-        State{},
-        [this](const State& now, std::vector<State>& next) {
-          memory(now, next);
-          kernel(now, next);
-          caller(now, next);
-        },
-        judge);
-  }
-  [[nodiscard]] std::size_t states() const { return seen_.states(); }
-
  private:
+  friend Searched<Model, State>;
+  void follow(const State& now, std::vector<State>& next) const {
+    memory(now, next);
+    kernel(now, next);
+    caller(now, next);
+  }
   static std::optional<std::string> judge(const State& now, bool nothing_follows) {
     if (now.copied != 0 && now.read != 0) return "both move it";
     if (!nothing_follows) return std::nullopt;
@@ -145,7 +138,6 @@ class Model {
   }
 
   const Protocol protocol_;
-  Interleavings seen_;
 };
 
 TEST(RevocationProtocol, OneOfTheTwoMovesThePayload) {

@@ -47,23 +47,16 @@ struct State {
   [[nodiscard]] std::string key() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 };
 
-class Model {
+class Model : public Searched<Model, State> {
  public:
   explicit Model(const Protocol& protocol) : protocol_(protocol) {}
 
-  // What goes wrong, if anything.
-  std::optional<std::string> check() {
-    return seen_.search(
-        State{},
-        [this](const State& now, std::vector<State>& next) {
-          host(now, next);
-          gpu(now, next);
-        },
-        judge);
-  }
-  [[nodiscard]] std::size_t states() const { return seen_.states(); }
-
  private:
+  friend Searched<Model, State>;
+  void follow(const State& now, std::vector<State>& next) const {
+    host(now, next);
+    gpu(now, next);
+  }
   static std::optional<std::string> judge(const State& now, bool nothing_follows) {
     for (int call = 1; call <= calls; ++call)
       if (now.times[call] > 1) return "a call is carried out twice";
@@ -206,7 +199,6 @@ class Model {
   }
 
   Protocol protocol_;
-  Interleavings seen_;
 };
 
 TEST(RingingTest, EachCallIsCarriedOutOnce) {
