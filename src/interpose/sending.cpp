@@ -124,7 +124,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, Manne
     auto* const peers = process_.transfers().peers();
     const bool offers = envelope.peer_looks && peers != nullptr && buffer.bytes >= settings.direct_bytes;
     if (auto* const home = offers ? process_.teams()->home_at(buffer.place) : nullptr) {
-      home->show_door();
+      peers->prepare_to_send();
       envelope.window = settings.message_window != 0 && buffer.place.context == home->context();
       // What is irregular may have a list: the offer tells.
       envelope.regular = !manner.copies && (!envelope.to_self || buffer.layout->contiguous(buffer.count) ||

@@ -322,13 +322,11 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
   if (!tells) gpu::write_words(stream, words);
 }
 
-bool Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
+void Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
                  const kernel::Revocation& revocation, const gpu::WordWrite& word, const gpu::Buffer& control) {
-  const auto there = site(context);
-  if (there == nullptr) return false;
-  there->copies.push(stream, to, from, bytes, revocation, {kernel::pointer_to<std::uint64_t>(word.address), word.value},
-                     reinterpret_cast<kernel::PushControl*>(control.data()), push_blocks);
-  return true;
+  site(context)->copies.push(stream, to, from, bytes, revocation,
+                             {kernel::pointer_to<std::uint64_t>(word.address), word.value},
+                             reinterpret_cast<kernel::PushControl*>(control.data()), push_blocks);
 }
 
 std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {

@@ -96,10 +96,9 @@ class Mover {
                 std::span<const gpu::WordWrite> words, const gpu::Buffer& counter, Memory memory);
   /// Enqueues a copy to GPU memory of a peer, and the word that tells of its end, by one kernel that takes a small part of this GPU: while the
   /// peer's copy engines read here, it fills what they leave of the link. It may be called off until it has begun. `control`: of the stream
-  /// alone, a kernel::PushControl that is zero at first. `word` has an address. False, with nothing enqueued, where there are no kernels.
-  [[nodiscard]] bool push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from,
-                          std::size_t bytes, const kernel::Revocation& revocation, const gpu::WordWrite& word,
-                          const gpu::Buffer& control);
+  /// alone, a kernel::PushControl that is zero at first. `word` has an address. Where prepare() has said that there are kernels.
+  void push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
+            const kernel::Revocation& revocation, const gpu::WordWrite& word, const gpu::Buffer& control);
 
   /// The list that copies of `count` elements of an irregular layout to or from the packed stream use; nothing unless such a copy
   /// has made it, whole.

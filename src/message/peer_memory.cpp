@@ -19,7 +19,7 @@ PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier&
       tokens_(world.directory(), offers_, world.cookie(), world.rank()),
       parcels_(offers_, settings.message_window, settings.piece_bytes),
       courier_(engine, settings.linger_us),
-      writer_(engine, offers_, copier.mover()),
+      writer_(engine, offers_, copier.mover(), settings.put_bytes != 0 && world.directory().ranks() > 1),
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       whole_(static_cast<std::size_t>(world.directory().ranks())),
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
@@ -45,6 +45,14 @@ void PeerMemory::live_at(team::Home& home) noexcept {
   courier_.live_at(home);
   writer_.live_at(home);
   home_.store(&home, std::memory_order_release);
+}
+
+void PeerMemory::prepare_to_send() noexcept {
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr || sends_.load(std::memory_order_acquire)) return;
+  home->show_door();
+  writer_.make();
+  sends_.store(true, std::memory_order_release);
 }
 
 void PeerMemory::leave() noexcept {

@@ -45,6 +45,9 @@ class PeerMemory {
   /// The application has ended the home's context.
   void leave_for_good() noexcept;
 
+  /// Before this rank sends: shows memory by which others find out whether they can open this rank's, and makes what writes to theirs. Quick but for
+  /// the first time.
+  void prepare_to_send() noexcept;
   /// Before this rank receives GPU memory from a rank of the world, or from any (mpi::any_source): tries once whether memory of that
   /// rank can be opened here, and tells it; and, to ranks that it tells from then on, whether it takes tokens. Some milliseconds the first
   /// time.
@@ -150,6 +153,7 @@ class PeerMemory {
   Courier courier_;
   Writer writer_;
   std::atomic<team::Home*> home_{nullptr};
+  std::atomic<bool> sends_{false};
   std::optional<gpu::PinnedRange> words_;
   std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them
   std::vector<std::atomic<bool>> tried_;     // by local rank

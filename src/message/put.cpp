@@ -70,6 +70,11 @@ void Transfers::urge(const ReadingPointer& pointer) {
       reading.asked->wrote = wrote;
       return;
     }
+    // Or with those of others.
+    if (offers.is_writing(reading.owner)) {
+      reading.asked->since = now;
+      return;
+    }
     if (!takes_back(reading)) return;
   }
   peers_->came(sender, false);
@@ -89,19 +94,15 @@ void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) n
 
 // False where it is being written, or there.
 bool Transfers::takes_back(const Reading& reading) {
-  const auto& offers = peers_->offers();
-  if (offers.take_back(reading.owner, reading.offer) || offers.given_up(reading.owner, reading.offer)) return true;
-  if (offers.state(reading.owner, reading.offer) != State::writing) return false;
-  std::optional<bool> off;
+  std::optional<bool> taken = peers_->offers().take_back(reading.owner, reading.offer);
   unsigned looks = 0;
   constexpr unsigned a_question = 1024;  // a system call
-  engine_.until_apart(
-      [&] {
-        off = offers.call_off(reading.owner, reading.offer);
-        return off || (++looks % a_question == 0 && !peers_->alive(reading.asked->header));
-      },
-      reading.asked->watch);
-  return off.value_or(false);
+  const auto is_known = [&] {
+    if (!taken) taken = peers_->offers().take_back(reading.owner, reading.offer);
+    return taken || (++looks % a_question == 0 && !peers_->alive(reading.asked->header));
+  };
+  if (!taken) engine_.until_apart(is_known, reading.asked->watch);
+  return taken.value_or(false);
 }
 
 // What was asked for, and nobody writes.
@@ -137,8 +138,10 @@ void Transfers::write_if_asked(Offering& offering) {
   std::memcpy(&exposed, where->data(), sizeof exposed);
   auto target =
       memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
-  // What takes long the first time, while the receiver may still take it back.
-  if (target.data == nullptr || !peers_->runs_kernels_at_once() || !writer.ready()) return offers.refuse(ticket);
+  auto& word = offers.word(ticket);
+  const CUdeviceptr word_at = peers_->address_of(word);
+  if (target.data == nullptr || word_at == 0 || !peers_->runs_kernels_at_once() || !writer.ready())
+    return offers.refuse(ticket);
   bool writes = false;
   try {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, "write a message", buffer.bytes);
@@ -147,15 +150,13 @@ void Transfers::write_if_asked(Offering& offering) {
     if (!copier_.gpu().inspect(from).holds(from, buffer.bytes)) return offers.refuse(ticket);
     writes = offers.write(ticket);
     if (!writes) return;
-    auto& word = offers.word(ticket);
-    if (!writer.write({target.data,
-                       from,
-                       buffer.bytes,
-                       ticket,
-                       {&word, peers_->address_of(word), share::Offers::value(ticket, State::done)},
-                       peers_->address_of(offers.begun(ticket)),
-                       peers_->address_of(offers.called_off(ticket))}))
-      return offers.give_up(ticket);
+    writer.write({target.data,
+                  from,
+                  buffer.bytes,
+                  ticket,
+                  {&word, word_at, share::Offers::value(ticket, State::done)},
+                  peers_->address_of(offers.begun(ticket)),
+                  peers_->address_of(offers.called_off(ticket))});
     offering.target_ = std::move(target);
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message is read, not written: {}", error.what());

@@ -95,7 +95,8 @@ std::optional<Header> Transfers::open_shown(const Buffer& buffer) {
   auto header = open(buffer.bytes);
   if (!header) return std::nullopt;
   ++events_;
-  const auto ticket = peers_->offers().open();
+  auto ticket = peers_->offers().open();
+  if (!ticket && peers_->writer().close_seen()) ticket = peers_->offers().open();
   if (!ticket) {
     tags_.give_back(header->tag);
     return std::nullopt;

@@ -1,6 +1,7 @@
 // See writer.h.
 #include "message/writer.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
@@ -19,7 +20,20 @@ Writer::Channel::Channel(const gpu::Driver& driver)
 
 void Writer::live_at(team::Home& home) noexcept {
   const std::lock_guard lock(mutex_);
-  home_ = &home;
+  if (writes_) home_ = &home;
+}
+
+void Writer::make() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (home_ == nullptr || channels_ != nullptr) return;
+  try {
+    const gpu::Driver& driver = home_->driver();
+    const gpu::ContextScope scope(driver, home_->context());
+    if (mover_.prepare(home_->context()))
+      channels_ = std::make_unique<Channels>(Channels{Channel(driver), Channel(driver)});
+  } catch (const std::exception& error) {
+    base::log(base::Topic::info, "this rank's messages are read, not written: {}", error.what());
+  }
 }
 
 // Kernels that were called off look at the offers' words before they stay away.
@@ -36,7 +50,7 @@ void Writer::leave() noexcept {
       };
       engine_.until_apart(
           [this] {
-            close_seen();
+            close_seen_locked();
             return called_off_.empty();
           },
           {.call = "messages that this GPU had no room to write",
@@ -51,58 +65,52 @@ void Writer::leave() noexcept {
   for (const auto& offer : std::exchange(called_off_, {})) offers_.close(offer);
 }
 
-bool Writer::make() noexcept {
-  if (home_ == nullptr) return false;
-  if (channels_ != nullptr) return true;
-  try {
-    const gpu::Driver& driver = home_->driver();
-    const gpu::ContextScope scope(driver, home_->context());
-    if (!mover_.prepare(home_->context())) return false;
-    channels_ = std::make_unique<Channels>(Channels{Channel(driver), Channel(driver)});
-    return true;
-  } catch (const std::exception& error) {
-    base::log(base::Topic::info, "messages are read, not written: {}", error.what());
-    home_ = nullptr;
-    return false;
-  }
+bool Writer::ready() {
+  const std::lock_guard lock(mutex_);
+  close_seen_locked();
+  return called_off_.empty() && channels_ != nullptr;
 }
 
-bool Writer::ready() noexcept {
+void Writer::write(const Errand& errand) {
   const std::lock_guard lock(mutex_);
-  close_seen();
-  return called_off_.empty() && make();
-}
-
-bool Writer::write(const Errand& errand) {
-  const std::lock_guard lock(mutex_);
-  if (errand.word.address == 0 || errand.begun == 0 || errand.called_off == 0 || !make()) return false;
+  throw_if_gone();
   const gpu::ContextScope scope(home_->driver(), home_->context());
   const Channel& channel = (*channels_)[next_++ % channels_->size()];
   const kernel::Revocation revocation{kernel::pointer_to<std::uint64_t>(errand.begun),
                                       kernel::pointer_to<const std::uint64_t>(errand.called_off),
                                       share::Offers::use(errand.offer)};
-  return mover_.push(home_->context(), channel.stream, errand.to, errand.from, errand.bytes, revocation, errand.word,
-                     channel.control);
+  mover_.push(home_->context(), channel.stream, errand.to, errand.from, errand.bytes, revocation, errand.word,
+              channel.control);
 }
 
 void Writer::close(const share::Offers::Ticket& offer) {
-  if (offers_.has_begun(offers_.owner(), offer)) written_.fetch_add(1, std::memory_order_relaxed);
-  if (offers_.has_looked(offer)) return offers_.close(offer);
   const std::lock_guard lock(mutex_);
+  if (offers_.has_begun(offers_.owner(), offer)) written_.fetch_add(1, std::memory_order_relaxed);
   called_off_.push_back(offer);
+  close_seen_locked();
 }
 
-void Writer::close_seen() {
-  std::erase_if(called_off_, [this](const auto& offer) {
-    if (!offers_.has_looked(offer)) return false;
-    offers_.close(offer);
-    return true;
-  });
+bool Writer::close_seen() {
+  const std::lock_guard lock(mutex_);
+  return close_seen_locked();
+}
+
+bool Writer::close_seen_locked() {
+  return std::erase_if(called_off_, [this](const auto& offer) {
+           if (!offers_.has_looked(offer)) return false;
+           offers_.close(offer);
+           return true;
+         }) != 0;
+}
+
+void Writer::throw_if_gone() const {
+  if (channels_ == nullptr)
+    throw base::Error(base::ErrorClass::other, "the CUDA context that this rank took part with was destroyed or reset");
 }
 
 void Writer::throw_if_failed() const {
   const std::lock_guard lock(mutex_);
-  if (channels_ == nullptr) return;
+  throw_if_gone();
   const gpu::ContextScope scope(home_->driver(), home_->context());
   for (const Channel& channel : *channels_) static_cast<void>(channel.stream.view().idle());
 }

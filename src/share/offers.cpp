@@ -53,17 +53,28 @@ bool Offers::has_looked(const Ticket& ticket) const noexcept {
   return found == Kernel::goes(use(ticket)) || found == Kernel::stays_away(use(ticket));
 }
 
-std::optional<bool> Offers::call_off(int owner, const Ticket& ticket) const noexcept {
-  // It may be over by now, and its line used again.
+bool Offers::is_writing(int owner) const noexcept {
+  return std::ranges::any_of(directory_.lines(owner), [](const Line& line) {
+    const std::uint64_t word = line.word.load(std::memory_order_relaxed);
+    const std::uint64_t begun = line.beside[begun_at].load(std::memory_order_relaxed);
+    return state_of(word) == State::writing && begun == Kernel::goes(use_of(word));
+  });
+}
+
+// It may be over by now, and its line used again.
+std::optional<bool> Offers::take_back(int owner, const Ticket& ticket) const noexcept {
+  if (leave(owner, ticket, State::asked, State::reading)) return true;
   std::uint64_t expected = may_be_called_off(use(ticket));
   const std::uint64_t off = Kernel::off(use(ticket));
-  if (!called_off(owner, ticket).compare_exchange_strong(expected, off, std::memory_order_seq_cst) && expected != off)
-    return false;
+  const bool is_off =
+      theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::writing) &&
+      (called_off(owner, ticket).compare_exchange_strong(expected, off, std::memory_order_seq_cst) || expected == off);
   const std::uint64_t found = begun(owner, ticket).load(std::memory_order_seq_cst);
-  if (found == Kernel::goes(use(ticket))) return false;
-  // Its owner gives up what its GPU fails to tell.
-  if (found == Kernel::begins(use(ticket)) && state(owner, ticket) == State::writing) return std::nullopt;
-  static_cast<void>(leave(owner, ticket, State::writing, State::reading));
+  if (is_off && found != Kernel::goes(use(ticket))) {
+    // Its owner gives up what its GPU fails to tell.
+    if (found == Kernel::begins(use(ticket)) && state(owner, ticket) == State::writing) return std::nullopt;
+    static_cast<void>(leave(owner, ticket, State::writing, State::reading));
+  }
   return given_up(owner, ticket);
 }
 

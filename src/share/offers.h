@@ -138,7 +138,7 @@ class Offers {
     return called_off(owner(), ticket);
   }
   [[nodiscard]] static constexpr std::uint64_t use(const Ticket& ticket) noexcept { return ticket.round << state_bits; }
-  /// That kernel has begun, and does not touch those words any more: they may be used again.
+  /// That kernel has begun, and touches those words no more: they may be used again.
   [[nodiscard]] bool has_looked(const Ticket& ticket) const noexcept;
   /// It is offered to nobody any more, and nobody reads: the last of its uses.
   void close(const Ticket& ticket);
@@ -157,15 +157,12 @@ class Offers {
   }
   /// Of one that was taken, beside which its owner has told nothing: asks it to write the payload to where `where` tells.
   void ask(int owner, const Ticket& ticket, const Where& where) const noexcept;
-  /// Of one that was asked: the reader reads after all. False where the owner writes, or has written, or has given up.
-  [[nodiscard]] bool take_back(int owner, const Ticket& ticket) const noexcept {
-    return leave(owner, ticket, State::asked, State::reading);
-  }
-  /// Of one that its owner writes: whether that has begun.
+  /// Of one that was asked: the reader reads after all. False where it is being written, or is over; nothing where that begins just now, which is
+  /// known at once: then this is to be called again, while its owner lives.
+  [[nodiscard]] std::optional<bool> take_back(int owner, const Ticket& ticket) const noexcept;
+  /// Whether its owner has begun to write it; and whether that writes anything now, to whomever.
   [[nodiscard]] bool has_begun(int owner, const Ticket& ticket) const noexcept;
-  /// The same: unless it has begun, the reader reads after all. False where it has; nothing where it begins just now, and tells which at once:
-  /// then this is to be called again, while its owner lives.
-  [[nodiscard]] std::optional<bool> call_off(int owner, const Ticket& ticket) const noexcept;
+  [[nodiscard]] bool is_writing(int owner) const noexcept;
   /// Of one that was asked, and not taken back: its owner could not write.
   [[nodiscard]] bool given_up(int owner, const Ticket& ticket) const noexcept {
     return theirs(owner, ticket).load(std::memory_order_acquire) == value(ticket, State::reading);
@@ -193,13 +190,15 @@ class Offers {
 
  private:
   static constexpr unsigned state_bits = 4;
+  static constexpr std::size_t begun_at = std::tuple_size_v<Where>, called_off_at = begun_at + 1;
+  static std::uint64_t use_of(std::uint64_t word) noexcept { return word >> state_bits << state_bits; }
   static State state_of(std::uint64_t word) noexcept { return static_cast<State>(word & ((1U << state_bits) - 1)); }
   bool leave(const Ticket& ticket, State from, State to) noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& begun(int owner, const Ticket& ticket) const noexcept {
-    return directory_.lines(owner)[ticket.line].beside[std::tuple_size_v<Where>];
+    return directory_.lines(owner)[ticket.line].beside[begun_at];
   }
   [[nodiscard]] std::atomic<std::uint64_t>& called_off(int owner, const Ticket& ticket) const noexcept {
-    return directory_.lines(owner)[ticket.line].beside[std::tuple_size_v<Where> + 1];
+    return directory_.lines(owner)[ticket.line].beside[called_off_at];
   }
   bool leave(int owner, const Ticket& ticket, State from, State to) const noexcept;
   static State state_in(const std::atomic<std::uint64_t>& word, const Ticket& ticket) noexcept {

@@ -98,11 +98,18 @@ TEST_F(OffersTest, OneOfTwoMovesWhatIsAsked) {
     if (written) {
       ASSERT_TRUE(owner.write(*ticket));
       EXPECT_FALSE(owner.asked(*ticket));
-      EXPECT_FALSE(reader.take_back(0, *ticket));
       EXPECT_FALSE(reader.given_up(0, *ticket));
+      EXPECT_FALSE(reader.is_writing(0));
+      owner.begun(*ticket).store(kernel::Revocation::begins(Offers::use(*ticket)));
+      EXPECT_EQ(reader.take_back(0, *ticket), std::nullopt);
+      owner.begun(*ticket).store(kernel::Revocation::goes(Offers::use(*ticket)));
+      EXPECT_EQ(reader.take_back(0, *ticket), false);
+      EXPECT_TRUE(reader.has_begun(0, *ticket));
+      EXPECT_TRUE(reader.is_writing(0));
       owner.give_up(*ticket);
+      EXPECT_FALSE(reader.is_writing(0));
     } else {
-      ASSERT_TRUE(reader.take_back(0, *ticket));
+      ASSERT_EQ(reader.take_back(0, *ticket), true);
       EXPECT_FALSE(owner.asked(*ticket));
       EXPECT_FALSE(owner.write(*ticket));
     }
@@ -122,7 +129,7 @@ TEST_F(OffersTest, WhoCannotWriteSaysSoAtOnce) {
   reader.ask(0, *ticket, {});
   owner.refuse(*ticket);
   EXPECT_TRUE(reader.given_up(0, *ticket));
-  EXPECT_FALSE(reader.take_back(0, *ticket));
+  EXPECT_EQ(reader.take_back(0, *ticket), true);
   EXPECT_FALSE(owner.write(*ticket));
 }
 
@@ -140,15 +147,15 @@ TEST_F(OffersTest, WhoCallsOffLateTouchesNothing) {
   Offers::Note note{};
   note.fill(7);
   owner.tell(*next, note);
-  EXPECT_EQ(reader.call_off(0, *old), false);
+  EXPECT_EQ(reader.take_back(0, *old), false);
   EXPECT_EQ(reader.told(0, next->line), note);
   ASSERT_TRUE(reader.take(0, *next));
   reader.ask(0, *next, {});
-  EXPECT_EQ(reader.call_off(0, *old), false);
+  EXPECT_EQ(reader.take_back(0, *old), false);
   ASSERT_TRUE(owner.write(*next));
   EXPECT_NE(owner.called_off(*next).load(), kernel::Revocation::off(Offers::use(*next)));
-  EXPECT_EQ(reader.call_off(0, *next), true);
-  EXPECT_EQ(reader.call_off(0, *old), false);
+  EXPECT_EQ(reader.take_back(0, *next), true);
+  EXPECT_EQ(reader.take_back(0, *old), false);
   EXPECT_EQ(owner.called_off(*next).load(), kernel::Revocation::off(Offers::use(*next)));
   EXPECT_TRUE(reader.given_up(0, *next));
 }
@@ -339,15 +346,21 @@ TEST_F(OffersRounds, NobodyMovesWhatTheOtherOneMoves) {
         reader.ask(0, ticket, where);
         for (auto looks = random() % 8; looks != 0 && reader.state(0, ticket) == State::asked; --looks)
           std::this_thread::yield();
-        bool mine = reader.take_back(0, ticket);
-        for (auto patience = random() % 8; !mine && reader.state(0, ticket) != State::done;) {
+        const auto is_over = [&] { return reader.state(0, ticket) == State::done; };
+        const auto is_begun = [&] { return is_over() || reader.has_begun(0, ticket); };
+        // Who goes asks once, and is told for good.
+        bool mine = false;
+        if (random() % 2 == 0) {
+          for (auto looks = random() % 8; looks != 0 && !is_begun(); --looks) std::this_thread::yield();
+          auto taken = reader.take_back(0, ticket);
+          while (!taken) taken = reader.take_back(0, ticket);
+          mine = *taken;
+          EXPECT_TRUE(mine || is_begun());
+          while (!mine && !is_over()) std::this_thread::yield();
+        }
+        while (!mine && !is_over()) {
           mine = reader.given_up(0, ticket);
           std::this_thread::yield();
-          if (mine || patience-- != 0 || reader.state(0, ticket) != State::writing) continue;
-          auto off = reader.call_off(0, ticket);
-          while (!off) off = reader.call_off(0, ticket);
-          mine = *off;
-          EXPECT_NE(mine, reader.has_begun(0, ticket));
         }
         if (mine) {
           ++read;

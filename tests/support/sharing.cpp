@@ -47,10 +47,10 @@ std::vector<Card> cards(MPI_Comm communicator) {
   return all;
 }
 
-// The emulated driver has this beside the driver's own functions.
-bool emulated() { return dlsym(RTLD_DEFAULT, "crosslane_emulated_forbid") != nullptr; }
-
 }  // namespace
+
+// The emulated driver has this beside the driver's own functions.
+bool gpus_are_emulated() { return dlsym(RTLD_DEFAULT, "crosslane_emulated_forbid") != nullptr; }
 
 bool take_turns(MPI_Comm communicator) {
   const std::vector<Card> all = cards(communicator);
@@ -65,7 +65,7 @@ bool share_a_gpu(MPI_Comm communicator) {
 
 bool lines_stay_whole(MPI_Comm communicator) {
   const std::vector<Card> all = cards(communicator);
-  if (emulated()) return true;
+  if (gpus_are_emulated()) return true;
   int gpus = 0, atomics = 0;
   CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
   if (gpus > 1)
@@ -74,7 +74,7 @@ bool lines_stay_whole(MPI_Comm communicator) {
 }
 
 std::size_t longest_in_pieces() {
-  if (emulated()) return std::numeric_limits<std::size_t>::max();
+  if (gpus_are_emulated()) return std::numeric_limits<std::size_t>::max();
   const std::size_t most = std::size_t{take_turns(MPI_COMM_WORLD) ? 64U : 256U} << 10;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

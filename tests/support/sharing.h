@@ -16,6 +16,9 @@ namespace crosslane::tests {
 /// Collective, and needs a context.
 [[nodiscard]] bool lines_stay_whole(MPI_Comm communicator);
 
+/// Of what a real GPU may do otherwise, in the driver's discretion.
+[[nodiscard]] bool gpus_are_emulated();
+
 /// Whether two ranks of the communicator have one GPU current. Collective, and needs a context.
 [[nodiscard]] bool share_a_gpu(MPI_Comm communicator);
 
