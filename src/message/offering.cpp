@@ -69,6 +69,11 @@ bool Transfers::Offering::hold() noexcept {
   return stage_.compare_exchange_strong(expected, Stage::held, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
+// Its owner may free it now, and other memory come to its address.
+void Transfers::Offering::let_go_of_target() noexcept {
+  if (target_) *target_ = {};
+}
+
 void Transfers::Offering::go_on_if_late(engine::Moment& moment) {
   if (stage_.load(std::memory_order_acquire) == Stage::open && moment.now() >= late_ && hold()) go_on();
 }
@@ -95,6 +100,7 @@ void Transfers::Offering::look() {
     return;
   }
   if (!hold()) return;
+  let_go_of_target();
   int flag = 1;
   // Whatever it tells: the payload has arrived.
   if (request_ != nullptr && transfers_.mpi_.Test(request_, &flag, status_) == mpi::success && flag == 0) {
@@ -207,6 +213,7 @@ engine::Task<> Transfers::read_or_written(Offering& offering, engine::Completion
     give_up_if_failed(offering);
     co_await either(over, engine::Completion::after(seldom));
   }
+  offering.let_go_of_target();
 }
 
 // Until its receiver has asked for the copy, or nobody will any more.

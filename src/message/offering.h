@@ -46,6 +46,7 @@ class Transfers::Offering {
   friend class Transfers;
   enum class Stage : std::uint8_t { open, held, over, task };
   [[nodiscard]] bool hold() noexcept;
+  void let_go_of_target() noexcept;
   void go_on_if_late(engine::Moment& moment);
   void go_on();
 
@@ -80,7 +81,7 @@ class Transfers::Offering {
   bool watched_ = false;         // stands in Transfers::open_
   bool copied_ = false;          // somebody makes a copy for its receiver
   std::exception_ptr uncopied_;  // why the helper thread has made none
-  // Where this rank writes it to, while it is held or a task's (put.cpp).
+  // Where this rank writes it to, while it is held or a task's (put.cpp); empty once it is there, or was read.
   std::optional<PeerMemory::Reached> target_;
   std::atomic<unsigned> looks_{0};
   std::atomic<Stage> stage_{Stage::open};
