@@ -262,9 +262,8 @@ void Copies::push(gpu::StreamView stream, void* to, const void* from, std::size_
   parameters.to = reinterpret_cast<std::uintptr_t>(to);
   parameters.from = reinterpret_cast<std::uintptr_t>(from);
   parameters.bytes = bytes;
-  parameters.tile = std::clamp<std::uint64_t>((bytes / most_blocks / rounds_of_tiles + least_tile - 1) / least_tile, 1,
-                                              most_tile / least_tile) *
-                    least_tile;
+  const std::uint64_t share = bytes / most_blocks / rounds_of_tiles;
+  parameters.tile = std::clamp((share + least_tile - 1) & ~(least_tile - 1), least_tile, most_tile);
   parameters.control = control;
   parameters.revocation = revocation;
   parameters.ending = ending;

@@ -64,15 +64,10 @@ void Transfers::urge(const ReadingPointer& pointer) {
     const auto now = base::now();
     if (now - *reading.asked->since < (engine_.shares_processors() ? later : soon)) return;
     if (reads_under_way().is_enough) return;  // the link is busy all the same
-    // Who is asked for many at once has to do with the first ones.
-    if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote) {
+    // Who is asked for many at once has to do with the first ones, or with those of others.
+    if (const auto wrote = peers_->wrote(sender); wrote != reading.asked->wrote || offers.is_writing(reading.owner)) {
       reading.asked->since = now;
       reading.asked->wrote = wrote;
-      return;
-    }
-    // Or with those of others.
-    if (offers.is_writing(reading.owner)) {
-      reading.asked->since = now;
       return;
     }
     if (!takes_back(reading)) return;

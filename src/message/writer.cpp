@@ -44,17 +44,13 @@ void Writer::leave() noexcept {
   try {
     if (home->stands() && !home->driver().unloading()) {
       const gpu::ContextScope scope(home->driver(), home->context());
-      const auto throw_if_failed = [](const void* channels) {
-        for (const Channel& channel : *static_cast<const Channels*>(channels))
-          static_cast<void>(channel.stream.view().idle());
-      };
       engine_.until_apart(
           [this] {
             close_seen_locked();
             return called_off_.empty();
           },
           {.call = "messages that this GPU had no room to write",
-           .check = throw_if_failed,
+           .check = [](const void* channels) { throw_if_failed(*static_cast<const Channels*>(channels)); },
            .checked = channels_.get()});
     }
   } catch (const std::exception& error) {
@@ -112,7 +108,11 @@ void Writer::throw_if_failed() const {
   const std::lock_guard lock(mutex_);
   throw_if_gone();
   const gpu::ContextScope scope(home_->driver(), home_->context());
-  for (const Channel& channel : *channels_) static_cast<void>(channel.stream.view().idle());
+  throw_if_failed(*channels_);
+}
+
+void Writer::throw_if_failed(const Channels& channels) {
+  for (const Channel& channel : channels) static_cast<void>(channel.stream.view().idle());
 }
 
 }  // namespace crosslane::message

@@ -71,6 +71,7 @@ class Writer {
   using Channels = std::array<Channel, 2>;
   bool close_seen_locked();
   void throw_if_gone() const;
+  static void throw_if_failed(const Channels& channels);
 
   engine::Engine& engine_;
   share::Offers& offers_;

@@ -30,15 +30,16 @@ std::optional<Offers::Ticket> Offers::reserve() {
   return Ticket{++rounds_[line], line};
 }
 
-void Offers::tell(const Ticket& ticket, const Note& note) const noexcept {
-  auto& beside = own()[ticket.line].beside;
-  for (std::size_t i = 0; i < note.size(); ++i) beside[i].store(note[i], std::memory_order_relaxed);
+void Offers::tell(const Ticket& ticket, const Note& note) const noexcept { tell(owner(), ticket, note); }
+
+void Offers::tell(int owner, const Ticket& ticket, std::span<const std::uint64_t> what) const noexcept {
+  auto& beside = directory_.lines(owner)[ticket.line].beside;
+  for (std::size_t i = 0; i < what.size(); ++i) beside[i].store(what[i], std::memory_order_relaxed);
 }
 
 // What an earlier use has left must not look like this one's.
 void Offers::ask(int owner, const Ticket& ticket, const Where& where) const noexcept {
-  auto& beside = directory_.lines(owner)[ticket.line].beside;
-  for (std::size_t i = 0; i < where.size(); ++i) beside[i].store(where[i], std::memory_order_relaxed);
+  tell(owner, ticket, where);
   begun(owner, ticket).store(0, std::memory_order_relaxed);
   called_off(owner, ticket).store(may_be_called_off(use(ticket)), std::memory_order_relaxed);
   end(owner, ticket, State::asked);

@@ -194,6 +194,7 @@ class Offers {
   static std::uint64_t use_of(std::uint64_t word) noexcept { return word >> state_bits << state_bits; }
   static State state_of(std::uint64_t word) noexcept { return static_cast<State>(word & ((1U << state_bits) - 1)); }
   bool leave(const Ticket& ticket, State from, State to) noexcept;
+  void tell(int owner, const Ticket& ticket, std::span<const std::uint64_t> what) const noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& begun(int owner, const Ticket& ticket) const noexcept {
     return directory_.lines(owner)[ticket.line].beside[begun_at];
   }

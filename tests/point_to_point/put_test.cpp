@@ -159,9 +159,7 @@ class Put {
       prepare(many, most, 0, mix(program_.seed, round, 90));
       std::vector<MPI_Request> requests(many, MPI_REQUEST_NULL);
       if (program_.rank == 0) {
-        for (int i = 0; i < many; ++i)
-          CROSSLANE_MPI(MPI_Irecv(target(i, most, 0), static_cast<int>(most), MPI_BYTE, 1, i, MPI_COMM_WORLD,
-                                  &requests[static_cast<std::size_t>(i)]));
+        receive_each(many, most, requests.data());
         CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
         until([&] { return word.load() != 0; });
         CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
@@ -169,13 +167,8 @@ class Put {
         word.store(0);
       } else {
         CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
-        for (int i = 0; i < many; ++i)
-          CROSSLANE_MPI(MPI_Isend(source(i, most), static_cast<int>(most), MPI_BYTE, 0, i, MPI_COMM_WORLD,
-                                  &requests[static_cast<std::size_t>(i)]));
-        std::thread pause([&] {
-          linger(3000);
-          pthread_kill(here, SIGUSR2);
-        });
+        send_each(many, most, requests.data());
+        std::thread pause = put_aside_soon(here);
         CROSSLANE_MPI(MPI_Waitall(many, requests.data(), MPI_STATUSES_IGNORE));
         pause.join();
       }
@@ -209,15 +202,9 @@ class Put {
     int arrived = 0;
     for (int round = 0; round < 10; ++round) {
       prepare(window, bytes, 0, mix(program_.seed, round, 77));
-      std::vector<MPI_Request> requests;
-      const auto send = [&] {
-        for (int i = 0; i < window; ++i)
-          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                                  &requests.emplace_back()));
-      };
-      for (int i = 0; i < window; ++i)
-        CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                                &requests.emplace_back()));
+      std::vector<MPI_Request> requests(2 * window);
+      const auto send = [&] { send_each(window, bytes, requests.data() + window); };
+      receive_each(window, bytes, requests.data());
       if (program_.rank != 0) send();
       CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
       if (program_.rank == 0) {
@@ -291,9 +278,7 @@ class Put {
       char token = 0, after = 0;
       int index = 0;
       if (program_.rank == 0) {
-        for (int i = 0; i < many; ++i)
-          CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, 1, i, MPI_COMM_WORLD,
-                                  &requests[static_cast<std::size_t>(i)]));
+        receive_each(many, bytes, requests.data());
         CROSSLANE_MPI(MPI_Irecv(&token, 1, MPI_CHAR, 1, many, MPI_COMM_WORLD, &requests.back()));
         CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
         // What was sent before is known to MPI then.
@@ -305,15 +290,10 @@ class Put {
         word.store(0);
       } else {
         CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
-        for (int i = 0; i < many; ++i)
-          CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, 0, i, MPI_COMM_WORLD,
-                                  &requests[static_cast<std::size_t>(i)]));
+        send_each(many, bytes, requests.data());
         CROSSLANE_MPI(MPI_Send(&after, 1, MPI_CHAR, 0, many + 1, MPI_COMM_WORLD));
         CROSSLANE_MPI(MPI_Issend(&token, 1, MPI_CHAR, 0, many, MPI_COMM_WORLD, &requests.back()));
-        std::thread pause([&] {
-          linger(3000);
-          pthread_kill(here, SIGUSR2);
-        });
+        std::thread pause = put_aside_soon(here);
         CROSSLANE_MPI(MPI_Waitany(many + 1, requests.data(), &index, MPI_STATUS_IGNORE));
         pause.join();
         until([&] { return word.load() == 0; });
@@ -555,15 +535,30 @@ class Put {
     pass(many, bytes, sender);
   }
   void pass(int many, std::size_t bytes, int sender) {
-    std::vector<MPI_Request> requests;
-    for (int i = 0; i < many && receives_from(sender); ++i)
-      CROSSLANE_MPI(MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                              &requests.emplace_back()));
-    for (int i = 0; i < many && sends_as(sender); ++i)
-      CROSSLANE_MPI(MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                              &requests.emplace_back()));
+    const std::size_t each = static_cast<std::size_t>(many), received = receives_from(sender) ? each : 0;
+    std::vector<MPI_Request> requests(received + (sends_as(sender) ? each : 0));
+    if (receives_from(sender)) receive_each(many, bytes, requests.data());
+    if (sends_as(sender)) send_each(many, bytes, requests.data() + received);
     CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
     if (receives_from(sender)) check(many, bytes);
+  }
+  // Begins all of them, with so many requests.
+  void receive_each(int many, std::size_t bytes, MPI_Request* requests) const {
+    for (int i = 0; i < many; ++i)
+      CROSSLANE_MPI(
+          MPI_Irecv(target(i, bytes, 0), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD, requests + i));
+  }
+  void send_each(int many, std::size_t bytes, MPI_Request* requests) const {
+    for (int i = 0; i < many; ++i)
+      CROSSLANE_MPI(
+          MPI_Isend(source(i, bytes), static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD, requests + i));
+  }
+  // Most likely in what that thread waits for next.
+  [[nodiscard]] static std::thread put_aside_soon(pthread_t thread) {
+    return std::thread([thread] {
+      linger(3000);
+      pthread_kill(thread, SIGUSR2);
+    });
   }
 
   // Once, and then until one of these messages is counted so: for that both have to wait at once, and this machine may hold up either. None is where
