@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "mpi/returns_errors.h"
 #include "team/communicators.h"
 #include "team/messenger.h"
 
@@ -14,29 +15,6 @@
 #include <tuple>
 
 namespace crosslane::interpose {
-namespace {
-
-// A program may have the MPI end it where a call fails that it has not made.
-class ReturnsErrors {
- public:
-  ReturnsErrors(const mpi::Functions& mpi, const mpi::Handles& handles, MPI_Comm comm) : mpi_(mpi), comm_(comm) {
-    mpi_.Comm_get_errhandler(comm_, &handler_);
-    mpi_.Comm_set_errhandler(comm_, handles.errors_return);
-  }
-  ~ReturnsErrors() {
-    mpi_.Comm_set_errhandler(comm_, handler_);
-    mpi_.Errhandler_free(&handler_);
-  }
-  ReturnsErrors(const ReturnsErrors&) = delete;
-  ReturnsErrors& operator=(const ReturnsErrors&) = delete;
-
- private:
-  const mpi::Functions& mpi_;
-  const MPI_Comm comm_;
-  MPI_Errhandler handler_{};
-};
-
-}  // namespace
 
 Attachments::Attachments(Process& process, MPI_Comm comm, int ranks)
     : process_(process), win_(process.library().handles().win_null), known_(static_cast<std::size_t>(ranks)) {
@@ -52,7 +30,7 @@ std::unique_ptr<Attachments> Attachments::make(Process& process, MPI_Comm comm) 
     return nullptr;
   const auto& below = process.library().below();
   std::unique_ptr<Attachments> made(new Attachments(process, comm, static_cast<int>(ranks.size())));
-  const ReturnsErrors returns(below, process.library().handles(), comm);
+  const mpi::ReturnsErrors returns(below, comm);
   // Whether it is open, on all; and the number that the first one has for it. Signed: of MPI_UINT64_T MPICH 4.0.2 takes the largest for -1.
   std::array<std::int64_t, 2> mine{made->open(comm) ? 1 : 0, std::numeric_limits<std::int64_t>::max()}, all{};
   if (made->me_ == 0) mine[1] = process.count_dynamic_window();

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "interpose/manual.h"
+#include "interpose/query.h"
 #include "interpose/sending.h"
 #include "interpose/starting.h"
 #include "interpose/teams.h"
@@ -347,7 +348,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
     int flag = 0;
     MPI_Status status{};
     const bool tested = operation.persistent && tests_persistent;
-    const int code = tested ? below.Test(&request, &flag, &status) : below.Request_get_status(request, &flag, &status);
+    const int code = tested ? below.Test(&request, &flag, &status) : query(process, request, &flag, &status);
     if (code == mpi::success && flag == 0) return;
     // An error of a query is the completion call's to report. Of a cancelled receive MPICH tells any length.
     // Of one whose request was freed the application may know by other messages that it is there, and have freed the memory: then it was

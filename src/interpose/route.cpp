@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "interpose/argument_builder.h"
+#include "interpose/query.h"
 #include "interpose/starting.h"
 #include "mpi/status.h"
 
@@ -243,7 +244,7 @@ int Route::track(MPI_Request* request, int result, bool persistent) {
     const auto& below = process_.library().below();
     int flag = 0;
     MPI_Status status;
-    below.Request_get_status(*request, &flag, &status);
+    static_cast<void>(query(process_, *request, &flag, &status));
     if (flag != 0) {
       operation_->deliver(copier(), &status, below);
       return result;

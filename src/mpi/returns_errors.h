@@ -1,0 +1,29 @@
+// Calls of ours whose errors are ours to handle.
+#pragma once
+
+#include "mpi/functions.h"
+
+namespace crosslane::mpi {
+
+/// While one lives the errors of calls on a communicator are returned: a program may have the MPI end it where a call fails that it has
+/// not made.
+class ReturnsErrors {
+ public:
+  ReturnsErrors(const Functions& mpi, MPI_Comm comm) : mpi_(mpi), comm_(comm) {
+    mpi_.Comm_get_errhandler(comm_, &handler_);
+    mpi_.Comm_set_errhandler(comm_, mpi_.handles->errors_return);
+  }
+  ~ReturnsErrors() {
+    mpi_.Comm_set_errhandler(comm_, handler_);
+    mpi_.Errhandler_free(&handler_);
+  }
+  ReturnsErrors(const ReturnsErrors&) = delete;
+  ReturnsErrors& operator=(const ReturnsErrors&) = delete;
+
+ private:
+  const Functions& mpi_;
+  const MPI_Comm comm_;
+  MPI_Errhandler handler_{};
+};
+
+}  // namespace crosslane::mpi
