@@ -1,9 +1,27 @@
 // What opens and closes files (MPI 5.0, section 14.2); what reads and writes them is generated.
+#include "interpose/files.h"
+
 #include "interpose/manual.h"
 #include "interpose/process.h"
 #include "interpose/route.h"
+#include "layout/contents.h"
+
+#include <array>
+#include <string_view>
 
 namespace crosslane::interpose {
+
+bool is_native(Process& process, MPI_File file) {
+  const auto& below = process.library().below();
+  MPI_Offset displacement = 0;
+  std::array<MPI_Datatype, 2> types{};
+  std::array<char, mpi::max_datarep_string> representation{};
+  if (below.File_get_view(file, &displacement, types.data(), &types[1], representation.data()) != mpi::success)
+    return true;  // the MPI refuses the call itself
+  for (MPI_Datatype& type : types)
+    if (!layout::envelope_of(below, type).predefined()) below.Type_free(&type);
+  return std::string_view(representation.data()) == "native";
+}
 
 // ROMIO calls collectives by PMPI's names, on communicators that it makes here: no team of ours is to count these. It makes them, too, where
 // a rank passes GPU memory, inside of our call, and elsewhere where a rank passes host memory, inside of MPI's.

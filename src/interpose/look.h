@@ -63,6 +63,7 @@ struct Look : base::Recycled {
   MPI_Status status{};
   std::exception_ptr error;  // what went wrong with the payload
   int code = mpi::success;   // what MPI returned, and raised, for a message that it has completed already
+  bool fails = false;        // MPI's completion call will
 
   std::shared_ptr<Sending> send;    // MPI_Isendrecv: the other half while it is under way,
   std::exception_ptr send_error;    // how it went,
@@ -85,6 +86,7 @@ struct Look : base::Recycled {
     looks = 0;
     error = nullptr;
     code = mpi::success;
+    fails = false;
   }
 };
 

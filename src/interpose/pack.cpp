@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 namespace crosslane::interpose {
 namespace {
@@ -68,24 +69,28 @@ void move(Process& process, const Packing& packing, const layout::Layout& layout
   batch.wait();
 }
 
-// A packed buffer that is too small is refused here: MPICH fills what there is, says nothing, and for nested datatypes
-// writes wherever its pointers happen to lead (4.0.2). `packed_bytes` are what all elements take.
-void check_room(const char* call, const Packing& packing, MPI_Count packed_bytes) {
-  const char* const limit = packing.packs ? "outsize" : "insize";
+const char* limit_of(const Packing& packing) { return packing.packs ? "outsize" : "insize"; }
+
+void check_position(const char* call, const Packing& packing) {
   if (packing.position == nullptr)
     throw base::Error(base::ErrorClass::argument, "{}: argument position is a null pointer; pass where to go on", call);
   if (*packing.position < 0 || *packing.position > packing.size) {
     throw base::Error(base::ErrorClass::argument,
                       "{}: argument position says {}, which lies outside of the {} bytes of argument {}; begin with 0 "
                       "and pass what the call before left there",
-                      call, *packing.position, packing.size, limit);
+                      call, *packing.position, packing.size, limit_of(packing));
   }
+}
+
+// A packed buffer that is too small is refused here: MPICH fills what there is, says nothing, and for nested datatypes
+// writes wherever its pointers happen to lead (4.0.2). `packed_bytes` are what all elements take.
+void check_room(const char* call, const Packing& packing, MPI_Count packed_bytes) {
   if (packed_bytes > packing.size - *packing.position) {
     throw base::Error(base::ErrorClass::truncate,
                       "{}: argument {} is {}, which leaves {} bytes behind position {}, but {} elements of this "
                       "datatype take {} bytes, packed; {}",
-                      call, limit, packing.size, packing.size - *packing.position, *packing.position, packing.count,
-                      packed_bytes,
+                      call, limit_of(packing), packing.size, packing.size - *packing.position, *packing.position,
+                      packing.count, packed_bytes,
                       packing.packs ? "provide what MPI_Pack_size (or MPI_Pack_external_size) tells"
                                     : "unpack no more elements than were packed");
   }
@@ -105,8 +110,10 @@ int measure_plain(Process& process, MPI_Count count, MPI_Datatype datatype, std:
   return mpi::success;
 }
 
+// Open MPI tells more than it packs (of MPI_LONG 8 bytes, and packs 4), and refuses by itself what has too little room.
 int measure_external(const mpi::Functions& next, const char* datarep, MPI_Count count, MPI_Datatype datatype,
                      std::optional<MPI_Count>& bytes) {
+  if (std::string_view(mpi::family) == "openmpi") return mpi::success;
   MPI_Count known = 0;
   const int code = mpi::calls::Pack_external_size(next, datarep, count, datatype, &known);
   if (code == mpi::success) bytes = known;
@@ -140,14 +147,27 @@ std::optional<int> without_mpi(Route& route, const Packing& packing, const Strea
   if (!packing.elements.on_gpu() && !packing.packed.on_gpu()) return std::nullopt;
   std::optional<MPI_Count> bytes;
   if (const int code = stream.measure(bytes); code != mpi::success) return code;
+  check_position(route.operation().call, packing);
   if (!bytes) return std::nullopt;
   check_room(route.operation().call, packing, *bytes);
   if (!stream.by_kernels || *bytes == 0) return std::nullopt;
   return by_kernels(route, packing, *bytes, ask);
 }
 
-// The packed buffer is bytes; what lies before and after the packed range keeps what it held, so that host copies have it
-// copied in as well.
+// By the MPI on host copies. What lies before and behind the packed range is not this call's: others may write there meanwhile.
+int pack_on_host(Route& route, const Argument& packed, MPI_Count* position, base::FunctionRef<int()> invoke) {
+  route.took("staged");
+  route.stage_and_fetch();
+  const MPI_Count begin = packed.on_gpu() ? *position : 0;
+  const int code = invoke();
+  const auto& operation = route.operation();
+  if (code != mpi::success || !packed.on_gpu() || mutated(operation.call, "copy out dropped")) return code;
+  lane::Batch batch(route.process().copier(), operation.watch());
+  packed.deliver_range(batch, static_cast<std::size_t>(begin), static_cast<std::size_t>(*position));
+  batch.wait();
+  return code;
+}
+
 template <class Invoke>
 int packing(const Site& site, const char* call, const Target& target, const void* inbuf, MPI_Count incount,
             MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position, const Stream& stream,
@@ -155,16 +175,15 @@ int packing(const Site& site, const char* call, const Target& target, const void
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
     const auto& in = route.single("inbuf", inbuf, "incount", incount, 1, datatype, Direction::in, lane::Form::mirror);
-    const auto& out = route.single("outbuf", outbuf, "outsize", outsize, 1, byte, Direction::inout, lane::Form::mirror);
+    const auto& out = route.single("outbuf", outbuf, "outsize", outsize, 1, byte, Direction::out, lane::Form::mirror);
     const Packing plain{true, in, const_cast<void*>(inbuf), incount, datatype, out, outbuf, outsize, position};
     if (const auto code = without_mpi(route, plain, stream, [&](void* nothing, MPI_Count* unmoved) {
           return invoke(route.next(), nothing, 0, nothing, unmoved);
         })) {
       return *code;
     }
-    return route.blocking(mpi::status_ignore(), [&](const mpi::Functions& next, mpi::Narrowed&, MPI_Status*) {
-      return invoke(next, in.address(), incount, out.address(), position);
-    });
+    return pack_on_host(route, out, position,
+                        [&] { return invoke(route.next(), in.address(), incount, out.address(), position); });
   });
 }
 

@@ -27,7 +27,7 @@ Probed match_once(Process& process, int source, int tag, MPI_Comm comm, MPI_Mess
   const std::lock_guard lock(unexpected.gate());
   Probed probed = unexpected.probe(comm, facts, source, tag);
   if (probed.code != mpi::success || !probed.there) return probed;
-  if (auto arrived = unexpected.take(comm, source, tag)) {
+  if (auto arrived = unexpected.take(facts.get(), source, tag)) {
     *message = unexpected.hand_out(std::move(arrived));
     return probed;
   }
@@ -60,7 +60,7 @@ struct Matched {
 };
 
 // Receives what a probe has matched. What comes from the queue, or may be a token, is begun here, as `request`, and goes on by `begun`; anything
-// else is the MPI's: `plainly`, or `staged` for GPU memory.
+// else is the MPI's: `plainly`, or `staged` for GPU memory. Where the arguments are wrong the message is still there.
 int receive_matched(const Site& site, const char* call, const Matched& what, MPI_Request* request,
                     base::FunctionRef<int()> plainly, base::FunctionRef<int(Route&, const Argument&)> staged,
                     base::FunctionRef<int(Route&)> begun) {
@@ -71,15 +71,18 @@ int receive_matched(const Site& site, const char* call, const Matched& what, MPI
                   what.datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
   message::ArrivedPointer arrived;
   const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
-    arrived = process.unexpected().claim(*what.message);
+    arrived = process.unexpected().handed_out(*what.message);
     if (!arrived) arrived = held_by_mpi(process, receive, *what.message);
     if (arrived) return mpi::success;
     return on_gpu ? staged(route, staged_receive(route, what.buf, what.count, what.datatype)) : plainly();
   });
   if (!arrived || result != mpi::success) return result;
-  return run_route(process, next, call, Target::of_comm(arrived->comm), [&](Route& route) {
-    receive.comm = arrived->comm;
+  // The application may have freed the communicator since.
+  const bool gone = arrived->facts != nullptr && arrived->facts->freed;
+  if (!gone) receive.comm = arrived->comm;
+  return run_route(process, next, call, gone ? Target::self() : Target::of_comm(arrived->comm), [&](Route& route) {
     describe(route, receive, room_of(process, receive), on_gpu);
+    if (!arrived->held) process.unexpected().claim(*what.message);
     const int code = match(process, next, route.operation(), arrived, request);
     if (arrived->held) *what.message = arrived->message;
     return code == mpi::success ? begun(route) : code;

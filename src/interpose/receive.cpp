@@ -9,10 +9,12 @@
 #include "interpose/teams.h"
 #include "interpose/undertaking.h"
 #include "message/protocols.h"
+#include "mpi/returns_errors.h"
 #include "mpi/status.h"
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -256,7 +258,7 @@ int post(Route& route, MPI_Request* request) {
   look.forget_landing();
   std::unique_lock lock(process.unexpected().gate());
   if (!process.unexpected().empty()) {
-    if (const auto arrived = process.unexpected().take(look.comm, look.source, look.tag)) {
+    if (const auto arrived = process.unexpected().take(operation.communicator.get(), look.source, look.tag)) {
       lock.unlock();
       return match(process, route.next(), operation, arrived, request);
     }
@@ -290,9 +292,8 @@ bool match_started(Process& process, Operation& operation) {
     look.buffer.seen = {};  // it may be received in another call
   }
   operation.delivered = false;
-  // A communicator that was freed may have left its handle to another one, whose messages are not this request's.
-  if (process.unexpected().empty() || (operation.communicator && operation.communicator->freed)) return false;
-  const auto arrived = process.unexpected().take(look.comm, look.source, look.tag);
+  if (process.unexpected().empty()) return false;
+  const auto arrived = process.unexpected().take(operation.communicator.get(), look.source, look.tag);
   if (!arrived) return false;
   if (!arrived->held) {
     take_over(process, operation, *arrived);
@@ -369,6 +370,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
       end_persistent(process, operation, code, status);
     } else {
       look.state = Look::State::plain;
+      look.fails = code != mpi::success;
     }
   }
   if (look.has_inner) look_at_inner(process, operation);
@@ -425,13 +427,36 @@ void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::
       watch);
 }
 
-int finish(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request,
-           MPI_Status* status) {
+namespace {
+
+// MPICH 4.0 raises what a request meets on MPI_COMM_WORLD: what a blocking call meets belongs to its communicator.
+int complete_blocking(Process& process, const mpi::Functions& next, const Operation& operation, MPI_Request* request,
+                      MPI_Status* status) {
+  if (!operation.look->fails || process.multiple()) return next.Wait(request, status);
+  const auto& below = process.library().below();
+  const Target target = operation.raised_on();
+  int code = mpi::success;
+  {
+    const mpi::ReturnsErrors world(below, below.handles->comm_world), self(below, below.handles->comm_self);
+    std::optional<mpi::ReturnsErrors> own;
+    if (target.kind == Target::Kind::comm) own.emplace(below, target.comm);
+    code = next.Wait(request, status);
+  }
+  if (code != mpi::success) call_handler(process, target, code);
+  return code;
+}
+
+}  // namespace
+
+int finish(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request, MPI_Status* status,
+           Ends ends) {
   Look& look = *operation.look;
   int result = mpi::success;
   MPI_Status own{};
   if (look.own) {
     if (!operation.persistent) take_back_idle_request(process, request);
+  } else if (ends == Ends::blocking) {
+    result = complete_blocking(process, next, operation, request, &own);
   } else {
     result = next.Wait(request, &own);  // a tool is to see it, even where a persistent one is over
   }
@@ -463,7 +488,7 @@ int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status) {
         return operation.look->ready();
       },
       operation.watch());
-  return finish(process, route.next(), operation, request, status);
+  return finish(process, route.next(), operation, request, status, Ends::blocking);
 }
 
 bool is_simple(Process& process, const Room& room) {

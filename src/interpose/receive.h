@@ -80,10 +80,12 @@ void look_at(Process& process, Operation& operation, MPI_Request request,
 /// The same with a turn of the engine.
 void advance(Process& process, Operation& operation, MPI_Request request);
 
+/// What a receive ends with: a call that completes its request, or the blocking call itself.
+enum class Ends { completion, blocking };
 /// Ends a receive that is ready, as MPI_Wait: the request, the status (may be ignored) and the data. Returns MPI's code;
 /// throws what went wrong with a payload.
-int finish(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request,
-           MPI_Status* status);
+int finish(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request, MPI_Status* status,
+           Ends ends = Ends::completion);
 
 /// Waits until it is ready, then finish().
 int wait_and_finish(Route& route, MPI_Request* request, MPI_Status* status);

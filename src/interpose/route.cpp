@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "interpose/argument_builder.h"
+#include "interpose/files.h"
 #include "interpose/query.h"
 #include "interpose/starting.h"
 #include "mpi/status.h"
@@ -60,8 +61,12 @@ int raise(Process& process, const Target& target, const char* call, const base::
   } catch (const std::exception& second) {
     base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what(), second.what());
   }
-  if (nobody_handles) return code;
-  const auto& below = found->below;
+  if (!nobody_handles) call_handler(process, target, code);
+  return code;
+}
+
+void call_handler(Process& process, const Target& target, int code) {
+  const auto& below = process.library().below();
   const message::Transfers::Elsewhere elsewhere(process.attended());
   const CalledBack called_back;
   switch (target.kind) {
@@ -75,13 +80,12 @@ int raise(Process& process, const Target& target, const char* call, const base::
       below.Win_call_errhandler(target.win, code);
       break;
     case Target::Kind::self:
-      below.Comm_call_errhandler(found->handles.comm_world, code);
+      below.Comm_call_errhandler(below.handles->comm_world, code);
       break;
     case Target::Kind::session:
       below.Session_call_errhandler(target.session, code);
       break;
   }
-  return code;
 }
 
 int raise_caught(Process& process, const Target& target, const char* call) {
@@ -167,8 +171,14 @@ const Argument& Route::single(const char* name, const void* base, const char* co
   // Switched off, a call is here only because its MPI lacks the large-count form: buffers are the MPI's affair.
   if (!process_.active()) direction = Direction::none;
   ArgumentBuilder builder(copier(), process_.layouts(), call_, seen_);
-  return add(builder.single(name, base, count_name, count, blocks, type, direction, form, received,
-                            received && process_.looks()));
+  const bool cuttable = received && process_.looks();
+  auto argument = builder.single(name, base, count_name, count, blocks, type, direction, form, received, cuttable);
+  // Where a file holds other representations no status tells how much of the memory was written.
+  if (argument->on_gpu() && received && operation_->target.kind == Target::Kind::file &&
+      !is_native(process_, operation_->target.file)) {
+    argument = builder.single(name, base, count_name, count, blocks, type, Direction::inout, form, false, false);
+  }
+  return add(std::move(argument));
 }
 
 const Argument& Route::add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,

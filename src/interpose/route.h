@@ -26,7 +26,10 @@ namespace crosslane::interpose {
 /// unless the handler returns (the application is then told by MPI_Error_string). Throws what the application's handler throws.
 int raise(Process& process, const Target& target, const char* call, const base::Error& error);
 
-/// In a catch block: the same with what is being handled. What is none of ours comes from the application's error handler, which the MPI
+/// Calls the target's error handler with a code that MPI has returned without raising it.
+void call_handler(Process& process, const Target& target, int code);
+
+/// In a catch block: raise() with what is being handled. What is none of ours comes from the application's error handler, which the MPI
 /// below has called, and goes on to the application, as it does without us.
 int raise_caught(Process& process, const Target& target, const char* call);
 

@@ -183,7 +183,7 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
         return sent && receiving.operation().look->ready();
       },
       receiving.operation().watch());
-  const int result = finish(process, receiving.next(), receiving.operation(), request, status);
+  const int result = finish(process, receiving.next(), receiving.operation(), request, status, Ends::blocking);
   if (failure) std::rethrow_exception(failure);
   return result;
 }

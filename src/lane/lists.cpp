@@ -19,7 +19,9 @@ constexpr std::size_t mark_every = 256;  // units
 // Parts grow, so that the first launch comes soon and later ones are large (TYPES, section 3.2: preparation and kernel
 // are pipelined). A part costs some ten microseconds of the driver: no less than making the first one takes.
 constexpr std::size_t first_part = std::size_t{16} << 10, largest_part = std::size_t{1} << 20, growth = 4;
-constexpr std::size_t most_known = 512, most_aliases = 16;
+constexpr std::size_t most_known = 512, most_aliases = 16, most_alias_bytes = std::size_t{1} << 20;
+// A run takes four times as much in a tree as in a list.
+constexpr std::size_t least_kept = std::size_t{64} << 20, kept_a_listed_byte = 4;
 
 std::size_t entry_bytes(const List& list) { return (list.wide() ? 8U : 4U) * (list.table() ? 1U : 2U); }
 constexpr std::size_t rounded(std::size_t bytes) { return (bytes + grain - 1) / grain * grain; }
@@ -90,7 +92,12 @@ std::pair<std::uint64_t, std::uint64_t> List::units_of(std::size_t begin, std::s
 }
 
 Lists::Lists(const gpu::Driver& driver, PinnedPool& pinned, std::size_t limit)
-    : driver_(driver), pinned_(pinned), limit_(limit / grain * grain), events_(driver), upload_(driver) {}
+    : driver_(driver),
+      pinned_(pinned),
+      limit_(limit / grain * grain),
+      most_kept_(std::max(least_kept, kept_a_listed_byte * limit_)),
+      events_(driver),
+      upload_(driver) {}
 
 Irregular& Lists::find(const layout::NodePointer& node) {
   if (const auto found = by_node_.find(node.get()); found != by_node_.end()) {
@@ -103,7 +110,8 @@ Irregular& Lists::find(const layout::NodePointer& node) {
     Irregular& same = **entry->second;
     if (!layout::equal(*same.node, *node)) continue;
     known_.splice(known_.begin(), known_, entry->second);
-    if (same.aliases.size() == most_aliases) {
+    while (!same.aliases.empty() &&
+           (same.aliases.size() == most_aliases || same.tree_bytes * same.aliases.size() >= most_alias_bytes)) {
       by_node_.erase(same.aliases.front().get());
       same.aliases.erase(same.aliases.begin());
     }
@@ -111,12 +119,17 @@ Irregular& Lists::find(const layout::NodePointer& node) {
     by_node_.emplace(node.get(), entry->second);
     return same;
   }
-  for (auto old = known_.end(); known_.size() >= most_known && old != std::next(known_.begin());) {
+  const std::size_t tree_bytes = layout::tree_bytes(*node);
+  std::size_t kept = tree_bytes;
+  for (const auto& each : known_) kept += each->kept_bytes();
+  const auto is_too_much = [&] { return known_.size() >= most_known || (kept > most_kept_ && !known_.empty()); };
+  for (auto old = known_.end(); is_too_much() && old != std::next(known_.begin());) {
     --old;
     Irregular& irregular = **old;
     if ((irregular.table && !idle(*irregular.table)) || (irregular.units && !idle(*irregular.units))) continue;
     if (irregular.table) release(*irregular.table);
     if (irregular.units) release(*irregular.units);
+    kept -= irregular.kept_bytes();
     by_node_.erase(irregular.node.get());
     for (const auto& alias : irregular.aliases) by_node_.erase(alias.get());
     const auto [begin, end] = by_hash_.equal_range(irregular.hash);
@@ -130,6 +143,7 @@ Irregular& Lists::find(const layout::NodePointer& node) {
   auto fresh = std::make_unique<Irregular>();
   fresh->node = node;
   fresh->facts = layout::run_facts(*node);
+  fresh->tree_bytes = tree_bytes;
   fresh->hash = hash;
   known_.push_front(std::move(fresh));
   by_node_.emplace(node.get(), known_.begin());

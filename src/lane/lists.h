@@ -74,6 +74,9 @@ struct Irregular {
   std::optional<std::uint64_t> fingerprint;  ///< Once it was asked for.
   std::unique_ptr<List> table, units;
   std::vector<layout::NodePointer> aliases;  ///< equal nodes that were asked for; kept, so that an address stays theirs
+  std::size_t tree_bytes = 0;                ///< of each of these
+
+  [[nodiscard]] std::size_t kept_bytes() const noexcept { return tree_bytes * (1 + aliases.size()); }
 };
 
 /// Not thread-safe: the caller holds a lock, and makes the context current. No call waits for a GPU or a peer: where no
@@ -83,7 +86,7 @@ class Lists {
   /// Memory of at most `limit` bytes is taken at the first list.
   Lists(const gpu::Driver& driver, PinnedPool& pinned, std::size_t limit);
 
-  /// What is known of `node`; the last two answers are valid.
+  /// What is known of `node`; the last two answers are valid. Trees are kept within some number of them, and of bytes.
   Irregular& find(const layout::NodePointer& node);
 
   /// The node's list, maybe not yet whole; null where there is no room for it. `keep` is not given up for it.
@@ -139,8 +142,9 @@ class Lists {
   const gpu::Driver& driver_;
   PinnedPool& pinned_;
   const std::size_t limit_;
-  gpu::EventPool events_;  // before all that lends from it
-  gpu::Stream upload_;     // waits for nobody: the memory that it writes has no readers left
+  const std::size_t most_kept_;  // bytes of trees
+  gpu::EventPool events_;        // before all that lends from it
+  gpu::Stream upload_;           // waits for nobody: the memory that it writes has no readers left
   gpu::Buffer memory_;
   bool memory_tried_ = false;
   base::FreeRanges free_;                        // of memory_

@@ -7,6 +7,7 @@
 #include <bit>
 #include <limits>
 #include <numeric>
+#include <unordered_set>
 #include <utility>
 
 namespace crosslane::layout {
@@ -277,6 +278,21 @@ std::uint64_t digest(const Node& node) noexcept {
 }
 
 }  // namespace
+
+std::size_t tree_bytes(const Node& node) {
+  std::unordered_set<const Node*> seen;  // nodes are shared
+  std::vector<const Node*> next{&node};
+  std::size_t bytes = 0;
+  while (!next.empty()) {
+    const Node& one = *next.back();
+    next.pop_back();
+    if (!seen.insert(&one).second) continue;
+    bytes += sizeof one + one.list.size() * sizeof(Run) + one.parts.size() * sizeof(Part);
+    if (one.child) next.push_back(one.child.get());
+    for (const Part& part : one.parts) next.push_back(part.node.get());
+  }
+  return bytes;
+}
 
 RunFacts run_facts(const Node& node) noexcept {
   Gathered all;

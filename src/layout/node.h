@@ -65,6 +65,9 @@ struct Node {
 
 [[nodiscard]] RunFacts run_facts(const Node& node) noexcept;
 
+/// What the tree takes in memory, nearly.
+[[nodiscard]] std::size_t tree_bytes(const Node& node);
+
 /// A node where it is to stand, as the builders take it.
 struct Placed {
   std::int64_t offset;

@@ -10,21 +10,20 @@
 namespace crosslane::message {
 namespace {
 
-bool matches(const Arrived& arrived, MPI_Comm comm, int source, int tag) {
-  return arrived.comm == comm && !arrived.facts->freed.load(std::memory_order_acquire) &&
-         (source == mpi::any_source || source == arrived.status.MPI_SOURCE) &&
+bool matches(const Arrived& arrived, const team::CommunicatorFacts* facts, int source, int tag) {
+  return arrived.facts.get() == facts && (source == mpi::any_source || source == arrived.status.MPI_SOURCE) &&
          (tag == mpi::any_tag || tag == arrived.status.MPI_TAG);
 }
 
 }  // namespace
 
-std::deque<ArrivedPointer>::iterator Unexpected::find(MPI_Comm comm, int source, int tag) {
+std::deque<ArrivedPointer>::iterator Unexpected::find(const team::CommunicatorFacts* facts, int source, int tag) {
   return std::find_if(queue_.begin(), queue_.end(),
-                      [&](const ArrivedPointer& arrived) { return matches(*arrived, comm, source, tag); });
+                      [&](const ArrivedPointer& arrived) { return matches(*arrived, facts, source, tag); });
 }
 
-ArrivedPointer Unexpected::take(MPI_Comm comm, int source, int tag) {
-  const auto found = find(comm, source, tag);
+ArrivedPointer Unexpected::take(const team::CommunicatorFacts* facts, int source, int tag) {
+  const auto found = find(facts, source, tag);
   if (found == queue_.end()) return nullptr;
   auto arrived = std::move(*found);
   queue_.erase(found);
@@ -56,7 +55,7 @@ ArrivedPointer Unexpected::extract(MPI_Comm comm, const std::shared_ptr<team::Co
 Unexpected::Probed Unexpected::probe(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
                                      int tag) {
   Probed probed{.code = mpi::success};
-  if (const auto found = find(comm, source, tag); found != queue_.end()) {
+  if (const auto found = find(facts.get(), source, tag); found != queue_.end()) {
     probed.there = true;
     probed.status = (*found)->status;
     return probed;
@@ -74,7 +73,7 @@ Unexpected::Probed Unexpected::probe(MPI_Comm comm, const std::shared_ptr<team::
       probed.there = false;
       return probed;
     }
-    const bool wanted = matches(*arrived, comm, source, tag);
+    const bool wanted = matches(*arrived, facts.get(), source, tag);
     if (wanted) probed.status = arrived->status;
     queue_.push_back(std::move(arrived));
     size_.store(queue_.size(), std::memory_order_release);
@@ -98,18 +97,20 @@ MPI_Message Unexpected::hand_out(ArrivedPointer arrived) {
   return handle;
 }
 
-ArrivedPointer Unexpected::claim(MPI_Message& handle) {
+ArrivedPointer Unexpected::handed_out(const MPI_Message& handle) {
   if (handed_out_size_.load(std::memory_order_acquire) == 0) return nullptr;
-  ArrivedPointer arrived;
+  const std::lock_guard lock(handles_mutex_);
+  const auto found = handed_out_.find(key(handle));
+  return found == handed_out_.end() ? nullptr : found->second;
+}
+
+void Unexpected::claim(MPI_Message& handle) {
   {
     const std::lock_guard lock(handles_mutex_);
-    auto node = handed_out_.extract(key(handle));
-    if (!node) return nullptr;
+    handed_out_.erase(key(handle));
     handed_out_size_.store(handed_out_.size(), std::memory_order_release);
-    arrived = std::move(node.mapped());
   }
   team::check(mpi_, mpi_.Mrecv(nullptr, 0, handles_.byte, &handle, mpi::status_ignore()), "MPI_Mrecv");
-  return arrived;
 }
 
 }  // namespace crosslane::message

@@ -25,9 +25,9 @@ namespace crosslane::message {
 /// A message that is no longer in MPI's queue.
 struct Arrived {
   MPI_Comm comm{};
-  std::shared_ptr<team::CommunicatorFacts> facts;
-  MPI_Status status{};           ///< As a probe tells it: a header's count is its payload's.
-  std::optional<Header> header;  ///< Its payload is still with the sender.
+  std::shared_ptr<team::CommunicatorFacts> facts;  ///< The communicator itself: its handle may be another's by now.
+  MPI_Status status{};                             ///< As a probe tells it: a header's count is its payload's.
+  std::optional<Header> header;                    ///< Its payload is still with the sender.
   bool held = false;  ///< MPI has its bytes, to be received by `message`; else they are in `bytes`, or a header.
   MPI_Message message{};
   HeaderMessage bytes{};  ///< Of an ordinary message of a header's length.
@@ -41,14 +41,14 @@ class Unexpected {
       : mpi_(mpi), handles_(handles), cookie_(cookie), private_(private_communicator), rank_(rank) {}
 
   /// Held between a search of the queue and the call of MPI that depends on its outcome, so that no probe of another
-  /// thread takes a message from MPI in between.
-  [[nodiscard]] std::mutex& gate() noexcept { return gate_; }
+  /// thread takes a message from MPI in between. Where that call fails, the application's error handler may probe or receive.
+  [[nodiscard]] std::recursive_mutex& gate() noexcept { return gate_; }
 
   /// Nothing in the queue: asked without the gate by calls that need not look then.
   [[nodiscard]] bool empty() const noexcept { return size_.load(std::memory_order_acquire) == 0; }
 
   /// With the gate held: the message that a receive with these arguments gets, out of the queue; null: ask MPI.
-  [[nodiscard]] ArrivedPointer take(MPI_Comm comm, int source, int tag);
+  [[nodiscard]] ArrivedPointer take(const team::CommunicatorFacts* facts, int source, int tag);
 
   /// What a probe says: nothing there, or a status.
   struct Probed {
@@ -63,8 +63,10 @@ class Unexpected {
   /// message that MPI still holds it is that message's.
   [[nodiscard]] MPI_Message hand_out(ArrivedPointer arrived);
 
-  /// The message that this handle stands for; null for one that is MPI's affair. The handle is used up.
-  [[nodiscard]] ArrivedPointer claim(MPI_Message& handle);
+  /// The message that this handle stands for; null for one that is MPI's affair.
+  [[nodiscard]] ArrivedPointer handed_out(const MPI_Message& handle);
+  /// That one is received now: the handle is used up.
+  void claim(MPI_Message& handle);
 
  private:
   static std::uint64_t key(MPI_Message handle) noexcept {
@@ -72,7 +74,7 @@ class Unexpected {
     std::memcpy(&bits, &handle, sizeof handle);
     return bits;
   }
-  [[nodiscard]] std::deque<ArrivedPointer>::iterator find(MPI_Comm comm, int source, int tag);
+  [[nodiscard]] std::deque<ArrivedPointer>::iterator find(const team::CommunicatorFacts* facts, int source, int tag);
   [[nodiscard]] ArrivedPointer extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
                                        int& code);
 
@@ -81,7 +83,7 @@ class Unexpected {
   const team::Cookie cookie_;
   const MPI_Comm private_;
   const int rank_;
-  std::mutex gate_;  // guards the queue
+  std::recursive_mutex gate_;  // guards the queue
   std::deque<ArrivedPointer> queue_;
   std::atomic<std::size_t> size_{0};
   std::mutex handles_mutex_;  // guards what was handed out

@@ -3,6 +3,7 @@
 #include "gpu/graph.h"
 #include "mover_fixture.h"
 
+#include <memory>
 #include <thread>
 
 namespace crosslane::test {
@@ -284,6 +285,28 @@ TYPED_TEST(MoverTest, ListsAreFoundByContentAndGivenUp) {
     finish(this->stream());
     ASSERT_EQ(to.bytes(), packed) << "case " << i;
   }
+}
+
+// Types that are gone leave no more of their trees behind than so many bytes.
+TYPED_TEST(MoverTest, TreesOfListsAreGivenUp) {
+  this->make_mover(64'000, 0);
+  constexpr std::int64_t runs = 200'000;
+  constexpr std::size_t tree = runs * sizeof(layout::Run), bound = std::size_t{64} << 20;
+  const Bytes source = pattern(3 * runs + 100, this->seed_);
+  typename TestFixture::OnGpu from(this->driver(), source, 0), to(this->driver(), Bytes(64), 0);
+  std::vector<std::weak_ptr<const layout::Node>> nodes;
+  for (std::size_t i = 0; i < 2 * bound / tree; ++i) {
+    std::vector<layout::Piece> pieces;
+    for (std::int64_t k = 0; k < runs; ++k) pieces.push_back({3 * k + (k == static_cast<std::int64_t>(i) ? 1 : 0), 1});
+    const auto node = layout::join(pieces);
+    nodes.emplace_back(node);
+    const Layout layout(node, 0, 3 * runs);
+    this->copy(Side::packed(to.data()), Side::of(from.data(), layout, 1), 0, 64);
+  }
+  finish(this->stream());
+  const auto kept = std::ranges::count_if(nodes, [](const auto& node) { return !node.expired(); });
+  EXPECT_GT(kept, 0);
+  EXPECT_LE(static_cast<std::size_t>(kept) * tree, bound);
 }
 
 TYPED_TEST(MoverTest, SeveralThreads) {

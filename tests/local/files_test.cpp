@@ -7,10 +7,13 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 
 using namespace crosslane::tests;
 
@@ -140,7 +143,7 @@ class Folder {
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string file(const char* name) const { return path_ / name; }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ / name; }
 
  private:
   int rank_;
@@ -234,12 +237,45 @@ class Test {
 
 }  // namespace
 
+// Of a file in another representation a status tells bytes of the file, of which there may be fewer than in memory.
+void external(Program& program, const Folder& folder) {
+  CROSSLANE_STEP("a file in external32");
+  constexpr int count = 1000, bytes = count * int{sizeof(long)};
+  const auto open = [&](int mode) {
+    MPI_File file = MPI_FILE_NULL;
+    const auto path = folder.file(fmt::format("external-{}", program.rank));
+    CROSSLANE_MPI(MPI_File_open(MPI_COMM_SELF, path.c_str(), mode, MPI_INFO_NULL, &file));
+    return file;
+  };
+  MPI_File file = open(MPI_MODE_CREATE | MPI_MODE_RDWR);
+  // An MPI need not have it; handlers of files return.
+  const bool is_there = MPI_File_set_view(file, 0, MPI_LONG, MPI_LONG, "external32", MPI_INFO_NULL) == MPI_SUCCESS;
+  if (is_there) {
+    std::vector<long> values(count);
+    std::iota(values.begin(), values.end(), 1);
+    std::vector<std::byte> sent(bytes), expected(bytes, std::byte{0x11});
+    std::memcpy(sent.data(), values.data(), bytes);
+    Memory out(program.kind(), bytes), in(program.kind(), bytes);
+    out.write(sent);
+    CROSSLANE_MPI(MPI_File_write_at(file, 0, out.data(), count, MPI_LONG, MPI_STATUS_IGNORE));
+    for (const int asked : {count, count / 2}) {
+      std::fill(expected.begin(), expected.end(), std::byte{0x11});
+      in.write(expected);
+      CROSSLANE_MPI(MPI_File_read_at(file, 0, expected.data(), asked, MPI_LONG, MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_File_read_at(file, 0, in.data(), asked, MPI_LONG, MPI_STATUS_IGNORE));
+      CROSSLANE_CHECK(in.read() == expected, "{} of {} numbers into {} memory", asked, count, name(in.kind()));
+    }
+  }
+  CROSSLANE_MPI(MPI_File_close(&file));
+}
+
 int main(int argc, char** argv) {
   Program program(argc, argv, "files_test");
   const auto only = program.text_option("only", "");
   const auto cases = program.option("cases", 2);
   {
     const Folder folder(program.rank);
+    external(program, folder);
     Test test(program, folder);
     for (std::int64_t i = 0; i < cases; ++i)
       for (const auto& procedure : procedures())
