@@ -91,11 +91,13 @@ CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
    Buffers.   Device memory of the GPU that the communicator was prepared with, contiguous (derived datatypes without gaps will do),
               the rank's own until the stream is past the call, for captured calls as long as the graph is launched. No host or
               managed memory, no memory of another GPU: MPI_ERR_BUFFER.
-   In place.  MPI_IN_PLACE where MPI allows it. Other overlaps are wrong, as in MPI.
-   Reductions Predefined operations and types, as MPI defines them (MPI_ERR_OP, MPI_ERR_TYPE otherwise), in rank order, or, of large
+   In place.  MPI_IN_PLACE where MPI allows it (MPI_ERR_BUFFER otherwise). Other overlaps are wrong, as in MPI.
+   Reductions Predefined operations and types, as MPI defines them (MPI_ERR_OP, MPI_ERR_TYPE otherwise: truth values such as
+              MPI_C_BOOL have logical operations alone), in rank order, or, of large
               arrays, in ranks' order from another one on in each part (not where CROSSLANE_DETERMINISTIC=1): all ranks get the same
               bits, from run to run.
-   Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. What goes
+   Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. (Counts whose
+              bytes are more than 63 bits count: MPI_ERR_COUNT; displacements that reach farther: MPI_ERR_ARG.) What goes
               wrong later is seen by crosslane_status, and by the stream.
    The end.   Before MPI_Comm_free and MPI_Finalize all ranks' streams must be past all calls on the communicator. */
 CROSSLANE_API int crosslane_allreduce_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count,

@@ -12,6 +12,7 @@ using kernel::Element;
 struct TypeRow {
   MPI_Datatype mpi::Handles::* type;
   Element element;
+  bool truth = false;
 };
 using H = mpi::Handles;
 constexpr std::array type_rows = std::to_array<TypeRow>({
@@ -39,8 +40,8 @@ constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::aint, Element::i64},
     {&H::offset, Element::i64},
     {&H::count, Element::i64},
-    {&H::c_bool, Element::u8},
-    {&H::cxx_bool, Element::u8},
+    {&H::c_bool, Element::u8, true},
+    {&H::cxx_bool, Element::u8, true},
     {&H::c_float_complex, Element::c64},
     {&H::c_double_complex, Element::c128},
     {&H::cxx_float_complex, Element::c64},
@@ -50,11 +51,11 @@ constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::long_int, Element::i64_i32},
     {&H::short_int, Element::i16_i32},
     {&H::two_int, Element::i32_i32},
-    {&H::logical, Element::i32},
-    {&H::logical1, Element::i8},
-    {&H::logical2, Element::i16},
-    {&H::logical4, Element::i32},
-    {&H::logical8, Element::i64},
+    {&H::logical, Element::i32, true},
+    {&H::logical1, Element::i8, true},
+    {&H::logical2, Element::i16, true},
+    {&H::logical4, Element::i32, true},
+    {&H::logical8, Element::i64, true},
     {&H::integer, Element::i32},
     {&H::integer1, Element::i8},
     {&H::integer2, Element::i16},
@@ -93,13 +94,22 @@ constexpr std::array op_rows = std::to_array<OpRow>({
     {&H::maxloc, kernel::Op::maxloc},
 });
 
+const TypeRow* row_of(const mpi::Handles& handles, MPI_Datatype type) noexcept {
+  if (type == MPI_Datatype{} || type == handles.datatype_null) return nullptr;
+  for (const TypeRow& row : type_rows)
+    if (handles.*row.type == type) return &row;
+  return nullptr;
+}
+
+bool logical(kernel::Op op) noexcept {
+  return op == kernel::Op::land || op == kernel::Op::lor || op == kernel::Op::lxor;
+}
+
 }  // namespace
 
 std::optional<Element> element_of(const mpi::Handles& handles, MPI_Datatype type) noexcept {
-  if (type == MPI_Datatype{} || type == handles.datatype_null) return std::nullopt;
-  for (const TypeRow& row : type_rows)
-    if (handles.*row.type == type) return row.element;
-  return std::nullopt;
+  const TypeRow* const row = row_of(handles, type);
+  return row == nullptr ? std::nullopt : std::optional(row->element);
 }
 
 std::optional<kernel::Op> op_of(const mpi::Handles& handles, MPI_Op op) noexcept {
@@ -107,6 +117,14 @@ std::optional<kernel::Op> op_of(const mpi::Handles& handles, MPI_Op op) noexcept
   for (const OpRow& row : op_rows)
     if (handles.*row.op == op) return row.kernel;
   return std::nullopt;
+}
+
+std::optional<Combining> combining_of(const mpi::Handles& handles, MPI_Datatype type, MPI_Op op) noexcept {
+  const TypeRow* const row = row_of(handles, type);
+  if (row == nullptr) return std::nullopt;
+  const auto known = op_of(handles, op);
+  if (!known || !kernel::combination(*known, row->element) || (row->truth && !logical(*known))) return std::nullopt;
+  return Combining{row->element, *known};
 }
 
 }  // namespace crosslane::interpose

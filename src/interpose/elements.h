@@ -14,4 +14,12 @@ namespace crosslane::interpose {
 /// Nothing for the application's own operations, MPI_REPLACE and MPI_NO_OP.
 [[nodiscard]] std::optional<kernel::Op> op_of(const mpi::Handles& handles, MPI_Op op) noexcept;
 
+struct Combining {
+  kernel::Element element;
+  kernel::Op op;
+};
+/// Nothing also where MPI does not define the operation for the type: truth values (MPI_C_BOOL, MPI_LOGICAL, ...), which are integers to
+/// the kernels, take logical operations alone. (Bytes are taken for numbers, as MPIs do.)
+[[nodiscard]] std::optional<Combining> combining_of(const mpi::Handles& handles, MPI_Datatype type, MPI_Op op) noexcept;
+
 }  // namespace crosslane::interpose

@@ -6,7 +6,6 @@
 #include "gpu/copy.h"
 #include "interpose/elements.h"
 #include "interpose/teams.h"
-#include "kernel/launch.h"
 
 #include <array>
 #include <cstring>
@@ -114,7 +113,31 @@ std::string name_of_communicator(const void* context) {
   return process.communicators() == nullptr ? std::string("a communicator") : process.communicators()->name_of(comm);
 }
 
-// The same of the blocks that each have a count.
+// Who is root, and what it alone may pass.
+void check_root(const CollectiveCall& call, Seat seat) {
+  if (call.root < 0 || call.root >= seat.members)
+    throw Error(ErrorClass::root, "argument root is {}, but the communicator's ranks are 0 to {}", call.root,
+                seat.members - 1);
+  if (seat.me == call.root) return;
+  const char* argument = nullptr;
+  switch (call.collective) {
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::gatherv:
+      if (call.send == mpi::in_place()) argument = "sendbuf";
+      break;
+    case Collective::scatter:
+    case Collective::scatterv:
+      if (call.receive == mpi::in_place()) argument = "recvbuf";
+      break;
+    default:
+      break;
+  }
+  if (argument != nullptr)
+    throw Error(ErrorClass::buffer, "argument {} is MPI_IN_PLACE, which is for the root alone", argument);
+}
+
+// Of the blocks that each have a count.
 void explain_blocks(const CollectiveCall& call, Seat seat) {
   const bool at_root = seat.me == call.root;
   const bool sends = call.collective == Collective::scatterv ? at_root : call.collective == Collective::alltoallv;
@@ -127,41 +150,30 @@ void explain_blocks(const CollectiveCall& call, Seat seat) {
                     blocks->count(block));
     }
   }
-  if (collective::sizes_are_private(call.collective))
-    throw Error(ErrorClass::argument, "a displacement reaches farther than 64-bit addresses");
 }
 
 // Why there is nothing to enqueue for arguments that have no role; returns where they ask for nothing.
 void explain(Process& process, const CollectiveCall& call, Seat seat) {
   const auto& handles = process.library().handles();
-  if (call.root < 0 || call.root >= seat.members)
-    throw Error(ErrorClass::root, "argument root is {}, but the communicator's ranks are 0 to {}", call.root,
-                seat.members - 1);
   const bool at_root = seat.me == call.root;
-  const bool sends = call.collective != Collective::broadcast && (call.collective != Collective::scatter || at_root);
-  const bool receives = call.collective != Collective::gather || at_root;
+  const bool sends = call.collective != Collective::broadcast && call.send != mpi::in_place() &&
+                     (call.collective != Collective::scatter || at_root);
+  const bool receives = call.receive != mpi::in_place() && (call.collective != Collective::gather || at_root);
   if ((receives && call.receive_count < 0) || (sends && call.send_count < 0))
     throw Error(ErrorClass::count, "a count is {}; a count is never negative",
                 receives && call.receive_count < 0 ? call.receive_count : call.send_count);
-  const bool in_place = call.send == mpi::in_place();
-  const bool rooted = call.collective == Collective::reduce || call.collective == Collective::gather ||
-                      call.collective == Collective::gatherv;
-  if (in_place && rooted && !at_root)
-    throw Error(ErrorClass::buffer, "argument sendbuf is MPI_IN_PLACE, which is for the root alone");
   if (uneven(call.collective)) explain_blocks(call, seat);
   if (!combines(call.collective)) return;
-  const auto element = element_of(handles, call.receive_type);
-  const auto op = op_of(handles, call.op);
-  if (!element)
+  if (!element_of(handles, call.receive_type))
     throw Error(ErrorClass::type,
                 "argument datatype: enqueued reductions take predefined datatypes that a GPU can hold; use MPI's own "
                 "call, which goes through the host");
-  if (!op)
+  if (!op_of(handles, call.op))
     throw Error(
         ErrorClass::op,
         "argument op: enqueued reductions take predefined operations; use MPI's own call, which goes through the "
         "host");
-  if (!kernel::Kernels::combines(*op, *element))
+  if (!combining_of(handles, call.receive_type, call.op))
     throw Error(ErrorClass::op, "argument op: MPI does not define the operation for this datatype");
 }
 
@@ -179,7 +191,7 @@ bool is_default(CUstream stream) {
 std::byte* device_buffer(Process& process, const Part& part, const team::Home* home, const team::Prepared* prepared) {
   const auto span = part.extent.layout->span(part.extent.count);
   std::byte* const data = lane::byte_at(part.base, static_cast<std::ptrdiff_t>(span.begin));
-  const auto length = static_cast<std::size_t>(span.end - span.begin);
+  const auto length = static_cast<std::size_t>(span.end) - static_cast<std::size_t>(span.begin);
   gpu::Gpu& gpu = process.gpu();
   const auto info = gpu.inspect(data);
   if (info.kind != gpu::PointerInfo::Kind::device)
@@ -339,6 +351,7 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
   if (!process.gpu().present()) throw Error(ErrorClass::unsupported, "no CUDA driver is loaded in this process");
   const auto byte = process.teams() != nullptr ? process.teams()->byte()
                                                : std::make_shared<const layout::Layout>(layout::block(0, 1), 0, 1);
+  check_root(call, seat);
   const auto role = role_of(process, call, seat, byte);
   if (!role) return explain(process, call, seat);
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());

@@ -1,17 +1,37 @@
 // See role.h.
 #include "interpose/role.h"
 
+#include "base/error.h"
 #include "interpose/elements.h"
-#include "kernel/launch.h"
+#include "kernel/catalogue.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 namespace crosslane::interpose {
 namespace {
 
+using base::Error;
+using base::ErrorClass;
 using collective::Collective;
+
+// Extents are signed. `things`: what there are so many of.
+std::size_t bytes_in_all(MPI_Count count, std::size_t each, const char* things) {
+  MPI_Count bytes = 0;
+  if (__builtin_mul_overflow(count, each, &bytes))
+    throw Error(ErrorClass::count, "{} {} of {} bytes are more than 64 bits count; check the count", count, things,
+                each);
+  return static_cast<std::size_t>(bytes);
+}
+
+// To what was summed up so.
+void add_bytes(std::size_t& total, std::size_t bytes) {
+  total += bytes;
+  if (total > static_cast<std::size_t>(std::numeric_limits<MPI_Count>::max()))
+    throw Error(ErrorClass::count, "all blocks together have more bytes than 64 bits count; check the counts");
+}
 
 class Description {
  public:
@@ -51,22 +71,25 @@ class Description {
 
   [[nodiscard]] Extent bytes(std::size_t count) const { return Extent::of_bytes(byte_, count); }
 
+  bool describe_elements(Role& role) {
+    const auto combining = combining_of(process_.library().handles(), call_.receive_type, call_.op);
+    if (!combining) return false;
+    role.shape.element = combining->element;
+    role.shape.op = combining->op;
+    return true;
+  }
+
   // Elements lie in memory as the kernels see them, with their padding.
   bool describe_combining(Role& role) {
-    const auto& handles = process_.library().handles();
-    const auto element = element_of(handles, call_.receive_type);
-    const auto op = op_of(handles, call_.op);
-    if (!element || !op || !kernel::Kernels::combines(*op, *element) || call_.receive_count <= 0) return false;
-    role.shape.element = *element;
-    role.shape.op = *op;
-    role.shape.bytes = static_cast<std::size_t>(call_.receive_count) * kernel::bytes_of(*element);
+    if (call_.receive_count <= 0 || !describe_elements(role)) return false;
+    role.shape.bytes = bytes_in_all(call_.receive_count, kernel::bytes_of(role.shape.element), "elements");
     const bool scatters = call_.collective == Collective::reduce_scatter_block;
     // The receive buffers of who gets no result are not significant, and may be anything.
     const bool wants = call_.collective == Collective::reduce   ? at_root()
                        : call_.collective == Collective::exscan ? me() > 0 || in_place_
                                                                 : true;
     if (in_place_ && !wants) return false;
-    const std::size_t whole = role.shape.bytes * (scatters ? members() : 1);
+    const std::size_t whole = scatters ? bytes_in_all(members_, role.shape.bytes, "blocks") : role.shape.bytes;
     role.in_place = in_place_;
     role.saved = in_place_ && scatters;
     if (!in_place_) role.send = Part{"sendbuf", call_.send, bytes(whole)};
@@ -90,7 +113,7 @@ class Description {
         if (at_root()) role.send = blocks("sendbuf", call_.send, call_.send_count, call_.send_type, role);
         if (call_.receive != mpi::in_place())
           role.receive = part("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role.shape.bytes);
-        return (!at_root() || role.send) && (role.receive || call_.receive == mpi::in_place());
+        return (!at_root() || role.send) && (role.receive || (at_root() && call_.receive == mpi::in_place()));
       case Collective::allgather:
       case Collective::alltoall:
         role.receive = blocks("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role);
@@ -112,23 +135,18 @@ class Description {
 
   // Who gets nothing takes part all the same.
   bool describe_reduce_scatter(Role& role) {
-    const auto& handles = process_.library().handles();
-    const auto element = element_of(handles, call_.receive_type);
-    const auto op = op_of(handles, call_.op);
-    if (!element || !op || !kernel::Kernels::combines(*op, *element)) return false;
-    role.shape.element = *element;
-    role.shape.op = *op;
+    if (!describe_elements(role)) return false;
     std::size_t total = 0;
     std::size_t smallest = collective::unknown_bytes;
     for (int member = 0; member < members_; ++member) {
       const MPI_Count count = call_.receive_blocks.count(static_cast<std::size_t>(member));
       if (count < 0) return false;
-      const std::size_t size = static_cast<std::size_t>(count) * kernel::bytes_of(*element);
+      const std::size_t size = bytes_in_all(count, kernel::bytes_of(role.shape.element), "elements");
       if (size != 0) role.sent.push_back({member, static_cast<std::int64_t>(total), total, size});
       if (member == me_ && size != 0) role.received.push_back({member, 0, 0, size});
       role.shape.bytes = std::max(role.shape.bytes, size);
       smallest = std::min(smallest, size);
-      total += size;
+      add_bytes(total, size);
     }
     if (total == 0) return false;
     role.shape.even = smallest == role.shape.bytes;
@@ -206,7 +224,7 @@ class Description {
       edges = again ? edges + 1 : 1;
       most = std::max(most, edges);
       if (again)
-        role.sent.back().bytes = edges * size;
+        role.sent.back().bytes = bytes_in_all(static_cast<MPI_Count>(edges), size, "blocks");
       else
         role.sent.push_back({out[i].rank, 0, 0, size});
     }
@@ -260,17 +278,21 @@ class Description {
         element = process_.layouts().of(arrays.typed() ? arrays.type(block) : type);
       const std::size_t size = element->packed_size(count);
       if (size == 0) continue;
-      std::int64_t offset = 0;
       const std::int64_t unit = arrays.typed() ? 1 : element->extent();
-      if (__builtin_mul_overflow(arrays.displacement(block), unit, &offset)) return false;
       const layout::Span span = element->span(count);
+      std::int64_t offset = 0, first = 0, behind = 0;
+      if (__builtin_mul_overflow(arrays.displacement(block), unit, &offset) ||
+          __builtin_add_overflow(offset, span.begin, &first) || __builtin_add_overflow(offset, span.end, &behind))
+        throw Error(ErrorClass::argument,
+                    "argument {}: the displacement of block {} is {}, farther than 64-bit addresses reach", argument,
+                    block, arrays.displacement(block));
       // Blocks of one member are one piece where each begins at the end of the one before.
       const bool goes_on = !blocks.empty() && blocks.back().member == member;
-      contiguous = contiguous && element->contiguous(count) && (!goes_on || offset + span.begin == end);
-      end = offset + span.end;
+      contiguous = contiguous && element->contiguous(count) && (!goes_on || first == end);
+      end = behind;
       placed.push_back({offset, layout::repeat(element->node(), static_cast<std::uint64_t>(count), element->extent())});
-      blocks.push_back({member, offset + span.begin, packed, size});
-      packed += size;
+      blocks.push_back({member, first, packed, size});
+      add_bytes(packed, size);
     }
     if (placed.empty()) return true;
     part_of_it = Part{argument, base, of_blocks(placed, contiguous)};
@@ -296,7 +318,9 @@ class Description {
   // One block a member, one after another as the type's extent says.
   std::optional<Part> blocks(const char* argument, const void* base, MPI_Count count, MPI_Datatype type, Role& role) {
     auto all = part(argument, base, count, type, role.shape.bytes);
-    if (all) all->extent.count *= members_;
+    if (!all) return all;
+    static_cast<void>(bytes_in_all(members_, role.shape.bytes, "blocks"));
+    all->extent.count *= members_;
     return all;
   }
 

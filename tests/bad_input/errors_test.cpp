@@ -164,6 +164,32 @@ class Errors {
     CROSSLANE_MPI(MPI_Type_free(&pair));
   }
 
+  // Where collectives go direct, what MPI does not define is still for the MPI to refuse; and counts overflow nowhere.
+  void reductions() const {
+    CROSSLANE_STEP("operations that MPI does not define for truth values");
+    const Allocation sent(megabytes), received(megabytes);
+    const MPI_Comm world = MPI_COMM_WORLD;
+    for (int call = 0; call < 4; ++call)
+      CROSSLANE_MPI(MPI_Allreduce(sent.data(), received.data(), 16, MPI_C_BOOL, MPI_LOR, world));
+    for (const MPI_Op op : {MPI_SUM, MPI_MAX, MPI_BAND}) {
+      std::array<char, 16> host{}, host_sum{};
+      // Whether an MPI checks this is its own affair; that it does must not depend on the memory.
+      int by_host = MPI_SUCCESS, by_device = MPI_SUCCESS;
+      MPI_Error_class(MPI_Allreduce(host.data(), host_sum.data(), 16, MPI_C_BOOL, op, world), &by_host);
+      MPI_Error_class(MPI_Allreduce(sent.data(), received.data(), 16, MPI_C_BOOL, op, world), &by_device);
+      CROSSLANE_CHECK_EQUAL(by_device, by_host);
+    }
+#if MPI_VERSION >= 4
+    CROSSLANE_STEP("counts whose bytes are more than 64 bits count");
+    for (const MPI_Count count : {MPI_Count{1} << 61, MPI_Count{1} << 62, (MPI_Count{1} << 62) + 16}) {
+      expect(MPI_Allreduce_c(sent.data(), received.data(), count, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
+             {"MPI_Allreduce_c"});
+      expect(MPI_Reduce_scatter_block_c(sent.data(), received.data(), count, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
+             {"MPI_Reduce_scatter_block_c"});
+    }
+#endif
+  }
+
   // One buffer, by absolute addresses, whose parts lie in several memories, where the MPI has to see the datatype; and parts that are no memory, or
   // run past theirs.
   void several_memories() const {
@@ -230,10 +256,19 @@ class Errors {
         CROSSLANE_CHECK_EQUAL(position, outside);
       }
       MPI_Aint place = 4;
-      expect(MPI_Pack_external("external32", elements.data(), 8, MPI_INT, there, 35, &place), MPI_ERR_TRUNCATE,
-             {"MPI_Pack_external", "outsize", "35"});
-      expect(MPI_Unpack_external("external32", there, 35, &place, elements.data(), 8, MPI_INT), MPI_ERR_TRUNCATE,
-             {"MPI_Unpack_external", "insize", "35"});
+#ifdef CROSSLANE_TEST_MPI_OPENMPI
+      const auto expect_external = [](int code, std::initializer_list<std::string_view>) {
+        expect(code, MPI_ERR_TRUNCATE, {});  // it refuses that itself: what it says is needed is more than it needs
+      };
+#else
+      const auto expect_external = [](int code, std::initializer_list<std::string_view> words) {
+        expect(code, MPI_ERR_TRUNCATE, words);
+      };
+#endif
+      expect_external(MPI_Pack_external("external32", elements.data(), 8, MPI_INT, there, 35, &place),
+                      {"MPI_Pack_external", "outsize", "35"});
+      expect_external(MPI_Unpack_external("external32", there, 35, &place, elements.data(), 8, MPI_INT),
+                      {"MPI_Unpack_external", "insize", "35"});
       CROSSLANE_CHECK_EQUAL(place, MPI_Aint{4});
     }
     int position = 4;
@@ -492,6 +527,7 @@ int main(int argc, char** argv) {
   errors.freed_memory(true);
   errors.past_the_end();
   errors.counts_and_types();
+  errors.reductions();
   errors.several_memories();
   errors.packed();
   errors.split_files();

@@ -128,9 +128,9 @@ class Arguments {
     for (const int root : {-1, program_.size})
       expect(crosslane_broadcast_enqueue(send_.data(), count, MPI_INT, root, comm_, stream_.handle()), MPI_ERR_ROOT,
              "argument root");
-    if (program_.rank != 0)
-      expect(crosslane_reduce_enqueue(MPI_IN_PLACE, nullptr, count, MPI_INT, MPI_SUM, 0, comm_, stream_.handle()),
-             MPI_ERR_BUFFER, "for the root alone");
+    if (program_.rank != 0) for_the_root_alone();
+    undefined_operations();
+    more_than_64_bits(many.data());
     MPI_Datatype gaps = MPI_DATATYPE_NULL;
     MPI_Type_vector(10, 1, 3, MPI_INT, &gaps);
     MPI_Type_commit(&gaps);
@@ -143,6 +143,96 @@ class Arguments {
     // Nothing to do is done.
     CROSSLANE_MPI(allreduce(nullptr, nullptr, 0));
     CROSSLANE_MPI(crosslane_broadcast_enqueue(nullptr, 0, MPI_INT, 0, comm_, stream_.handle()));
+    // What is not significant may be anything.
+    CROSSLANE_MPI(crosslane_allgather_enqueue(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, many.data(), 0, MPI_INT, comm_,
+                                              stream_.handle()));
+    const bool root = program_.rank == 0;
+    CROSSLANE_MPI(crosslane_scatter_enqueue(many.data(), root ? 0 : -1, MPI_INT, root ? MPI_IN_PLACE : receive_.data(),
+                                            root ? -1 : 0, MPI_INT, 0, comm_, stream_.handle()));
+  }
+
+  // MPI_IN_PLACE, on the other ranks.
+  void for_the_root_alone() {
+    const auto n = static_cast<std::size_t>(program_.size);
+    const std::vector<MPI_Count> counts(n, 1);
+    const std::vector<MPI_Aint> displacements(n);
+    const MPI_Comm comm = comm_;
+    CUstream const on = stream_.handle();
+    void* const to = receive_.data();
+    const std::string send = "argument sendbuf is MPI_IN_PLACE", receive = "argument recvbuf is MPI_IN_PLACE";
+    for (const MPI_Count each : {count, 0}) {
+      expect(crosslane_reduce_enqueue(MPI_IN_PLACE, nullptr, each, MPI_INT, MPI_SUM, 0, comm, on), MPI_ERR_BUFFER,
+             send);
+      expect(crosslane_gather_enqueue(MPI_IN_PLACE, each, MPI_INT, to, each, MPI_INT, 0, comm, on), MPI_ERR_BUFFER,
+             send);
+      expect(crosslane_gatherv_enqueue(MPI_IN_PLACE, each, MPI_INT, to, counts.data(), displacements.data(), MPI_INT, 0,
+                                       comm, on),
+             MPI_ERR_BUFFER, send);
+      expect(crosslane_scatter_enqueue(nullptr, each, MPI_INT, MPI_IN_PLACE, each, MPI_INT, 0, comm, on),
+             MPI_ERR_BUFFER, receive);
+      expect(crosslane_scatterv_enqueue(nullptr, counts.data(), displacements.data(), MPI_INT, MPI_IN_PLACE, each,
+                                        MPI_INT, 0, comm, on),
+             MPI_ERR_BUFFER, receive);
+    }
+  }
+
+  // Truth values are no numbers, and have no bits.
+  void undefined_operations() {
+    for (const MPI_Datatype truth : {MPI_C_BOOL, MPI_LOGICAL}) {
+      if (truth == MPI_DATATYPE_NULL) continue;  // an MPI without Fortran
+      for (const MPI_Op op : {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR})
+        expect(allreduce(nullptr, nullptr, count, truth, op), MPI_ERR_OP, "does not define");
+    }
+    std::vector<unsigned char> truths(bytes, 1);
+    truths[1] = program_.rank == 0 ? 1 : 0;
+    send_.fill(truths);
+    CROSSLANE_MPI(allreduce(nullptr, nullptr, count, MPI_C_BOOL, MPI_LAND));
+    stream_.finish();
+    const auto all = receive_.values<unsigned char>();
+    CROSSLANE_CHECK(all[0] == 1 && all[1] == 0 && all[2] == 1, "the conjunction is wrong");
+  }
+
+  // Counts of which nothing, or something small, is left in 64 bits; and displacements.
+  void more_than_64_bits(void* many) {
+    const auto n = static_cast<std::size_t>(program_.size);
+    const MPI_Comm comm = comm_;
+    CUstream const on = stream_.handle();
+    void *const from = send_.data(), *const to = receive_.data();
+    constexpr MPI_Count far = MPI_Count{1} << 62;
+    const std::string told = "64 bits count";
+    for (const MPI_Count each : {far / 2, far, far + 16}) {
+      expect(allreduce(nullptr, nullptr, each), MPI_ERR_COUNT, told);
+      expect(crosslane_reduce_enqueue(from, to, each, MPI_INT, MPI_SUM, 0, comm, on), MPI_ERR_COUNT, told);
+      expect(crosslane_scan_enqueue(from, to, each, MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT, told);
+      expect(crosslane_reduce_scatter_block_enqueue(from, to, each, MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT, told);
+      expect(crosslane_broadcast_enqueue(to, each, MPI_INT, 0, comm, on), MPI_ERR_COUNT, told);
+      std::vector<MPI_Count> counts(n, 0);
+      counts[1] = each;
+      expect(crosslane_reduce_scatter_enqueue(from, to, counts.data(), MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT,
+             told);
+    }
+    // One block would fit.
+    const std::vector<MPI_Count> counts(n, far / 4);
+    expect(crosslane_reduce_scatter_block_enqueue(from, to, far / 4, MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT, told);
+    expect(crosslane_reduce_scatter_enqueue(from, to, counts.data(), MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT, told);
+    expect(crosslane_allgather_enqueue(from, far / 4, MPI_INT, many, far / 4, MPI_INT, comm, on), MPI_ERR_COUNT, told);
+
+    const std::vector<MPI_Count> ones(n, 1);
+    const std::vector<MPI_Aint> near(n);
+    std::vector<MPI_Aint> displacements(n);
+    // The first element of the last one still has an address.
+    for (const MPI_Aint displacement : {MPI_Aint{far}, -MPI_Aint{far}, MPI_Aint{far} / 2 - 1}) {
+      displacements[1] = displacement;
+      expect(crosslane_allgatherv_enqueue(from, 1, MPI_INT, many, ones.data(), displacements.data(), MPI_INT, comm, on),
+             MPI_ERR_ARG, "argument recvbuf: the displacement of block 1");
+      expect(crosslane_alltoallv_enqueue(from, ones.data(), displacements.data(), MPI_INT, many, ones.data(),
+                                         near.data(), MPI_INT, comm, on),
+             MPI_ERR_ARG, "argument sendbuf: the displacement of block 1");
+      if (program_.rank == 0)
+        expect(
+            crosslane_gatherv_enqueue(from, 1, MPI_INT, many, ones.data(), displacements.data(), MPI_INT, 0, comm, on),
+            MPI_ERR_ARG, "argument recvbuf: the displacement of block 1");
+    }
   }
 
   void on_another_gpu() {
