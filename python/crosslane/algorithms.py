@@ -75,7 +75,12 @@ def _supports(row: dict[str, Any]) -> str:
         return ""
     words = []
     if support["most_bytes"] is not None:
-        words.append(f"up to {print_bytes(support['most_bytes'])}")
+        limits = support["most_bytes_of"]
+        if len({one["most_bytes"] for one in limits}) > 1:
+            text = " / ".join(print_bytes(one["most_bytes"]) for one in limits)
+            words.append(f"up to {text} among {' / '.join(str(one['ranks']) for one in limits)} ranks")
+        else:
+            words.append(f"up to {print_bytes(support['most_bytes'])}")
     least, most = support["least_ranks"], support["most_ranks"]
     words.append(f"{least} ranks" if least == most else f"{least} to {most} ranks")
     if support["several_ranks_a_gpu"]:
@@ -101,7 +106,10 @@ def print_catalogue(rows: list[dict[str, Any]]) -> None:
         table.add_column(column, overflow="fold")
     for (name, summary, source, supports), collectives in merged.items():
         table.add_row(name, ", ".join(collectives), summary, supports, source)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    if any("COLL" in row["source"] for row in rows):
+        console.print("COLL is a paper: see docs/architecture.md, Papers", highlight=False)
 
 
 def print_choice(answer: dict[str, Any]) -> None:

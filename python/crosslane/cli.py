@@ -112,7 +112,7 @@ def preload(
     mpi: Family = "auto",
     gpus: Gpus = "",
 ) -> None:
-    """Print LD_PRELOAD's value, for srun and batch scripts: LD_PRELOAD=$(crosslane preload ./prog) srun ./prog."""
+    """Print LD_PRELOAD's value, for batch scripts: srun --export=ALL,LD_PRELOAD=$(crosslane preload ./prog) ./prog."""
     family, library = _family(mpi), None
     if command:
         found = program.find_mpi(command[0], family)
@@ -156,7 +156,9 @@ def algorithms_command(
 @app.command("choose")
 @_reports_problems
 def choose_command(  # noqa: PLR0917 - options of a command line
-    collective: Annotated[str, typer.Argument(help="A collective as `crosslane algorithms` names it: allreduce.")],
+    collective: Annotated[
+        str, typer.Argument(help="A collective as `crosslane algorithms` names it: allreduce. bcast is broadcast.")
+    ],
     count: Annotated[
         str,
         typer.Argument(
@@ -165,13 +167,20 @@ def choose_command(  # noqa: PLR0917 - options of a command line
         ),
     ],
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks of the communicator.", min=1)] = 2,
-    gpus: Annotated[int, typer.Option("--gpus", help="GPUs that they share; 0: each has its own.", min=0)] = 0,
-    nodes: Annotated[int, typer.Option("--nodes", help="Nodes that they are on.", min=1)] = 1,
+    gpus: Annotated[
+        int, typer.Option("--gpus", help="GPUs that they share, at most one each; 0: each has its own.", min=0)
+    ] = 0,
+    nodes: Annotated[
+        int, typer.Option("--nodes", help="Nodes that they are on, alike; CROSSLANE_NODE_SIZE cuts these.", min=1)
+    ] = 1,
     element: Annotated[str, typer.Option("--element", help="What is combined: f32, i64, c128, f64_i32 ...")] = "f32",
     op: Annotated[str, typer.Option("--op", help="How: sum, max, band, minloc ...")] = "sum",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
-    """Tell which algorithm a call would take under the settings of this environment, and why."""
+    """Tell which algorithm a call on GPU memory would take under the settings of this environment, and why.
+
+    No GPU is asked: it is taken that they reach one another's memory, and that MPS runs where ranks share one.
+    """
     size = algorithms.parse_bytes(count)
     answer = algorithms.choose(collective, size, ranks=ranks, gpus=gpus, nodes=nodes, element=element, op=op)
     if as_json:
@@ -183,7 +192,7 @@ def choose_command(  # noqa: PLR0917 - options of a command line
 @app.command("bench")
 @_reports_problems
 def bench_command(  # noqa: PLR0917 - options of a command line
-    operation: Annotated[str, typer.Argument(help=f"One of {', '.join(bench.OPERATIONS)}.")],
+    operation: Annotated[str, typer.Argument(help=f"One of {', '.join(bench.OPERATIONS)}; broadcast is bcast.")],
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks to start.", min=1)] = 2,
     gpus: Gpus = "",
     sizes: Annotated[
@@ -199,7 +208,7 @@ def bench_command(  # noqa: PLR0917 - options of a command line
     """Measure an operation on device buffers: Crosslane, copies by hand around plain MPI, NCCL where there is one."""
     status = bench.measure(
         bench.Request(
-            operation=operation,
+            operation="bcast" if operation == "broadcast" else operation,
             ranks=ranks,
             gpus=gpus or None,
             sizes=bench.parse_sizes(sizes),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from crosslane import environment, launcher, libraries, program
+from crosslane import elf, environment, launcher, libraries, program
 from crosslane.child import DiedError, loaded
 from crosslane.families import FAMILIES, TITLES
 from crosslane.problem import Problem
@@ -52,9 +53,19 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
             }
         )
     if (report.get("mpi") or {}).get("loaded"):
+        report["lacking"] = _lacking(report)
         _try_mpi(report, str(library), mpis, variables)
     report["usable"] = bool(report["usable"]) and not any(p["severity"] == "error" for p in report["problems"])
     return report
+
+
+def _lacking(report: dict[str, Any]) -> list[str]:
+    """The procedures of the coverage that the MPI that was found does not have."""
+    try:
+        has = elf.exported_names(Path(report["mpi"]["path"]), "MPI_")
+    except (OSError, ValueError):
+        return []
+    return [one["procedure"] for one in report.get("coverage") or [] if has and one["procedure"] not in has]
 
 
 def _try_mpi(report: dict[str, Any], library: str, mpis: list[str], variables: dict[str, str]) -> None:
@@ -119,6 +130,8 @@ def print_tables(report: dict[str, Any]) -> None:
 
 def _print_overview(console: Console, report: dict[str, Any]) -> None:
     table = Table(title=f"Crosslane for {TITLES[report['family']]}", show_header=False, box=box.SIMPLE)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")  # a path that is cut is none
     table.add_row("library", report["library"])
     if mpi := report.get("mpi"):
         table.add_row("MPI", " ".join(mpi["version"].split()) if mpi["loaded"] else "not loaded")
@@ -185,8 +198,9 @@ def _print_settings(console: Console, report: dict[str, Any]) -> None:
 
 
 def _print_coverage(console: Console, report: dict[str, Any]) -> None:
-    """How many procedures each route has, and which go between GPUs; --json lists them all."""
-    coverage = report.get("coverage")
+    """How many procedures of this MPI each route has, and which go between GPUs; --json lists them all."""
+    lacking = set(report.get("lacking") or [])
+    coverage = [one for one in report.get("coverage") or [] if one["procedure"] not in lacking]
     if not coverage:
         return
     counts: dict[str, int] = {}
@@ -198,6 +212,8 @@ def _print_coverage(console: Console, report: dict[str, Any]) -> None:
     for route, count in sorted(counts.items(), key=lambda item: -item[1]):
         table.add_row(route, str(count))
     console.print(table)
+    if lacking:
+        console.print(f"this MPI lacks {len(lacking)} more that Crosslane knows", highlight=False)
     if direct := [one["procedure"] for one in coverage if one["route"] == "gpu"]:
         console.print(f"between GPUs (route gpu): {', '.join(direct)}", highlight=False)
     if enqueued := [one["on_stream"] for one in coverage if "on_stream" in one]:

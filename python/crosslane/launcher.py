@@ -58,7 +58,12 @@ def identify(words: tuple[str, ...]) -> Launcher:
 def find(mpi: Mpi, command: str | None = None) -> Launcher:
     """The launcher of this very MPI, or the one that the user named. Problem where there is none."""
     if command:
-        words = tuple(shlex.split(command))
+        try:
+            words = tuple(shlex.split(command))
+        except ValueError as error:
+            raise Problem(
+                f"--launcher {command} is not understood: {error}", "close each quotation mark, as in a shell"
+            ) from error
         if not words or not shutil.which(words[0]):
             raise Problem(f"launcher not found: {command}", "check --launcher, or leave it out")
         launcher = identify(words)

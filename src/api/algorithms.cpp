@@ -10,12 +10,15 @@
 #include "kernel/launch.h"
 #include "share/board.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace crosslane::api {
@@ -26,6 +29,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view staged = "mpi";
 constexpr std::string_view staged_summary = "the application's own MPI on host copies";
+constexpr std::string_view forwarded = "forwarded";
+constexpr std::string_view forwarded_summary = "the application's own MPI, which gets the call untouched";
 
 Json describe(const collective::Algorithm& row) {
   Json described = {{"collective", collective::name_of(row.collective)},
@@ -35,8 +40,12 @@ Json describe(const collective::Algorithm& row) {
                     {"supports", nullptr}};
   const auto support = collective::support_of(row);
   if (!support) return described;
+  Json limits = Json::array();
+  for (const auto& limit : support->limits)
+    limits.push_back({{"ranks", limit.members}, {"most_bytes", limit.most_bytes}});
   described["supports"] = {
       {"most_bytes", support->most_bytes == 0 ? Json(nullptr) : Json(support->most_bytes)},
+      {"most_bytes_of", std::move(limits)},
       {"least_ranks", support->least_members},
       {"most_ranks", support->most_members},
       {"several_ranks_a_gpu", support->several_ranks_a_gpu},
@@ -63,8 +72,8 @@ Value named(const Json& request, const char* field, std::size_t count, const Fin
 template <class Value>
 Value number(const Json& request, const char* field, Value least, Value most) {
   const Json& value = request.at(field);
-  const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() >= std::uint64_t{least} &&
-                    value.get<std::uint64_t>() <= std::uint64_t{most};
+  const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() >= static_cast<std::uint64_t>(least) &&
+                    value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
   if (!fits)
     throw base::Error(base::ErrorClass::argument, "{} is {}; it must be from {} to {}", field, value.dump(), least,
                       most);
@@ -72,8 +81,8 @@ Value number(const Json& request, const char* field, Value least, Value most) {
 }
 
 int positive(const Json& request, const char* field) {
-  constexpr unsigned most = 1U << 30U;  // sums of two are numbers, too
-  return static_cast<int>(number(request, field, 1U, most));
+  constexpr int most = 1 << 30;  // sums of two are numbers, too
+  return number(request, field, 1, most);
 }
 
 collective::Shape shape_of(const Json& request) {
@@ -171,21 +180,52 @@ Json went_across_nodes(const base::Settings& settings, const collective::Choice&
   return went_to_mpi("no preference for such a call spans nodes");
 }
 
+/// Why no call is looked at; empty if calls are.
+std::string_view forwarded_anyway(const base::Settings& settings) {
+  if (settings.disable) return "CROSSLANE_DISABLE=1";
+  if (settings.mode == base::Mode::passthrough) return "CROSSLANE_MODE=passthrough";
+  if (settings.gpu == "none") return "every buffer counts as host memory (CROSSLANE_GPU=none)";
+  return {};
+}
+
+constexpr int rounded_up(int number, int divisor) { return (number + divisor - 1) / divisor; }
+
+struct Nodes {
+  int count, most_ranks;
+};
+
+/// Those of ranks that are placed on so many real nodes in their order, and cut anew at each multiple of CROSSLANE_NODE_SIZE.
+Nodes nodes_of(const base::Settings& settings, int ranks, int real) {
+  const int each = rounded_up(ranks, real);
+  if (settings.node_size == 0) return {real, each};
+  const std::int64_t both = std::lcm(std::int64_t{each}, std::int64_t{settings.node_size});
+  const std::int64_t twice = (ranks + both - 1) / both;
+  return {static_cast<int>(rounded_up(ranks, each) + std::int64_t{(ranks - 1) / settings.node_size + 1} - twice),
+          std::min(each, settings.node_size)};
+}
+
 Json choose(const Json& request) {
   const base::Settings settings = base::Settings::from_environment();
   const collective::Choice choice(settings);
   const collective::Shape shape = shape_of(request);
   const int ranks = positive(request, "ranks");
-  const int gpus = positive(request, "gpus");
-  const int sharing = (ranks + gpus - 1) / gpus;
-  const int nodes = request.contains("nodes") ? positive(request, "nodes") : 1;
+  const int gpus = number(request, "gpus", 1, ranks);
+  const int sharing = rounded_up(ranks, gpus);
+  const auto [nodes, on_a_node] =
+      nodes_of(settings, ranks, request.contains("nodes") ? number(request, "nodes", 1, ranks) : 1);
   Json answer = {{"collective", collective::name_of(shape.collective)},
                  {"bytes", shape.bytes},
                  {"ranks", ranks},
                  {"ranks_a_gpu", sharing},
                  {"nodes", nodes},
                  {"calls", Json::array()}};
-  if (const std::string why = staged_anyway(shape, (ranks + nodes - 1) / nodes, ranks); !why.empty()) {
+  if (const std::string_view why = forwarded_anyway(settings); !why.empty()) {
+    answer["calls"].push_back(went_to_mpi(why));
+    answer["calls"].back()["summary"] = forwarded_summary;
+    answer["algorithm"] = answer["calls"].back()["algorithm"] = forwarded;
+    return answer;
+  }
+  if (const std::string why = staged_anyway(shape, on_a_node, ranks); !why.empty()) {
     answer["calls"].push_back(went_to_mpi(why));
     answer["algorithm"] = staged;
     return answer;

@@ -4,7 +4,9 @@
 #include "api/json.h"
 #include "api/surroundings.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/settings.h"
+#include "collective/choose.h"
 #include "engine/engine.h"
 #include "gpu/buffer.h"
 #include "gpu/context.h"
@@ -14,6 +16,7 @@
 #include "gpu/marker.h"
 #include "gpu/stream.h"
 #include "mpi/library.h"
+#include "trace/tracer.h"
 
 #include <dlfcn.h>
 #include <nlohmann/json.hpp>
@@ -64,15 +67,25 @@ void attempt(Json& report, std::string_view remedy, Work&& work) {
   }
 }
 
+/// All that MPI_Init refuses about the environment, by the same parsers; the first error is in `settings.error`, too.
 base::Settings read_settings(Json& report) {
   base::Settings settings;
   std::string error;
-  try {
-    settings = base::Settings::from_environment();
-  } catch (const base::Error& wrong) {
-    error = wrong.what();
-    add_problem(report, "error", error, "correct the variable, or unset it");
-  }
+  const auto read = [&](std::string_view remedy, const auto& part) {
+    try {
+      part();
+    } catch (const base::Error& wrong) {
+      if (error.empty()) error = wrong.what();
+      add_problem(report, "error", wrong.what(), std::string{remedy});
+    }
+  };
+  constexpr std::string_view correct = "correct the variable, or unset it";
+  read(correct, [&] { settings = base::Settings::from_environment(); });
+  read(correct, [&] { base::set_log_topics(settings.log); });
+  read(correct, [&] { static_cast<void>(collective::Choice(settings)); });
+  if (!settings.trace.empty() && !settings.switched_off())
+    read("name a file in a folder that exists and may be written, or unset it",
+         [&] { trace::Tracer::try_to_open(settings.trace, 0); });
   Json rows = Json::array();
   for (const auto& row : settings.rows())
     rows.push_back({{"name", row.name}, {"value", row.value}, {"origin", row.origin}, {"help", row.help}});
@@ -202,15 +215,19 @@ void look_at_driver(Json& report, const base::Settings& settings) {
     add_problem(report, "note", "CROSSLANE_GPU is none: every buffer counts as host memory", "unset it to use GPUs");
     return;
   }
-  attempt(report, "update the NVIDIA driver; see nvidia-smi", [&] {
-    const auto gpus = open_gpu(settings);
-    if (!gpus->present()) {
-      add_problem(report, "error", "no CUDA driver library (libcuda.so.1) on this machine",
-                  "install NVIDIA's driver, or try emulated GPUs: --gpus emulated:4");
-      return;
-    }
-    look_at_gpus(report, *gpus);
-  });
+  const bool emulated = settings.gpu.starts_with("emulated");
+  attempt(report,
+          emulated ? "correct the variable; docs/settings.md lists those of the emulated driver"
+                   : "update the NVIDIA driver; see nvidia-smi",
+          [&] {
+            const auto gpus = open_gpu(settings);
+            if (!gpus->present()) {
+              add_problem(report, "error", "no CUDA driver library (libcuda.so.1) on this machine",
+                          "install NVIDIA's driver, or try emulated GPUs: --gpus emulated:4");
+              return;
+            }
+            look_at_gpus(report, *gpus);
+          });
 }
 
 void look_at_mpi(Json& report) {

@@ -65,9 +65,11 @@ void set_log_topics(std::string_view topics) {
       }
     }
     if (!known)
-      throw Error(ErrorClass::argument,
-                  "CROSSLANE_LOG: unknown topic \"{}\"; the topics are error, warning, info, route, debug and all",
-                  word);
+      throw Error(
+          ErrorClass::argument,
+          "CROSSLANE_LOG: unknown topic \"{}\"; the topics are info, route, debug and all (errors and warnings are "
+          "always printed)",
+          word);
   }
   logger().topics.store(enabled, std::memory_order_relaxed);
 }

@@ -172,7 +172,8 @@ constexpr std::array<Entry, 42> entries{{
     {"CROSSLANE_GPU", "auto, none, or emulated:<GPUs a node>[:<topology file>]", "which GPU driver to use",
      [](Settings& s, const std::string& text) { return read_gpu(s.gpu, text); },
      [](const Settings& s) { return s.gpu; }},
-    {"CROSSLANE_LOG", "a comma-separated list of info, route, debug, all", "what to print to standard error",
+    {"CROSSLANE_LOG", "a comma-separated list of info, route, debug, all",
+     "what to print to standard error besides errors and warnings",
      [](Settings& s, const std::string& text) {
        // The words are the logger's to judge (base/log.h): it throws an error of its own that lists them.
        s.log = text;
@@ -317,6 +318,12 @@ constexpr std::array<std::string_view, 5> read_elsewhere{"CROSSLANE_EMULATED_MEM
                                                          "CROSSLANE_SANITIZE"};
 constexpr std::string_view tests_own = "CROSSLANE_TEST_";
 
+// Names that are no setting, and what they must mean: MPI's own word for a broadcast.
+struct Alias {
+  std::string_view name, meant;
+};
+constexpr std::array<Alias, 1> aliases{{{"CROSSLANE_BCAST", "CROSSLANE_BROADCAST"}}};
+
 /// Levenshtein's distance: single-character edits from one name to the other.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
@@ -333,9 +340,12 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
+/// Empty where no name is near: where more than a third of the letters behind the prefix would have to change.
 std::string_view nearest_name(std::string_view unknown) {
+  for (const Alias& alias : aliases)
+    if (alias.name == unknown) return alias.meant;
   std::string_view best;
-  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+  std::size_t best_distance = (unknown.size() - prefix.size()) / 3 + 1;
   const auto consider = [&](std::string_view name) {
     if (const auto distance = edit_distance(unknown, name); distance < best_distance) {
       best = name;
@@ -367,8 +377,13 @@ Settings Settings::from_environment() {
         std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.name == name; });
     if (entry == entries.end()) {
       if (known_elsewhere(name)) continue;
-      throw Error(ErrorClass::argument, "{} is not a setting of Crosslane; the nearest one is {}", name,
-                  nearest_name(name));
+      const std::string_view nearest = nearest_name(name);
+      if (nearest.empty())
+        throw Error(
+            ErrorClass::argument,
+            "{} is not a setting of Crosslane, nor near to one; docs/settings.md and `crosslane doctor` list them",
+            name);
+      throw Error(ErrorClass::argument, "{} is not a setting of Crosslane; the nearest one is {}", name, nearest);
     }
     if (!entry->read(settings, text))
       throw Error(ErrorClass::argument, "{}=\"{}\": expected {}", name, text, entry->allowed);

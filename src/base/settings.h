@@ -19,7 +19,7 @@ enum class Mode { automatic, replace, passthrough };
 struct Settings {
   bool disable = false;       ///< CROSSLANE_DISABLE: forward every call untouched.
   std::string gpu = "auto";   ///< CROSSLANE_GPU: auto, none, or emulated:<GPUs a node>[:<topology file>].
-  std::string log;            ///< CROSSLANE_LOG: topics to print (info, route, debug, all).
+  std::string log;            ///< CROSSLANE_LOG: topics to print (info, route, debug, all). `base/log.h` parses them.
   double watchdog_s = 60;     ///< CROSSLANE_WATCHDOG_S: seconds without progress until a call is reported; 0 is never.
   int node_size = 0;          ///< CROSSLANE_NODE_SIZE: ranks a pretended node; 0 keeps the real nodes.
   Order order = Order::none;  ///< CROSSLANE_ORDER: none, or legacy (wait for the legacy default stream first).
@@ -66,8 +66,11 @@ struct Settings {
   bool stats = false;  ///< CROSSLANE_STATS: print each rank's counters when MPI is finalized.
 
   /// Reads the environment. Throws Error (argument) that names the variable, its value and what is allowed, for a
-  /// malformed value and for an unknown CROSSLANE_* name (with the nearest known one).
+  /// malformed value and for an unknown CROSSLANE_* name (with the nearest known one, where one is near).
   static Settings from_environment();
+
+  /// True if every call is forwarded untouched, whatever else is set.
+  [[nodiscard]] bool switched_off() const noexcept { return disable || mode == Mode::passthrough; }
 
   /// One row a setting for `crosslane doctor`.
   struct Row {

@@ -35,7 +35,6 @@ class Asked {
     facts_ = {.members = 2, .exposed = true, .large_windows = true, .told = true, .driven = true};
   }
 
-  [[nodiscard]] bool takes(std::size_t bytes) const { return takes(bytes, facts_); }
   [[nodiscard]] bool takes(std::size_t bytes, const TeamFacts& facts) const {
     Shape shape = shape_;
     shape.bytes = bytes;
@@ -73,15 +72,15 @@ class Asked {
   TeamFacts facts_;
 };
 
-// The largest size that it takes, where it takes `from`; 0 for no limit.
-std::size_t limit(const Asked& asked, std::size_t from) {
-  if (asked.takes(many_bytes)) return 0;
+// The largest size that it takes of such a team, where it takes `from`; 0 for no limit.
+std::size_t limit(const Asked& asked, const TeamFacts& facts, std::size_t from) {
+  if (asked.takes(many_bytes, facts)) return 0;
   std::size_t yes = from, no = many_bytes;
-  while (yes * 2 < no && asked.takes(yes * 2)) yes *= 2;
+  while (yes * 2 < no && asked.takes(yes * 2, facts)) yes *= 2;
   no = yes * 2;
   while (no - yes > 1) {
     const std::size_t middle = yes + (no - yes) / 2;
-    (asked.takes(middle) ? yes : no) = middle;
+    (asked.takes(middle, facts) ? yes : no) = middle;
   }
   return yes;
 }
@@ -93,9 +92,14 @@ std::optional<Support> support_of(const Algorithm& algorithm) {
   if (!asked.find_team()) return std::nullopt;
   const std::size_t bytes = *asked.some_size(asked.facts());
   Support support;
-  support.most_bytes = limit(asked, bytes);
+  support.most_bytes = limit(asked, asked.facts(), bytes);
   support.least_members = support.most_members = asked.facts().members;
   TeamFacts facts = asked.facts();
+  for (const int members : {2, 4, 8}) {
+    facts.members = members;
+    const auto some = support.most_bytes == 0 ? std::nullopt : asked.some_size(facts);
+    if (some) support.limits.push_back({members, limit(asked, facts, *some)});
+  }
   for (facts.members = many_members; facts.members > support.least_members; --facts.members) {
     if (!asked.some_size(facts)) continue;
     support.most_members = facts.members;
@@ -126,6 +130,7 @@ std::optional<kernel::Element> element_named(std::string_view name) { return nam
 std::optional<kernel::Op> op_named(std::string_view name) { return named<kernel::Op>(ops, name); }
 
 std::optional<Collective> collective_named(std::string_view name) {
+  if (name == "bcast") return Collective::broadcast;  // MPI's word
   for (std::size_t index = 0; index < collective_count; ++index)
     if (const auto collective = static_cast<Collective>(index); name_of(collective) == name) return collective;
   return std::nullopt;

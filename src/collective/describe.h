@@ -13,7 +13,12 @@
 namespace crosslane::collective {
 
 struct Support {
-  std::size_t most_bytes = 0;  ///< Of Shape::bytes, on two members; 0: without limit.
+  struct Limit {
+    int members;
+    std::size_t most_bytes;
+  };
+  std::size_t most_bytes = 0;  ///< Of Shape::bytes, on as few members as it takes; 0: without limit.
+  std::vector<Limit> limits;   ///< Where there is one: of teams of 2, 4 and 8, as far as it takes them.
   int least_members = 0, most_members = 0;
   bool needs_mapped_buffers = false;  ///< Only where every member's buffers are mapped by the others.
   bool several_ranks_a_gpu =

@@ -75,6 +75,8 @@ Driver Driver::from_library(void* library) {
   driver.memcpy_batch_async =
       reinterpret_cast<decltype(driver.memcpy_batch_async)>(dlsym(library, "cuMemcpyBatchAsync"));
   driver.emulated = dlsym(library, "crosslane_emulated_forbid") != nullptr;
+  driver.emulated_refusal =
+      reinterpret_cast<decltype(driver.emulated_refusal)>(dlsym(library, "crosslane_emulated_refusal"));
   // Exit handlers run in reverse order of registration, so this one before the driver's own (it is loaded already).
   driver.unloading_ = new std::atomic<bool>(false);
   __cxa_atexit([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true, std::memory_order_relaxed); },
@@ -93,9 +95,12 @@ void check(const Driver& driver, CUresult result, std::string_view call) {
                            : result == CUDA_ERROR_INVALID_VALUE ? base::ErrorClass::argument
                            : result == CUDA_ERROR_NOT_SUPPORTED ? base::ErrorClass::unsupported
                                                                 : base::ErrorClass::other;
-  throw base::Error(error_class, "{} failed with {} ({}): {}", call,
-                    name != nullptr ? std::string(name) : fmt::format("CUDA error {}", static_cast<int>(result)),
-                    text != nullptr ? text : "no description", remedy(result));
+  const std::string named =
+      name != nullptr ? std::string(name) : fmt::format("CUDA error {}", static_cast<int>(result));
+  if (const char* const why = driver.emulated_refusal == nullptr ? nullptr : driver.emulated_refusal(); why != nullptr)
+    throw base::Error(error_class, "{} failed with {}: {}", call, named, why);
+  throw base::Error(error_class, "{} failed with {} ({}): {}", call, named, text != nullptr ? text : "no description",
+                    remedy(result));
 }
 
 }  // namespace crosslane::gpu

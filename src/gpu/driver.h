@@ -141,6 +141,8 @@ struct Driver {
 
   /// The emulated driver was loaded, not a machine's own.
   bool emulated = false;
+  /// Why the emulated driver cannot be used, in its own words; null where it can. Null itself in other drivers.
+  const char* (*emulated_refusal)() = nullptr;
 
   /// Fills a table from an open library. Throws Error (unsupported) naming what an old driver lacks.
   static Driver from_library(void* library);

@@ -16,6 +16,8 @@
 namespace crosslane::interpose {
 
 int missing(Process& process, const Target& target, const char* call) {
+  // Process::next has said that there is no MPI of this family at all.
+  if (process.library().found() == nullptr) return mpi::error_class(base::ErrorClass::other);
   return raise(process, target, call,
                base::Error(base::ErrorClass::unsupported,
                            "{}: the MPI that this program runs on does not have this procedure; "

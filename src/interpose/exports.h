@@ -7,7 +7,7 @@
 
 namespace crosslane::interpose {
 
-/// The MPI below does not have this procedure.
+/// The MPI below does not have this procedure. Says nothing where there is no MPI below, which was told before.
 int missing(Process& process, const Target& target, const char* call);
 
 /// True if the MPI below, which works on the CPU, must not be given this pointer by a procedure that has no route. Managed memory

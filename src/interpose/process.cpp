@@ -21,10 +21,6 @@
 namespace crosslane::interpose {
 namespace {
 
-bool switched_off(const base::Settings& settings) {
-  return settings.disable || settings.mode == base::Mode::passthrough;
-}
-
 // A program that is linked with one of our libraries may have another preloaded, for the MPI that it runs on. The first that the
 // loader's search meets does the work, as its crosslane_* are the ones that are called; the others pass calls on.
 bool first_comes_another() noexcept {
@@ -71,7 +67,7 @@ Process::Process() {
     settings_ = base::Settings::from_environment();
     base::set_log_topics(settings_.log);
     choice_ = std::make_unique<collective::Choice>(settings_);
-    active_ = !switched_off(settings_);
+    active_ = !settings_.switched_off();
     const bool nvtx = trace::Tracer::nvtx_wanted();
     if (nvtx || !settings_.trace.empty()) tracer_ = std::make_unique<trace::Tracer>(settings_.trace, nvtx);
     if (settings_.stats) counts_ = std::make_unique<trace::Counts>();

@@ -47,7 +47,14 @@ int thread_number() noexcept {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-File open_file(const std::string& name) { return {std::fopen(name.c_str(), "w"), std::fclose}; }
+File open_file(const std::string& name, const char* mode = "w") {
+  return {std::fopen(name.c_str(), mode), std::fclose};
+}
+
+void require_open(const std::string& name, const char* mode) {
+  if (!open_file(name, mode))
+    throw base::Error(base::ErrorClass::argument, "CROSSLANE_TRACE: cannot write {}: {}", name, std::strerror(errno));
+}
 
 }  // namespace
 
@@ -113,9 +120,14 @@ std::string Tracer::file_of(const std::string& file, int rank) {
 
 void Tracer::open(int rank) const {
   if (ring_ == nullptr) return;
-  const std::string name = file_of(file_, rank);
-  if (!open_file(name))
-    throw base::Error(base::ErrorClass::argument, "CROSSLANE_TRACE: cannot write {}: {}", name, std::strerror(errno));
+  require_open(file_of(file_, rank), "w");
+}
+
+void Tracer::try_to_open(const std::string& file, int rank) {
+  const std::string name = file_of(file, rank);
+  const bool was_there = access(name.c_str(), F_OK) == 0;
+  require_open(name, "a");  // to write at its end: its bytes stay
+  if (!was_there) unlink(name.c_str());
 }
 
 void Tracer::write(int rank) const {

@@ -33,6 +33,8 @@ class Tracer {
 
   /// Throws Error (argument) where write() could not write the file of this rank, which is then there and empty.
   void open(int rank) const;
+  /// Throws the same Error where open() would, for a tracer with this file; leaves no file, and what is there as it is.
+  static void try_to_open(const std::string& file, int rank);
   /// Writes the spans as a Perfetto (Chrome trace event) file, name.<rank>.json for name.json.
   /// No other thread may record. Times are those of the machine's monotonic clock: comparable within a node.
   /// Throws Error (other) where the file cannot be written.

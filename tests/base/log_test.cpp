@@ -32,7 +32,9 @@ TEST(Log, UnknownTopicIsAnError) {
     base::set_log_topics("route,verbose");
     FAIL() << "no error";
   } catch (const base::Error& error) {
-    EXPECT_NE(std::string_view{error.what()}.find("verbose"), std::string_view::npos);
+    const std::string_view text = error.what();
+    EXPECT_NE(text.find("verbose"), std::string_view::npos);
+    EXPECT_NE(text.find("the topics are info, route, debug and all"), std::string_view::npos) << text;
   }
 }
 

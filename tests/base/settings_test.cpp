@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -168,6 +169,58 @@ TEST_F(SettingsTest, UnknownNameNamesTheNearest) {
   ASSERT_TRUE(message);
   EXPECT_NE(message->find("CROSSLANE_WACHDOG_S"), std::string::npos);
   EXPECT_NE(message->find("the nearest one is CROSSLANE_WATCHDOG_S"), std::string::npos) << *message;
+}
+
+TEST_F(SettingsTest, UnknownNameThatIsNearToNoneNamesNone) {
+  for (const char* name : {"CROSSLANE_VERBOSE", "CROSSLANE_DEBUG", "CROSSLANE_FOO", "CROSSLANE_"}) {
+    set(name, "1");
+    const auto message = error();
+    ASSERT_TRUE(message) << name;
+    EXPECT_EQ(message->find("nearest"), std::string::npos) << *message;
+    EXPECT_NE(message->find("docs/settings.md"), std::string::npos) << *message;
+    unsetenv(name);
+  }
+}
+
+TEST_F(SettingsTest, MpisWordForABroadcastIsKnown) {
+  set("CROSSLANE_BCAST", "0-:ll");
+  const auto message = error();
+  ASSERT_TRUE(message);
+  EXPECT_NE(message->find("the nearest one is CROSSLANE_BROADCAST"), std::string::npos) << *message;
+}
+
+// docs/settings.md names in one paragraph what must be the same on all ranks: the preferred algorithms, and each other one.
+TEST_F(SettingsTest, DocumentationOfWhatMustBeAlikeAgrees) {
+  std::ifstream file(CROSSLANE_SOURCE_FOLDER "/docs/settings.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto begin = text.find("\nThe preferred algorithms, ");
+  const auto end = text.find("must be the same on all ranks", begin);
+  ASSERT_TRUE(begin != std::string::npos && end != std::string::npos);
+  std::set<std::string> documented;
+  for (auto at = text.find("`CROSSLANE_", begin); at < end; at = text.find("`CROSSLANE_", at + 1))
+    documented.insert(text.substr(at + 1, text.find('`', at + 1) - at - 1));
+  const Settings settings = Settings::from_environment();
+  const std::string alike = "\n" + settings.alike();
+  for (const auto& row : settings.rows()) {
+    const bool must_be = alike.find("\n" + row.name + "=") != std::string::npos;
+    if (row.help.starts_with("preferred algorithms")) {
+      EXPECT_TRUE(must_be) << row.name;
+    } else {
+      EXPECT_EQ(documented.contains(row.name), must_be) << row.name;
+    }
+    documented.erase(row.name);
+  }
+  EXPECT_TRUE(documented.empty()) << *documented.begin();
+}
+
+TEST_F(SettingsTest, SwitchedOffByEitherSetting) {
+  EXPECT_FALSE(Settings::from_environment().switched_off());
+  set("CROSSLANE_MODE", "passthrough");
+  EXPECT_TRUE(Settings::from_environment().switched_off());
+  set("CROSSLANE_MODE", "replace");
+  EXPECT_FALSE(Settings::from_environment().switched_off());
+  set("CROSSLANE_DISABLE", "1");
+  EXPECT_TRUE(Settings::from_environment().switched_off());
 }
 
 TEST_F(SettingsTest, NamesOfOtherPartsAreKnown) {

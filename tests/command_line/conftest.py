@@ -155,6 +155,14 @@ def crosslane(libraries: Path) -> CommandLine:
 
 
 @pytest.fixture(scope="session")
+def built(crosslane: CommandLine, libraries: Path, stand_ins: Path) -> CommandLine:
+    """The command line with the real libraries."""
+    if libraries == stand_ins:
+        pytest.skip("the libraries are not built")
+    return crosslane
+
+
+@pytest.fixture(scope="session")
 def _compiled() -> dict[str, Path]:
     return {}
 

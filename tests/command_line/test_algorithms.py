@@ -16,14 +16,6 @@ from conftest import ROOT, CommandLine
 COLLECTIVES = re.findall(r'\(\s*"(\w+)",\s*direct\(', (ROOT / "tools" / "generate" / "routes.py").read_text())
 
 
-@pytest.fixture(scope="module")
-def built(crosslane: CommandLine, libraries: Path, stand_ins: Path) -> CommandLine:
-    """The command line with the real libraries."""
-    if libraries == stand_ins:
-        pytest.skip("the libraries are not built")
-    return crosslane
-
-
 def choose(command: CommandLine, *words: object, **variables: str) -> dict[str, Any]:
     done = command("choose", "--json", *words, **variables)
     assert done.status == 0, done.err
@@ -44,6 +36,45 @@ def test_catalogue(built: CommandLine) -> None:
     assert by_name["allreduce", "ll"]["most_bytes"] == 256 << 10
     assert by_name["allreduce", "two_shot"]["needs_mapped_buffers"]
     assert not by_name["allreduce", "one_shot"]["needs_mapped_buffers"]
+
+
+def limits(row: dict[str, Any]) -> list[int]:
+    """The most KiB among 2, 4 and 8 ranks."""
+    assert [one["ranks"] for one in row["supports"]["most_bytes_of"]] == [2, 4, 8]
+    return [one["most_bytes"] >> 10 for one in row["supports"]["most_bytes_of"]]
+
+
+def test_limits_are_the_documents(built: CommandLine) -> None:
+    rows = {(row["collective"], row["name"]): row for row in json.loads(built("algorithms", "--json").out)}
+    text = (ROOT / "docs" / "collectives.md").read_text()
+    (line,) = re.findall(r"^\| `two_shot_ll` .*$", text, re.MULTILINE)
+    two, four, eight = limits(rows["allreduce", "two_shot_ll"])
+    assert f"all-reduce of up to {two} KiB between two ranks, {four} KiB among four, {eight} KiB among eight" in line
+    two, four, eight = limits(rows["reduce", "two_shot_ll"])
+    assert f"reduce of up to {two}, {four} and {eight} KiB" in line
+    (line,) = re.findall(r"^\| `ll` .*$", text, re.MULTILINE)
+    two, four, eight = limits(rows["allgather", "ll"])
+    assert two == four
+    assert f"up to {four} KiB among up to four ranks, {eight} KiB among eight" in line
+    (line,) = re.findall(r"^\| `ll128` .*$", text, re.MULTILINE)
+    two, four, eight = limits(rows["allgather", "ll128"])
+    assert two == four
+    assert f"up to {four} KiB among up to four ranks, {eight} KiB among eight" in line
+    documented = ("ll", "ll128", "two_shot_ll", "gsb", "btb")
+    for (_, name), row in rows.items():
+        if row["supports"] and row["supports"]["most_bytes"] is not None:
+            assert name in documented or name.startswith("hierarchy"), f"docs/collectives.md names no limit of {name}"
+    assert set(limits(rows["reduce", "gsb"])) == {32 << 20}
+    assert "| `gsb` | all-reduce, reduce, broadcast, up to 32 GiB |" in text
+
+
+def test_papers_are_listed(built: CommandLine) -> None:
+    texts = [row["source"] for row in json.loads(built("algorithms", "--json").out)]
+    texts += [file.read_text() for file in [*(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")]]
+    cited = {word for text in texts for word in re.findall(r"\b(COLL|SELECT|TYPES|ADAPT|ASYNC)\b", text)}
+    papers = (ROOT / "docs" / "architecture.md").read_text().split("## Papers")[1]
+    assert cited <= set(re.findall(r"^\| (\w+) \|", papers, re.MULTILINE))
+    assert "docs/architecture.md" in built("algorithms").out
 
 
 def test_catalogue_as_a_table(built: CommandLine) -> None:
@@ -86,6 +117,37 @@ def test_choice_by_settings(built: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("CROSSLANE_DISABLE", "1"), ("CROSSLANE_MODE", "passthrough"), ("CROSSLANE_GPU", "none")]
+)
+def test_settings_that_forward_everything(built: CommandLine, name: str, value: str) -> None:
+    answer = choose(built, "allreduce", "1m", "-n", 4, **{name: value})
+    assert answer["algorithm"] == "forwarded"
+    assert f"{name}={value}" in answer["calls"][0]["why"]
+
+
+def test_pretended_nodes_count(built: CommandLine) -> None:
+    def nodes(*words: object, size: int) -> int:
+        return choose(built, "allreduce", "1m", *words, CROSSLANE_NODE_SIZE=str(size))["nodes"]
+
+    assert nodes("-n", 8, size=0) == 1
+    assert nodes("-n", 8, size=2) == 4
+    assert nodes("-n", 8, size=3) == 3
+    assert nodes("-n", 8, size=8) == 1
+    assert nodes("-n", 8, "--nodes", 2, size=4) == 2
+    assert nodes("-n", 8, "--nodes", 2, size=3) == 4  # ranks 0 to 2, 3, 4 to 5, 6 to 7
+    assert nodes("-n", 8, "--nodes", 2, size=100) == 2
+    answer = choose(built, "allreduce", "1m", "-n", 8, CROSSLANE_NODE_SIZE="4", CROSSLANE_MIXED="0")
+    assert answer["algorithm"] == "hierarchy(gsb,btb)"
+    # No node has more than may go direct.
+    answer = choose(built, "allreduce", "1m", "-n", 64, CROSSLANE_NODE_SIZE="16", CROSSLANE_MIXED="0")
+    assert answer["algorithm"] == "hierarchy(gsb,btb)"
+
+
+def test_mpi_s_word_for_a_broadcast(built: CommandLine) -> None:
+    assert choose(built, "bcast", "1m") == choose(built, "broadcast", "1m")
+
+
+@pytest.mark.parametrize(
     ("words", "why"),
     [
         (["allreduce", "0"], "nothing to send"),
@@ -120,6 +182,8 @@ def test_among_nodes_the_user_says(built: CommandLine) -> None:
         (["allreduce", "eight"], {}, "'eight' is no number of bytes"),
         (["allreduce", "99999999999g"], {}, "; it must be from 0 to 9223372036854775807"),
         (["allreduce", "8", "-n", "4294967297"], {}, "ranks is 4294967297; it must be from 1 to 1073741824"),
+        (["allreduce", "8", "-n", "4", "--gpus", "8"], {}, "gpus is 8; it must be from 1 to 4"),
+        (["allreduce", "8", "-n", "4", "--nodes", "5"], {}, "nodes is 5; it must be from 1 to 4"),
         (["allreduce", "7"], {}, "7 bytes are no whole number of f32 elements"),
         (["allreduce", "8", "--op", "plus"], {}, '"plus" is no op; there are sum'),
         (["allreduce", "8", "--element", "float"], {}, '"float" is no element; there are i8'),

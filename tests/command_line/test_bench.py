@@ -36,6 +36,13 @@ def test_table_and_file(bench: CommandLine, family: str, tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+def test_broadcast_is_bcast(bench: CommandLine, family: str) -> None:
+    for operation in ("broadcast", "bcast"):
+        done = bench("bench", operation, "--mpi", family, "--sizes", "8", "--gpus", "emulated:2")
+        assert done.status == 0, done.err
+        assert "bcast, 2 ranks" in done.out
+
+
 def test_wrong_result_fails(bench: CommandLine, family: str) -> None:
     done = bench("bench", "reduce", "--mpi", family, "--gpus", "emulated:2")
     assert done.status == 1

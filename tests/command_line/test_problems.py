@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def fake_mpi(prefix: Path, soname: str) -> Path:
 
 def test_program_without_mpi(crosslane: CommandLine, tmp_path: Path) -> None:
     program = compile_c(PLAIN, tmp_path / "plain")
-    refused(crosslane.refuse("run", "-n", 2, program), 2, "plain does not use MPI", "--mpi")
+    refused(crosslane.refuse("run", "-n", 2, program), 2, "plain does not use MPI", "--mpi", "dlsym")
 
 
 def test_static_program(crosslane: CommandLine, tmp_path: Path) -> None:
@@ -100,6 +101,37 @@ def test_launcher_that_does_not_exist(crosslane: CommandLine, program: Path) -> 
     )
 
 
+def test_launcher_with_an_open_quotation(crosslane: CommandLine, program: Path) -> None:
+    done = crosslane.refuse("run", "-n", 2, "--launcher", "srun 'abc", program)
+    refused(done, 2, "--launcher srun 'abc is not understood", "quotation")
+
+
+def test_script_whose_interpreter_has_a_quotation_mark(crosslane: CommandLine, tmp_path: Path) -> None:
+    script = tmp_path / "job"
+    script.write_text('#!"abc\n')
+    script.chmod(0o755)
+    refused(crosslane.refuse("run", script), 2, 'job is a script of "abc', "--mpi")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_program_that_is_a_pipe(crosslane: CommandLine, tmp_path: Path, mode: int) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, mode)
+    for words in (["run", "--", pipe], ["doctor", pipe]):
+        refused(crosslane(*words), 126, "pipe is not a file")
+
+
+def test_library_of_the_other_family_says_so_once(built: CommandLine, family: str, program: Path) -> None:
+    other = "mpich" if family == "openmpi" else "openmpi"
+    library = Path(built.environment["CROSSLANE_PRELOAD"]) / f"libcrosslane_{other}.so"
+    done = subprocess.run(
+        [program], env=built.environment | {"LD_PRELOAD": str(library)}, text=True, capture_output=True, check=False,
+        stdin=subprocess.DEVNULL, timeout=60,
+    )  # fmt: skip
+    assert f"this is Crosslane's library for the {other} family" in done.stderr
+    assert "does not have this procedure" not in done.stderr
+
+
 def test_mpi_without_launcher(crosslane: CommandLine, tmp_path: Path) -> None:
     program = fake_mpi(tmp_path, "libmpi.so.40")
     refused(crosslane.refuse("run", "-n", 2, program), 2, "no launcher of Open MPI", "--launcher")
@@ -152,8 +184,18 @@ def test_libraries_that_are_missing(program: Path, tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "python" / "crosslane", tmp_path / "crosslane", ignore=shutil.ignore_patterns("__pycache__", "lib")
     )
+    (tmp_path / "empty").mkdir()
     command = CommandLine(tmp_path / "empty", tmp_path)
     refused(command("run", program), 2, "libcrosslane_", str(tmp_path / "crosslane" / "lib"), "CROSSLANE_PRELOAD")
+
+
+@pytest.mark.parametrize("missing", ["none", "none/libcrosslane_mpich.so"])
+def test_folder_of_libraries_that_does_not_exist(crosslane: CommandLine, tmp_path: Path, missing: str) -> None:
+    """Others would be taken unnoticed."""
+    named = str(tmp_path / missing)
+    for words in (["preload", "--mpi", "mpich"], ["doctor"], ["algorithms"]):
+        done = crosslane.refuse(*words, CROSSLANE_PRELOAD=named)
+        refused(done, 2, f"CROSSLANE_PRELOAD={named} does not exist")
 
 
 def test_emulated_driver_that_is_missing(stand_ins: Path, program: Path, tmp_path: Path) -> None:

@@ -218,6 +218,12 @@ def test_preload_is_what_run_preloads(crosslane: CommandLine, family: str, progr
     assert done.out.strip() == rank["preload"]
 
 
+def test_help_preloads_the_ranks_alone(crosslane: CommandLine) -> None:
+    """LD_PRELOAD=... srun would preload srun, too."""
+    text = " ".join(crosslane.refuse("preload", "--help").out.split())
+    assert "srun --export=ALL,LD_PRELOAD=$(crosslane preload ./prog) ./prog" in text
+
+
 def test_package_runs_from_anywhere(libraries: Path, program: Path, tmp_path: Path) -> None:
     """As it is installed: libraries inside the package, no checkout around it."""
     shutil.copytree(ROOT / "python" / "crosslane", tmp_path / "crosslane", ignore=shutil.ignore_patterns("__pycache__"))

@@ -297,6 +297,14 @@ TEST(Support, SaysWhatTheCatalogueDoes) {
       ++shape.bytes;
       EXPECT_FALSE(row.supports(shape, facts)) << row.name;
     }
+    EXPECT_EQ(support->limits.empty(), support->most_bytes == 0) << row.name;
+    for (const auto& limit : support->limits) {
+      const TeamFacts others{.members = limit.members, .exposed = true, .driven = true};
+      shape.bytes = limit.most_bytes;
+      EXPECT_TRUE(row.supports(shape, others)) << row.name << " " << limit.members;
+      ++shape.bytes;
+      EXPECT_FALSE(row.supports(shape, others)) << row.name << " " << limit.members;
+    }
     EXPECT_GE(support->least_members, 2);
     EXPECT_LE(support->least_members, support->most_members);
   }

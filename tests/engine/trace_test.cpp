@@ -34,6 +34,20 @@ TEST(Tracer, WithoutAFileRecordsNothing) {
 TEST(Tracer, RefusesAFileThatCannotBe) {
   const Tracer tracer{"/nonexistent/folder/out.json"};
   EXPECT_THROW(tracer.open(1), crosslane::base::Error);
+  EXPECT_THROW(Tracer::try_to_open("/nonexistent/folder/out.json", 1), crosslane::base::Error);
+}
+
+TEST(Tracer, TryingToOpenAFileChangesNothing) {
+  const auto folder = std::filesystem::temp_directory_path() / ("crosslane_trying_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  Tracer::try_to_open(folder / "out.json", 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::ofstream{folder / "out.0.json"} << "kept";
+  Tracer::try_to_open(folder / "out.json", 0);
+  std::string text;
+  std::ifstream{folder / "out.0.json"} >> text;
+  EXPECT_EQ(text, "kept");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Tracer, KeepsTheLatestSpansAsJson) {

@@ -82,9 +82,8 @@ void Memory::initialize() {
       break;
     }
     if (outside < (std::size_t{1} << 30)) {
-      say("cannot reserve " + std::to_string(2 * size_ >> 30) +
-          " GiB of addresses (ulimit -v?); lower CROSSLANE_EMULATED_MEMORY");
-      throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+      refuse(CUDA_ERROR_OUT_OF_MEMORY, "cannot reserve " + std::to_string(2 * size_ >> 30) +
+                                           " GiB of addresses (ulimit -v?); lower CROSSLANE_EMULATED_MEMORY");
     }
   }
   Address at = base_;

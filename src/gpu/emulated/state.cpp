@@ -31,10 +31,13 @@ std::atomic<Phase>& phase() {
 
 thread_local int forbidden = 0;  // crosslane_emulated_forbid
 
-[[noreturn]] void malformed(const std::string& what) {
-  say(what);
-  throw Failure{CUDA_ERROR_INVALID_VALUE};
+// Why the driver cannot be used, as crosslane_emulated_refusal tells it; set once, by the thread that initializes it.
+std::atomic<const std::string*>& refusal() {
+  static auto& value = *new std::atomic<const std::string*>(nullptr);
+  return value;
 }
+
+[[noreturn]] void malformed(const std::string& what) { refuse(CUDA_ERROR_INVALID_VALUE, what); }
 
 std::size_t memory_setting() {
   const char* const text = std::getenv("CROSSLANE_EMULATED_MEMORY");
@@ -149,6 +152,12 @@ void read_topology(const std::string& path, std::vector<std::unique_ptr<Device>>
 }  // namespace
 
 void say(const std::string& line) { std::fprintf(stderr, "crosslane emulated driver: %s\n", line.c_str()); }
+
+void refuse(CUresult result, const std::string& why) {
+  say(why);
+  refusal().store(new std::string(why));
+  throw Failure{result};
+}
 
 void say_once(std::atomic<bool>& once, const std::string& line) {
   if (!once.exchange(true)) say(line);
@@ -290,6 +299,13 @@ extern "C" __attribute__((visibility("default"))) void crosslane_emulated_forbid
 void crosslane_emulated_forbid(int on) {
   crosslane::gpu::emulated::forbidden += on != 0 ? 1 : -1;
   if (crosslane::gpu::emulated::forbidden < 0) crosslane::gpu::emulated::forbidden = 0;
+}
+
+// Why cuInit was refused, where it was the environment's fault; null otherwise. It lives as long as the process.
+extern "C" __attribute__((visibility("default"))) const char* crosslane_emulated_refusal();
+const char* crosslane_emulated_refusal() {
+  const std::string* const why = crosslane::gpu::emulated::refusal().load();
+  return why == nullptr ? nullptr : why->c_str();
 }
 
 // The library goes when the process ends: calls then fail as the real driver's do, streams are left to the end.

@@ -121,6 +121,9 @@ void destroy_context(CUcontext context);
 
 /// Prints one line to standard error, "crosslane emulated driver: ...".
 void say(const std::string& line);
+
+/// Says why the driver cannot be used, which crosslane_emulated_refusal then tells, and throws.
+[[noreturn]] void refuse(CUresult result, const std::string& why);
 /// Ends the process: `call` got a handle that went with its context, on which a real driver may crash.
 [[noreturn]] void die_of_stale(const char* call);
 /// The same as say(), but each `once` only the first time.
