@@ -23,8 +23,8 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
   if (purpose == Purpose::completion) process_.awaited().completes(process_);
   auto& table = process_.requests();
   for (int i = 0; i < count; ++i) {
-    if (auto operation =
-            purpose == Purpose::query ? table.find(requests[i]) : table.take_unless_persistent(requests[i])) {
+    if (auto operation = purpose == Purpose::query ? table.find(requests[i])
+                                                   : table.take_to_complete(requests[i], process_.multiple())) {
       if (operations_.empty()) {
         operations_.resize(static_cast<std::size_t>(count));
         found_.resize(static_cast<std::size_t>(count), Found::nothing);
@@ -120,6 +120,8 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
   try {
     const auto lock = process_.handle(*operation);
     if (operation->undertaking) {
+      if (process_.multiple() && !operation->persistent)
+        process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);
       finish_undertaking(process_, *operation, request, status);
     } else {
       result = finish(process_, functions_, *operation, request, status);

@@ -92,7 +92,8 @@ struct Operation {
 
 /// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
 /// request value to another thread as soon as it has completed; but not a persistent one, whose request stays: other
-/// threads may announce its partitions meanwhile.
+/// threads may announce its partitions meanwhile. Nor, where there are other threads, an undertaking, which MPI does not complete: they may ask
+/// for it meanwhile, or cancel it.
 class Requests {
  public:
   /// Neither operations with requests nor freed ones that still go on.
@@ -109,10 +110,11 @@ class Requests {
   /// The same without taking it out: for calls that complete nothing, several threads at a time.
   [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const { return operations_.find(request); }
 
-  /// For calls that complete it.
-  [[nodiscard]] std::shared_ptr<Operation> take_unless_persistent(MPI_Request request) {
+  /// For calls that complete it. `shared`: with several threads. What stays in the table is to be dropped before its request is free.
+  [[nodiscard]] std::shared_ptr<Operation> take_to_complete(MPI_Request request, bool shared) {
     auto operation = find(request);
-    return operation && !operation->persistent ? take(request) : operation;
+    const bool stays = operation && (operation->persistent || (shared && operation->undertaking));
+    return operation && !stays ? take(request) : operation;
   }
 
   /// The MPI has freed the request of this operation, and may have given the value to another one by now.

@@ -1,5 +1,6 @@
 // Several threads query one request of a message until it is complete (MPI_Request_get_status), and only then one of them
-// completes it: whoever hears that it is complete uses the buffer at once. It must not know Crosslane.
+// completes it: whoever hears that it is complete uses the buffer at once. And one thread queries a send of which another one asks all the time
+// whether it can complete it, as nobody has received it. It must not know Crosslane.
 #include "support/program.h"
 
 #include <sched.h>
@@ -44,6 +45,35 @@ class Rank {
     polite_barrier();
   }
 
+  void query_beside_tests(int cases) {
+    constexpr int bytes = 300'000, go_on = 2;
+    for (int number = 0; number < cases; ++number) {
+      CROSSLANE_STEP("case {}: a query beside tests", number);
+      Memory memory(program_.kind(), bytes);
+      memory.write(pattern(mix(program_.seed, number), bytes));
+      if (program_.rank == 0) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        CROSSLANE_MPI(MPI_Issend(memory.data(), bytes, MPI_BYTE, peer_, 1, MPI_COMM_WORLD, &request));
+        const MPI_Request copy = request;
+        std::thread tests([&] {
+          if (program_.device() != nullptr) program_.device()->make_current();
+          for (int flag = 0; flag == 0;) CROSSLANE_MPI(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+        });
+        for (int i = 0; i < 200; ++i, sched_yield()) {
+          int flag = 0;
+          CROSSLANE_MPI(MPI_Request_get_status(copy, &flag, MPI_STATUS_IGNORE));
+          CROSSLANE_CHECK(flag == 0, "query {} says that a send is complete that nobody has received", i);
+        }
+        CROSSLANE_MPI(MPI_Send(nullptr, 0, MPI_BYTE, peer_, go_on, MPI_COMM_WORLD));
+        tests.join();
+      } else {
+        CROSSLANE_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, peer_, go_on, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CROSSLANE_MPI(MPI_Recv(memory.data(), bytes, MPI_BYTE, peer_, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      }
+      polite_barrier();
+    }
+  }
+
  private:
   // The first thread that hears of a send's end overwrites what was sent; each that hears of a receive's reads it.
   void ask(MPI_Request request, Memory& memory, bool sends, const std::vector<std::byte>& all) {
@@ -80,6 +110,8 @@ class Rank {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "point_to_point_querying", MPI_THREAD_MULTIPLE);
-  Rank(program).run(static_cast<int>(program.option("cases", 100)));
+  Rank rank(program);
+  rank.run(static_cast<int>(program.option("cases", 100)));
+  rank.query_beside_tests(10);
   return program.finish();
 }
