@@ -177,16 +177,12 @@ def test_a_signal_ends_the_ranks(crosslane: CommandLine, program: Path, ranks: i
     ) as process:  # fmt: skip
         pids = []
         try:
-            text = ""
-            for line in (
-                process.stdout
-            ):  # a launcher forwards what its ranks print in any order, and lines may run into each other
-                text += line
-                pids = [int(pid) for pid in re.findall(r'"pid": (\d+),', text)]
-                if "waiting" in text and len(pids) == max(ranks, 1):
-                    break
-            else:
-                pytest.fail(f"it ended early, after {pids}")
+            # A launcher may mix what ranks print, even within words: the system tells which processes these are.
+            end = time.monotonic() + 60
+            while len(pids) != max(ranks, 1) and time.monotonic() < end and process.poll() is None:
+                pids = ranks_of(process.pid, program)
+                time.sleep(0.05)
+            assert len(pids) == max(ranks, 1), "it ended early, or has not begun its ranks in time"
             process.send_signal(signal.SIGTERM)
             status = process.wait(timeout=30)
         finally:
@@ -199,6 +195,24 @@ def test_a_signal_ends_the_ranks(crosslane: CommandLine, program: Path, ranks: i
     while time.monotonic() < end and any(map(alive, pids)):
         os.sched_yield()
     assert not any(map(alive, pids))
+
+
+def ranks_of(launcher: int, program: Path) -> list[int]:
+    """The processes that wait in the program: that one, or those that it has started, directly or not."""
+    parents, waiting = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            pid = int(process.name)
+            parents[pid] = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if (process / "cmdline").read_bytes().split(b"\0")[:2] == [os.fsencode(program), b"wait"]:
+                waiting.append(pid)
+
+    def belongs(pid: int) -> bool:
+        while pid not in {0, launcher}:
+            pid = parents.get(pid, 0)
+        return pid == launcher
+
+    return [pid for pid in waiting if belongs(pid)]
 
 
 def alive(pid: int) -> bool:
