@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -54,6 +55,8 @@ struct Operation {
   // application's from then on, which may have changed them.
   std::size_t partition_bytes = 0;
   std::vector<bool> arrived;
+
+  std::function<void()> when_complete;  // called once, and must not throw; of what makes more than bytes
 
   /// MPI alone does not know whether it is complete; while active.
   [[nodiscard]] bool looks() const noexcept { return look || undertaking; }

@@ -18,6 +18,16 @@ engine::Task<> ignore_captures(const gpu::Driver& driver) {
   co_return;
 }
 
+// A communicator whose facts cannot be learnt goes to MPI, on every rank: the failure is one of MPI's own, which do not meet some ranks only.
+template <class Body>
+void logging_unknown(const Body& body) noexcept {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "a communicator is not known: {}", error.what());
+  }
+}
+
 }  // namespace
 
 Teams::Teams(Process& process, team::World& world, team::Communicators& communicators, const collective::Choice& choice)
@@ -142,15 +152,41 @@ team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int>
 }
 
 void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {
-  try {
+  logging_unknown([&] {
     team::CommunicatorFacts& facts = communicators_.of(parent);
-    const std::uint64_t number = ++facts.created;
-    if (child == process_.library().handles().comm_null) return;
-    communicators_.of(child).key = team::child_key(facts, number, communicators_.of(child));
-  } catch (const std::exception& error) {
-    // Its collectives go to MPI then, on every rank: the failure is one of MPI's queries, which do not fail on some ranks only.
-    base::log(base::Topic::debug, "a communicator is not known: {}", error.what());
-  }
+    name(facts, ++facts.created, child);
+  });
+}
+
+void Teams::name(const team::CommunicatorFacts& parent, std::uint64_t number, MPI_Comm child) noexcept {
+  if (child == process_.library().handles().comm_null) return;
+  logging_unknown([&] { communicators_.of(child).key = team::child_key(parent, number, communicators_.of(child)); });
+}
+
+void Teams::created_apart(MPI_Comm child) noexcept {
+  const auto& handles = process_.library().handles();
+  if (child == handles.comm_null) return;
+  logging_unknown([&] {
+    team::CommunicatorFacts& facts = communicators_.of(child);
+    if (!may_take(facts)) return;
+    share::TeamKey key{};
+    if (facts.world_ranks.front() == world_.rank()) key = team::told_key(world_.rank(), ++told_);
+    const auto& below = process_.library().below();
+    MPI_Request request{};
+    team::check(below, below.Ibcast(&key, sizeof key, handles.byte, 0, child, &request), "MPI_Ibcast");
+    const auto told = engine::Completion::of(&request);
+    process_.engine().wait(told, {.call = "a communicator's name"});
+    team::check(below, told.code(), "MPI_Ibcast");
+    facts.key = key;
+  });
+}
+
+bool Teams::may_take(const team::CommunicatorFacts& facts) const {
+  if (facts.inter || facts.world_ranks.size() < 2) return false;
+  const auto on_my_node = [&](int rank) { return world_.on_my_node(rank); };
+  const auto may_have_gpus = [&](int rank) { return world_.may_have_gpus(rank); };
+  return std::ranges::all_of(facts.world_ranks, on_my_node) ||
+         (choice_.spans_nodes() && std::ranges::all_of(facts.world_ranks, may_have_gpus));
 }
 
 void Teams::keep(std::shared_ptr<team::Question> question) {

@@ -43,6 +43,10 @@ class Teams {
   /// MPI made `child` (null where this rank is not in it) from `parent`, in a call that is collective over the parent: counted, so
   /// that all its members know the child by the same name.
   void created(MPI_Comm parent, MPI_Comm child) noexcept;
+  /// The same of a call that was counted on the parent, as its number `number`, when it began.
+  void name(const team::CommunicatorFacts& parent, std::uint64_t number, MPI_Comm child) noexcept;
+  /// MPI made `child` in a call of its members alone, which goes on: the first one tells the others a name.
+  void created_apart(MPI_Comm child) noexcept;
 
   /// The GPU that this rank takes part with: that of the first GPU memory which it passes. Null where it has none yet, or cannot
   /// take part: the GPU does not have what it needs, or the application has ended its context (said once).
@@ -84,6 +88,8 @@ class Teams {
                                         const team::Neighbourhood* topology = nullptr,
                                         std::size_t part_bytes = team::default_part_bytes);
   [[nodiscard]] std::shared_ptr<team::Span> make_span(const team::CommunicatorFacts& facts);
+  /// Collectives on a communicator of these ranks may be ours, if it has a name. The same on all of them.
+  [[nodiscard]] bool may_take(const team::CommunicatorFacts& facts) const;
   /// The context of the home has ended: this rank takes part through the host from now on.
   void leave_home() noexcept;
 
@@ -99,7 +105,7 @@ class Teams {
   std::vector<std::weak_ptr<team::Team>> living_;
   std::vector<std::weak_ptr<team::Prepared>> prepared_;
   std::vector<std::shared_ptr<team::Question>> questions_;
-  std::atomic<std::uint64_t> numbers_{0};
+  std::atomic<std::uint64_t> numbers_{0}, told_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
   std::atomic<bool> homeless_{false}, refusal_told_{false};

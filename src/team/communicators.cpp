@@ -45,6 +45,12 @@ std::optional<share::TeamKey> child_key(const CommunicatorFacts& parent, std::ui
   return share::TeamKey{mixed(mixed(low, number), first), mixed(mixed(high, first + 1), number)};
 }
 
+share::TeamKey told_key(int world_rank, std::uint64_t number) noexcept {
+  constexpr std::uint64_t told = 0x546f6c6420617061;  // no parent, as these have other numbers
+  const auto rank = static_cast<std::uint64_t>(static_cast<std::uint32_t>(world_rank));
+  return {mixed(mixed(told, number), rank), mixed(mixed(~told, rank + 1), number)};
+}
+
 share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t number) noexcept {
   constexpr std::uint64_t persistent = 0x5065727369737421;  // no rank, as children have it there
   const auto& [low, high] = communicator;

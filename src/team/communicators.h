@@ -58,6 +58,10 @@ struct CommunicatorFacts {
 [[nodiscard]] std::optional<share::TeamKey> child_key(const CommunicatorFacts& parent, std::uint64_t number,
                                                       const CommunicatorFacts& child);
 
+/// The name of the communicator that this rank of the world was the first of when it named the `number`-th one itself: where no call of all
+/// ranks of a parent made it.
+[[nodiscard]] share::TeamKey told_key(int world_rank, std::uint64_t number) noexcept;
+
 /// The name of the persistent collective that call `number` on the communicator made.
 [[nodiscard]] share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t number) noexcept;
 

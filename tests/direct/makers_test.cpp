@@ -1,5 +1,5 @@
 // Communicators by every procedure that makes one: ranks of one node work together on them as on the world's, from GPU to GPU.
-// --only takes one procedure. It must not know how Crosslane learns of a communicator.
+// --only takes one procedure; --node: ranks of a pretended node; --spans: collectives among nodes go direct. It must not know how Crosslane learns of a communicator.
 #include "direct/job.h"
 
 #include <algorithm>
@@ -36,6 +36,43 @@ std::vector<std::pair<std::string, std::function<MPI_Comm()>>> makers(const Prog
        [] {
          MPI_Comm made = MPI_COMM_NULL;
          CROSSLANE_MPI(MPI_Comm_dup_with_info(MPI_COMM_WORLD, MPI_INFO_NULL, &made));
+         return made;
+       }},
+      {"MPI_Comm_idup",
+       [] {
+         MPI_Comm made = MPI_COMM_NULL;
+         MPI_Request request = MPI_REQUEST_NULL;
+         CROSSLANE_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &made, &request));
+         polite_wait(request);
+         return made;
+       }},
+      {"MPI_Comm_idup, queried",
+       [] {
+         MPI_Comm made = MPI_COMM_NULL;
+         MPI_Request request = MPI_REQUEST_NULL;
+         CROSSLANE_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &made, &request));
+         for (int flag = 0; flag == 0;) CROSSLANE_MPI(MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE));
+         CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+         return made;
+       }},
+      {"MPI_Comm_create_group",
+       [] {
+         MPI_Group all = MPI_GROUP_NULL;
+         CROSSLANE_MPI(MPI_Comm_group(MPI_COMM_WORLD, &all));
+         MPI_Comm made = MPI_COMM_NULL;
+         CROSSLANE_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, all, 5, &made));
+         CROSSLANE_MPI(MPI_Group_free(&all));
+         return made;
+       }},
+      {"MPI_Intercomm_merge",
+       [&program] {
+         const int lower = program.size / 2, upper = program.rank >= lower ? 1 : 0;
+         MPI_Comm half = MPI_COMM_NULL, across = MPI_COMM_NULL, made = MPI_COMM_NULL;
+         CROSSLANE_MPI(MPI_Comm_split(MPI_COMM_WORLD, upper, 0, &half));
+         CROSSLANE_MPI(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, upper != 0 ? 0 : lower, 7, &across));
+         CROSSLANE_MPI(MPI_Intercomm_merge(across, upper, &made));
+         CROSSLANE_MPI(MPI_Comm_free(&across));
+         CROSSLANE_MPI(MPI_Comm_free(&half));
          return made;
        }},
       {"MPI_Comm_create",
@@ -117,7 +154,8 @@ int main(int argc, char** argv) {
       const Case what = sum_of_ints(1000, mix(program.seed, made), 3);
       const auto before = direct_calls(what.kind);
       job.run(what, on_the_gpu(), local);
-      const auto expected = before >= 0 && job.goes_direct(what) ? what.repeats : 0;
+      const bool may = job.on_one_node() || program.option("spans", 0) != 0;
+      const auto expected = before >= 0 && may && job.goes_direct(what) ? what.repeats : 0;
       CROSSLANE_CHECK_EQUAL(direct_calls(what.kind) - before, expected);
     }
     CROSSLANE_MPI(MPI_Comm_free(&communicator));

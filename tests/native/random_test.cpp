@@ -4,6 +4,7 @@
 //   --most <bytes>  the largest block      --algorithm <name>  by which a plain call of each of --kinds must go
 //   --kinds <collective>,<collective>  those alone
 #include "native/enqueued.h"
+#include "support/plain_mpi.h"
 
 #include <algorithm>
 #include <array>
@@ -61,10 +62,7 @@ class Test {
     MPI_Comm_split(MPI_COMM_WORLD, program.rank, 0, &made);
     add(made, "each rank alone", 0);
     // Blocking collectives never go direct on this one: nobody saw it made.
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Comm_idup(MPI_COMM_WORLD, &made, &request);
-    polite_wait(request);
-    add(made, "a duplicate made without waiting", 64 * kib);
+    add(plain_mpi_duplicate(MPI_COMM_WORLD), "a duplicate made unseen", 64 * kib);
   }
 
   void run() {

@@ -1,6 +1,8 @@
 // Each defect as a pattern of a few calls. It must not know Crosslane.
 #include "support/plain_mpi.h"
 
+#include "support/program.h"
+
 #include <fmt/format.h>
 
 #include <dlfcn.h>
@@ -304,6 +306,14 @@ bool plain_mpi_has_windows(MPI_Comm communicator) {
   }
   CROSSLANE_OWN(Win_free)(&window);
   return true;
+}
+
+MPI_Comm plain_mpi_duplicate(MPI_Comm communicator) {
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  CROSSLANE_OWN(Comm_idup)(communicator, &made, &request);
+  polite_wait(request);
+  return made;
 }
 
 }  // namespace crosslane::tests

@@ -42,4 +42,7 @@ std::vector<std::size_t> plain_mpi_lengths_taken_for_truncated();
 /// Whether MPI_Win_create and a fence work on host memory. Collective; rank 0 prints if not.
 bool plain_mpi_has_windows(MPI_Comm communicator);
 
+/// A duplicate that the MPI makes past whatever is preloaded. Collective.
+MPI_Comm plain_mpi_duplicate(MPI_Comm communicator);
+
 }  // namespace crosslane::tests

@@ -60,8 +60,9 @@ class Manual:
 class Maker:
     """Makes a communicator: forwarded, and the new one is then known to the teams."""
 
-    parent: str
+    parent: str  # empty where only the members of the new one call it, so that nothing they have counted names it
     child: str
+    started: bool = False  # it exists once a request is complete
 
 
 IN, OUT, INOUT = "Direction::in", "Direction::out", "Direction::inout"
@@ -311,18 +312,23 @@ def direct_form(procedure: str) -> tuple[str, str] | None:
     return (blocking, "nonblocking") if procedure.startswith("I") and blocking in DIRECT else None
 
 
-# Makers of communicators that all ranks of the parent call in the same order: the parent and the new one.
-MAKERS: dict[str, tuple[str, str]] = {
-    "Comm_dup": ("comm", "newcomm"),
-    "Comm_dup_with_info": ("comm", "newcomm"),
-    "Comm_create": ("comm", "newcomm"),
-    "Comm_split": ("comm", "newcomm"),
-    "Comm_split_type": ("comm", "newcomm"),
-    "Cart_create": ("comm_old", "comm_cart"),
-    "Cart_sub": ("comm", "newcomm"),
-    "Graph_create": ("comm_old", "comm_graph"),
-    "Dist_graph_create": ("comm_old", "comm_dist_graph"),
-    "Dist_graph_create_adjacent": ("comm_old", "comm_dist_graph"),
+# Makers of communicators. All ranks of a parent call them in the same order.
+MAKERS = {
+    "Comm_dup": Maker("comm", "newcomm"),
+    "Comm_dup_with_info": Maker("comm", "newcomm"),
+    "Comm_idup": Maker("comm", "newcomm", started=True),
+    "Comm_idup_with_info": Maker("comm", "newcomm", started=True),
+    "Comm_create": Maker("comm", "newcomm"),
+    "Comm_create_group": Maker("", "newcomm"),
+    "Comm_create_from_group": Maker("", "newcomm"),
+    "Comm_split": Maker("comm", "newcomm"),
+    "Comm_split_type": Maker("comm", "newcomm"),
+    "Intercomm_merge": Maker("", "newintracomm"),
+    "Cart_create": Maker("comm_old", "comm_cart"),
+    "Cart_sub": Maker("comm", "newcomm"),
+    "Graph_create": Maker("comm_old", "comm_graph"),
+    "Dist_graph_create": Maker("comm_old", "comm_dist_graph"),
+    "Dist_graph_create_adjacent": Maker("comm_old", "comm_dist_graph"),
 }
 
 BUF = Single("buf", "count", "datatype", IN)
@@ -335,7 +341,7 @@ OPERAND = f"(op == next.handles->no_op ? Direction::none : {IN})"
 def table() -> dict[str, Staged | Manual | Maker]:
     """The whole table, by procedure name without MPI_."""
     rows: dict[str, Staged | Manual | Maker] = {}
-    rows |= {name: Maker(*pair) for name, pair in MAKERS.items()}
+    rows |= MAKERS
 
     for name, collective in COLLECTIVES.items():
         if collective.buffers:

@@ -194,10 +194,16 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
         lines += ["  " + line for line in staged_body(procedure, row)]
         return [*lines, "});"]
     if isinstance(row, Maker):
+        if row.started:
+            made = f'start_communicator(site, "{call}", {row.parent}, {row.child}, request,'
+        elif row.parent:
+            made = f"make_communicator(site, {row.parent}, {row.child},"
+        else:
+            made = f"make_communicator_apart(site, {row.child},"
         return [
             absent,
             f"if (!site.teams()) [[likely]] return {forward};",
-            f"return make_communicator(site, {row.parent}, {row.child}, [&] {{ return {forward}; }});",
+            f"return {made} [&] {{ return {forward}; }});",
         ]
     if row.route in ("pack", "unpack"):
         route = row.route + ("_external" if procedure.name.endswith("_external") else "")
