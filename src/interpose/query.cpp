@@ -11,11 +11,8 @@ namespace crosslane::interpose {
 int query(Process& process, MPI_Request request, int* flag, MPI_Status* status) {
   constexpr bool raises = std::string_view(mpi::family) != "openmpi";
   const auto& below = process.library().below();
-  std::optional<mpi::ReturnsErrors> world, self;
-  if (raises && !process.multiple() && mpi::world_exists(below)) {
-    world.emplace(below, below.handles->comm_world);
-    self.emplace(below, below.handles->comm_self);
-  }
+  std::optional<mpi::ReturnsErrorsOfRequests> returns;
+  if (raises && !process.multiple() && mpi::world_exists(below)) returns.emplace(below);
   return below.Request_get_status(request, flag, status);
 }
 

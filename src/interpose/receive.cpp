@@ -437,7 +437,7 @@ int complete_blocking(Process& process, const mpi::Functions& next, const Operat
   const Target target = operation.raised_on();
   int code = mpi::success;
   {
-    const mpi::ReturnsErrors world(below, below.handles->comm_world), self(below, below.handles->comm_self);
+    const mpi::ReturnsErrorsOfRequests returns(below);
     std::optional<mpi::ReturnsErrors> own;
     if (target.kind == Target::Kind::comm) own.emplace(below, target.comm);
     code = next.Wait(request, status);

@@ -26,4 +26,14 @@ class ReturnsErrors {
   MPI_Errhandler handler_{};
 };
 
+/// The same of calls on requests alone, whose errors an MPI raises on MPI_COMM_SELF (as MPI 4.0 has it) or, if it is older, on MPI_COMM_WORLD.
+class ReturnsErrorsOfRequests {
+ public:
+  explicit ReturnsErrorsOfRequests(const Functions& mpi)
+      : world_(mpi, mpi.handles->comm_world), self_(mpi, mpi.handles->comm_self) {}
+
+ private:
+  const ReturnsErrors world_, self_;
+};
+
 }  // namespace crosslane::mpi
