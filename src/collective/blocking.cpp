@@ -52,8 +52,6 @@ Needs needs_of(const team::Team& team, const Shape& shape, int member) {
   }
 }
 
-constexpr double for_ever = 1e9;  // seconds
-
 // How many bytes a call moves through each member.
 std::size_t volume(const Shape& shape, int members) noexcept {
   const bool blocks = sends_blocks(shape.collective) || receives_blocks(shape.collective);
@@ -411,10 +409,7 @@ TeamFacts Blocking::facts_in(const team::TeamView& team) const {
 }
 
 // All have arrived, so peers do their part soon, unless the application's own work fills their GPU.
-double Blocking::limit_seconds() const noexcept {
-  constexpr double patience = 10;
-  return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : for_ever;
-}
+double Blocking::limit_seconds() const noexcept { return limit_of_waits(watchdog_seconds_); }
 
 namespace {
 

@@ -120,12 +120,8 @@ kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const
 
 }  // namespace
 
-double Enqueued::limit_seconds() const noexcept {
-  // A peer may still be far from enqueueing its side.
-  constexpr double patience = 10;
-  constexpr double for_ever = 1e9;
-  return watchdog_seconds_ > 0 ? watchdog_seconds_ * patience : for_ever;
-}
+// A peer may still be far from enqueueing its side.
+double Enqueued::limit_seconds() const noexcept { return limit_of_waits(watchdog_seconds_); }
 
 const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
                                const Pieces* pieces, bool in_place, gpu::StreamView stream) const {

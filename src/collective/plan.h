@@ -9,6 +9,7 @@
 #include "team/lingerer.h"
 #include "team/view.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +49,14 @@ struct Call {
   const kernel::Parts* parts =
       nullptr;  ///< Of reduces and scatters: where the members' parts may be, in the same way; else null.
 };
+
+inline constexpr double for_ever = 1e9;  ///< Seconds: no wait is longer.
+
+/// Of each wait for another rank, seconds: ten times as long as until the watchdog tells of it (0: never).
+[[nodiscard]] constexpr double limit_of_waits(double watchdog_seconds) noexcept {
+  constexpr double patience = 10, shortest = 1e-3;
+  return watchdog_seconds > 0 ? std::clamp(watchdog_seconds * patience, shortest, for_ever) : for_ever;
+}
 
 /// Where the last kernel of a start reports that all is over, as the GPU knows it; null words: nowhere.
 struct Report {

@@ -35,6 +35,7 @@ int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag
     *flag = 1;
     return pending.end(0, request, status);
   }
+  pending.leave_ready_to_mpi();
   Statuses own(status, 1);
   const int result = site.next().Test(request, flag, own.data());
   if (result == mpi::success && *flag == 0) return result;

@@ -137,14 +137,29 @@ void check_root(const CollectiveCall& call, Seat seat) {
     throw Error(ErrorClass::buffer, "argument {} is MPI_IN_PLACE, which is for the root alone", argument);
 }
 
-// Of the blocks that each have a count.
-void explain_blocks(const CollectiveCall& call, Seat seat) {
+// The arrays that this rank passes for blocks that each have a count: those it sends, and those it receives; null for none.
+std::array<const BlockArrays*, 2> arrays_of(const CollectiveCall& call, Seat seat) {
   const bool at_root = seat.me == call.root;
   const bool sends = call.collective == Collective::scatterv ? at_root : call.collective == Collective::alltoallv;
   const bool receives = call.collective == Collective::gatherv ? at_root : call.collective != Collective::scatterv;
+  return {sends && call.send != mpi::in_place() ? &call.send_blocks : nullptr,
+          receives ? &call.receive_blocks : nullptr};
+}
+
+void check_arrays(const CollectiveCall& call, Seat seat) {
+  const bool displaced = !combines(call.collective);
+  const auto arrays = arrays_of(call, seat);
+  for (std::size_t side = 0; side < arrays.size(); ++side) {
+    const BlockArrays* const blocks = arrays[side];
+    if (blocks == nullptr || (blocks->has_counts() && (blocks->has_displacements() || !displaced))) continue;
+    throw Error(ErrorClass::argument, "the array of {} of what is {} is null",
+                blocks->has_counts() ? "displacements" : "counts", side == 0 ? "sent" : "received");
+  }
+}
+
+void explain_blocks(const CollectiveCall& call, Seat seat) {
   for (std::size_t block = 0; block < static_cast<std::size_t>(seat.members); ++block) {
-    for (const auto* const blocks : {sends && call.send != mpi::in_place() ? &call.send_blocks : nullptr,
-                                     receives ? &call.receive_blocks : nullptr}) {
+    for (const auto* const blocks : arrays_of(call, seat)) {
       if (blocks != nullptr && blocks->count(block) < 0)
         throw Error(ErrorClass::count, "the count of block {} is {}; a count is never negative", block,
                     blocks->count(block));
@@ -352,6 +367,7 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
   const auto byte = process.teams() != nullptr ? process.teams()->byte()
                                                : std::make_shared<const layout::Layout>(layout::block(0, 1), 0, 1);
   check_root(call, seat);
+  if (uneven(call.collective)) check_arrays(call, seat);
   const auto role = role_of(process, call, seat, byte);
   if (!role) return explain(process, call, seat);
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());

@@ -119,9 +119,9 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
   int result = mpi::success;
   try {
     const auto lock = process_.handle(*operation);
+    if (process_.multiple() && !operation->persistent)
+      process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);
     if (operation->undertaking) {
-      if (process_.multiple() && !operation->persistent)
-        process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);
       finish_undertaking(process_, *operation, request, status);
     } else {
       result = finish(process_, functions_, *operation, request, status);
@@ -147,7 +147,14 @@ void Pending::release(int index) {
   operation->delivered = false;
 }
 
-std::vector<MPI_Request> Pending::visible(const MPI_Request requests[]) const {
+void Pending::leave_ready_to_mpi() {
+  if (!process_.multiple()) return;  // they were taken out
+  for (std::size_t i = 0; i < operations_.size(); ++i)
+    if (found_[i] == Found::ready && !operations_[i]->persistent) process_.requests().drop(handles_[i], operations_[i]);
+}
+
+std::vector<MPI_Request> Pending::visible(const MPI_Request requests[]) {
+  leave_ready_to_mpi();
   std::vector<MPI_Request> handles(requests, requests + operations_.size());
   for (std::size_t i = 0; i < handles.size(); ++i)
     if (hidden(static_cast<int>(i))) handles[i] = process_.library().handles().request_null;
@@ -182,7 +189,7 @@ std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
 void Pending::deliver(const std::vector<int>& indices, const Statuses& statuses) noexcept {
   // Another thread that has the request must not see it delivered before it is: completed() holds it meanwhile.
   const auto apart = [&](const Operation& operation) {
-    return operation.one_sided || (operation.persistent && process_.multiple());
+    return operation.one_sided || (process_.multiple() && (operation.persistent || operation.look));
   };
   try {
     lane::Batch batch(process_.copier(), watch());

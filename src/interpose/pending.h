@@ -68,8 +68,10 @@ class Pending {
   /// Completes it. Returns its error code, after raising it; the status may be ignored.
   int end(int index, MPI_Request* request, MPI_Status* status);
 
-  /// The requests as MPI may complete them now: without those that are not ready, or that end here.
-  [[nodiscard]] std::vector<MPI_Request> visible(const MPI_Request requests[]) const;
+  /// MPI may complete those now that are ready and do not end here: none of these is known any more, if it is not persistent.
+  void leave_ready_to_mpi();
+  /// The same, and the requests as it may: without those that are not ready, or that end here.
+  [[nodiscard]] std::vector<MPI_Request> visible(const MPI_Request requests[]);
   /// What MPI made of them.
   void copy_back(const std::vector<MPI_Request>& handles, MPI_Request requests[]) const;
   /// True if MPI has told of an error of a request in `handles`, which visible() gave, without completing it: the request

@@ -129,15 +129,21 @@ void Process::took_route(const char* call, std::string_view route, std::uint64_t
     base::log(base::Topic::route, "{}: {}", call, route);
 }
 
-void Process::remember_error(int code, const std::string& message) {
-  const std::lock_guard lock(mutex_);
-  error_code_ = code;
-  error_message_ = message;
-}
+namespace {
+
+struct Remembered {
+  int code = 0;
+  std::string message;
+};
+// Of each thread its own: another one's error has the same code and other words.
+thread_local Remembered remembered;
+
+}  // namespace
+
+void Process::remember_error(int code, const std::string& message) { remembered = {code, message}; }
 
 std::string Process::take_error_message(int code) {
-  const std::lock_guard lock(mutex_);
-  return code == error_code_ ? std::exchange(error_message_, {}) : std::string{};
+  return code == remembered.code ? std::exchange(remembered.message, {}) : std::string{};
 }
 
 int Process::session_began(MPI_Session session, MPI_Errhandler handler) noexcept {

@@ -137,9 +137,9 @@ class Process {
   /// Where spans are recorded; null while nobody wants them.
   [[nodiscard]] trace::Tracer* tracer() const noexcept { return tracer_.get(); }
 
-  /// The message of the last error that Crosslane raised with this code, once: a later error of the MPI may have the same.
-  [[nodiscard]] std::string take_error_message(int code);
-  void remember_error(int code, const std::string& message);
+  /// The message of the last error that Crosslane raised in this thread, if it has this code, once: a later error of the MPI may have the same.
+  [[nodiscard]] static std::string take_error_message(int code);
+  static void remember_error(int code, const std::string& message);
 
  private:
   Process();
@@ -187,8 +187,6 @@ class Process {
 
   std::mutex mutex_;
   std::set<std::string> logged_routes_;
-  int error_code_ = 0;
-  std::string error_message_;
 };
 
 /// While one lives, wrapped calls of this thread go straight on: they come from the MPI below, from tools between, or from our own

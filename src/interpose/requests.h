@@ -95,7 +95,7 @@ struct Operation {
 
 /// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
 /// request value to another thread as soon as it has completed; but not a persistent one, whose request stays: other
-/// threads may announce its partitions meanwhile. Nor, where there are other threads, an undertaking, which MPI does not complete: they may ask
+/// threads may announce its partitions meanwhile. Nor, where there are other threads, what MPI alone does not know to be complete: they may ask
 /// for it meanwhile, or cancel it.
 class Requests {
  public:
@@ -116,7 +116,7 @@ class Requests {
   /// For calls that complete it. `shared`: with several threads. What stays in the table is to be dropped before its request is free.
   [[nodiscard]] std::shared_ptr<Operation> take_to_complete(MPI_Request request, bool shared) {
     auto operation = find(request);
-    const bool stays = operation && (operation->persistent || (shared && operation->undertaking));
+    const bool stays = operation && (operation->persistent || (shared && operation->looks()));
     return operation && !stays ? take(request) : operation;
   }
 

@@ -36,6 +36,10 @@ class BlockArrays {
     if (wide_counts_ != nullptr) return wide_counts_[block];
     return counts_ != nullptr ? counts_[block] : each_;
   }
+  [[nodiscard]] bool has_counts() const noexcept { return counts_ != nullptr || wide_counts_ != nullptr; }
+  [[nodiscard]] bool has_displacements() const noexcept {
+    return displacements_ != nullptr || wide_displacements_ != nullptr;
+  }
   [[nodiscard]] bool typed() const noexcept { return types_ != nullptr; }
   /// Where typed().
   [[nodiscard]] MPI_Datatype type(std::size_t block) const { return types_[block]; }

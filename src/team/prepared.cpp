@@ -252,7 +252,9 @@ std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t lar
     const auto region = home.window().take(made->layout.bytes, *made->stream);
     if (!region)
       throw base::Error(base::ErrorClass::no_memory,
-                        "the GPU has no memory left for the {} bytes that enqueued calls need", made->layout.bytes);
+                        "no room is left for the {} bytes that enqueued calls need: library memory for that is used "
+                        "up, or the GPU's memory is; free communicators that are used no more",
+                        made->layout.bytes);
     made->region = *region;
     if (worth_large_window(largest)) made->large = home.lend_large_window(large_window_bytes_for(size()));
     // Zeroed before anybody else may write flags into it.
@@ -402,6 +404,11 @@ void Prepared::leave() noexcept {
   if (connection_ == nullptr) return;
   announce();
   const auto connection = std::exchange(connection_, nullptr);
+  const auto free_seats = [&] {
+    share::Board& board = connection->home->board();
+    board.take_seats_back(connection->seats);
+    if (connection->half) board.give_half_back();
+  };
   bool known = true;  // of a GPU whose context is gone nobody can tell
   bool ended = true;
   try {
@@ -422,6 +429,8 @@ void Prepared::leave() noexcept {
       left.home->board().leave(left.place);
       left.home->keep(connection);
       left.home->keep(std::make_shared<std::vector<Shared>>(std::move(buffers_)));
+      // Its own kernels, which others' may wait for, are over, or have given up.
+      if (mine.facts[0] != unknown && mine.facts[1] == 0) free_seats();
       return;
     }
   } catch (const std::exception& error) {
@@ -429,9 +438,7 @@ void Prepared::leave() noexcept {
   }
   buffers_.clear();
   give_back(*connection);
-  share::Board& board = connection->home->board();
-  board.take_seats_back(connection->seats);
-  if (connection->half) board.give_half_back();
+  free_seats();
 }
 
 void Prepared::give_back(Connection& connection) noexcept {

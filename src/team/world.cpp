@@ -75,11 +75,13 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
     directory_.emplace(std::move(own));
     return;
   }
-  engine::Watch watch{.call = "MPI_Init", .communicator = "MPI_COMM_WORLD", .details = [](const void*) {
-                        return std::string{
-                            "waiting for all ranks to form Crosslane's world; where some do not load Crosslane, set "
-                            "CROSSLANE_WORLD=partial on those that do"};
-                      }};
+  engine::Watch watch{
+      .call = "MPI_Init", .communicator = "MPI_COMM_WORLD", .details = [](const void*) {
+        return std::string{
+            "waiting for all ranks to form Crosslane's world; where some do not load Crosslane, or have "
+            "CROSSLANE_DISABLE=1, "
+            "CROSSLANE_MODE=passthrough or CROSSLANE_WORLD=partial, set CROSSLANE_WORLD=partial on all that load it"};
+      }};
   watch.within = 10;  // MPI's own initialisation has brought them together
   try {
     engine_.wait(engine_.spawn(form(settings, looks, methods, settings.alike() + alike)), watch);
