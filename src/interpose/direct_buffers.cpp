@@ -60,7 +60,7 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
   }
   if (role.saved) {
     const std::size_t bytes = role.receive->extent.bytes();
-    kept_ = home_.spares().lend(bytes);
+    kept_.emplace(process, home_, call.call, bytes);
     const gpu::ContextScope scope(home_.driver(), home_.context());
     gpu::copy_async(kept_->data(), receive_->data(), bytes, team.connection().queue());
     side_.buffers.send = kept_->data();
@@ -78,7 +78,7 @@ DirectBuffers::~DirectBuffers() {
   if (!over_) return;  // the copies are freed: others, or this GPU, may still use them
   if (send_) send_->give_back();
   if (receive_) receive_->give_back();
-  if (kept_) home_.spares().take_back(*std::move(kept_));
+  if (kept_) kept_->give_back();
 }
 
 void DirectBuffers::lower() {

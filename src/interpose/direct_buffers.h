@@ -29,7 +29,7 @@ class DirectBuffers {
  private:
   team::Home& home_;
   std::optional<Lifted> send_, receive_;
-  std::optional<gpu::Buffer> kept_;
+  std::optional<CopyMemory> kept_;
   bool over_ = false;     // the copy to it, too
   bool lowered_ = false;  // by what was enqueued
   bool gives_;

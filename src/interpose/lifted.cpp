@@ -32,10 +32,12 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
                         "datatype against what was allocated",
                         call_, argument, length, static_cast<const void*>(data_));
     }
-    // What looked synchronous to the application may still be under way: settled at first sight, for this call by the copies.
     const lane::Place place = process_.copier().place(info_);
     const bool ours = place.context == home_.context() && info_.kind == gpu::PointerInfo::Kind::device;
-    if (ours && place.settled && extent_.usable()) return;
+    if (ours && extent_.usable()) {
+      settle(place);
+      return;
+    }
     segments_.push_back({0, extent_.bytes(), place});
   } else if (!gpu::Gpu::readable_by_cpu(data_)) {
     throw base::Error(base::ErrorClass::buffer,
@@ -56,20 +58,28 @@ void Lifted::divide(const char* argument) {
   copied_ = true;
 }
 
+// What looked synchronous to the application may still be under way there, at first sight.
+void Lifted::settle(const lane::Place& place) {
+  if (process_.copier().settled(place)) return;
+  lane::Batch batch(process_.copier(), {.call = call_});
+  batch.settle(place);
+  batch.wait();
+}
+
 void Lifted::make_room() {
   if (!copied_) return;
-  copy_ = home_.spares().lend(extent_.bytes());
+  copy_.emplace(process_, home_, call_, extent_.bytes());
   data_ = copy_->data();
 }
 
 void Lifted::give_back() noexcept {
-  if (copy_) home_.spares().take_back(*std::exchange(copy_, std::nullopt));
+  if (copy_) copy_->give_back();
 }
 
 share::Exposed Lifted::show() const {
   if (is_buffer()) return home_.exposure().show(info_, data_);
   // What is not kept is another allocation in each call, which others would open for nothing.
-  if (copy_->size() > gpu::Spares::most_kept) return {};
+  if (!copy_->lasts()) return {};
   return home_.exposure().show(process_.gpu().inspect(data_), data_);
 }
 
@@ -123,41 +133,41 @@ void Lifted::copy(Way way) {
     const auto [to, from] = sides(begin, way);
     batch.across(*place, to, from, begin, end);
   }
-  if (beside) {
+  if (beside && copy_->on_gpu()) {
     host = batch.lend(here(), extent_.bytes());
     copy_by_host(batch, host.data(), way);
+  } else if (beside) {
+    copy_elsewhere(batch, data_, way);
   }
   batch.wait();
 }
 
-// A segment after another in memory that both sides are copied from and to.
-void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
-  const layout::Layout& byte = *process_.teams()->byte();
-  const auto elsewhere = [&](auto&& body) {
-    for (const auto& [begin, end, place] : segments_)
-      if (!is_here(place)) body(begin, end, place);
-    batch.wait();
-  };
-  const auto elements = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>& place) {
+// What is not here, between where it is and a packed copy on the host.
+void Lifted::copy_elsewhere(lane::Batch& batch, std::byte* host, Way way) {
+  for (const auto& [begin, end, place] : segments_) {
+    if (is_here(place)) continue;
     if (way == Way::in)
       fetch(batch, place, host + begin, base_, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
     else
       deliver(batch, place, base_, host + begin, *extent_.layout, extent_.count, begin, end, lane::Form::packed);
-  };
-  const auto packed = [&](std::size_t begin, std::size_t end, const std::optional<lane::Place>&) {
+  }
+  batch.wait();
+}
+
+// The same, and from there to the copy on the GPU, or back.
+void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
+  if (way == Way::in) copy_elsewhere(batch, host, way);
+  const layout::Layout& byte = *process_.teams()->byte();
+  for (const auto& [begin, end, place] : segments_) {
+    if (is_here(place)) continue;
     const auto bytes = static_cast<MPI_Count>(end - begin);
     if (way == Way::in)
       batch.to_gpu(here(), data_ + begin, host + begin, byte, bytes, 0, end - begin, lane::Form::packed);
     else
       batch.to_host(here(), host + begin, data_ + begin, byte, bytes, 0, end - begin, lane::Form::packed);
-  };
-  if (way == Way::in) {
-    elsewhere(elements);
-    elsewhere(packed);
-  } else {
-    elsewhere(packed);
-    elsewhere(elements);
   }
+  batch.wait();
+  if (way == Way::out) copy_elsewhere(batch, host, way);
 }
 
 lane::Place Lifted::here() const noexcept { return {home_.context(), home_.device(), true}; }

@@ -1,9 +1,9 @@
 // A buffer of a direct collective as kernels can use it: where it lies, if that is contiguous memory of the team's GPU context;
-// else a copy in device memory of ours, filled before the call and brought back after it. It must not know which collective.
+// else a copy in memory of ours, filled before the call and brought back after it. It must not know which collective.
 #pragma once
 
 #include "collective/plan.h"
-#include "gpu/buffer.h"
+#include "interpose/copy_memory.h"
 #include "interpose/memories.h"
 #include "interpose/process.h"
 #include "layout/layout.h"
@@ -74,6 +74,8 @@ class Lifted {
     lane::Side to, from;
   };
   [[nodiscard]] Sides sides(std::size_t begin, Way way) const;
+  void settle(const lane::Place& place);
+  void copy_elsewhere(lane::Batch& batch, std::byte* host, Way way);
   void copy_by_host(lane::Batch& batch, std::byte* host, Way way);
   [[nodiscard]] lane::Place here() const noexcept;  // of the copy
   [[nodiscard]] bool is_here(const std::optional<lane::Place>& place) const noexcept;
@@ -86,7 +88,7 @@ class Lifted {
   gpu::PointerInfo info_;
   bool copied_ = false;            // it cannot be used as it is:
   std::vector<Segment> segments_;  // where it is then, as known at first sight
-  std::optional<gpu::Buffer> copy_;
+  std::optional<CopyMemory> copy_;
   std::byte* data_;
 };
 

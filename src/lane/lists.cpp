@@ -321,16 +321,18 @@ bool Lists::evict_one(const List* keep) {
 }
 
 bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
-  if (!std::exchange(memory_tried_, true)) {
+  // A GPU that is full may be so for a moment only: it is asked again, more and more seldom.
+  if (memory_.size() == 0 && std::has_single_bit(++short_of_)) {
     try {
       memory_ = gpu::Buffer(driver_, limit_);
       free_ = base::FreeRanges(limit_);
     } catch (const base::Error&) {
-      base::log(
-          base::Topic::warning,
-          "the GPU has no {} bytes left for lists of irregular datatypes: they are made anew for every copy; lower "
-          "CROSSLANE_LIST_LIMIT",
-          limit_);
+      if (short_of_ == 1)
+        base::log(
+            base::Topic::warning,
+            "the GPU has no {} bytes left for lists of irregular datatypes: they are made anew for every copy; lower "
+            "CROSSLANE_LIST_LIMIT",
+            limit_);
     }
   }
   const std::size_t wanted = rounded(bytes);
@@ -351,6 +353,7 @@ void Lists::reap() {
 }
 
 Lists::Window Lists::lend_window() {
+  std::erase_if(windows_, [](Window& window) { return window.buffer.size() == 0 && (*window.used)->done(); });
   for (auto window = windows_.begin(); window != windows_.end(); ++window) {
     if (!(*window->used)->done()) continue;
     Window lent = std::move(*window);
@@ -359,14 +362,20 @@ Lists::Window Lists::lend_window() {
     return lent;
   }
   Window fresh;
-  fresh.buffer = gpu::Buffer(driver_, window_bytes);
+  try {
+    fresh.buffer = gpu::Buffer(driver_, window_bytes);
+  } catch (const base::Error& error) {
+    if (error.error_class() != base::ErrorClass::no_memory) throw;
+    fresh.beside = pinned_.lend(window_bytes);
+    if (!fresh.beside.mapped()) throw;
+  }
   return fresh;
 }
 
 void Lists::fill_window(Window& window, gpu::StreamView stream, const void* entries, std::size_t bytes) {
   HostBlock block = pinned_.lend(bytes);
   std::memcpy(block.data(), entries, bytes);
-  gpu::copy_async(window.buffer.data(), block.data(), bytes, stream);
+  gpu::copy_async(window.data(), block.data(), bytes, stream);
   window.staging.push_back(std::move(block));
 }
 

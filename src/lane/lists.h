@@ -109,14 +109,17 @@ class Lists {
   /// not all there.
   std::shared_ptr<const void> hold(List& list);
 
-  /// A window of a list that is not kept, for launches on one stream: entries that it holds, in GPU memory that is written
-  /// in the stream's order. give_back() after the last launch.
+  /// A window of a list that is not kept, for launches on one stream: entries that it holds, in memory that is written
+  /// in the stream's order; on the GPU, or, where that has none left, pinned on the host. give_back() after the last launch.
   struct Window {
     gpu::Buffer buffer;
+    HostBlock beside;
+    [[nodiscard]] std::byte* data() const noexcept { return buffer.data() != nullptr ? buffer.data() : beside.data(); }
     std::vector<HostBlock> staging;
     std::optional<gpu::EventPool::Lent> used;
   };
   static constexpr std::size_t window_bytes = std::size_t{1} << 20;
+  /// Throws Error (no_memory) where neither has any left.
   Window lend_window();
   void fill_window(Window& window, gpu::StreamView stream, const void* entries, std::size_t bytes);
   void give_back(Window window, gpu::StreamView stream);
@@ -146,7 +149,7 @@ class Lists {
   gpu::EventPool events_;        // before all that lends from it
   gpu::Stream upload_;           // waits for nobody: the memory that it writes has no readers left
   gpu::Buffer memory_;
-  bool memory_tried_ = false;
+  std::uint64_t short_of_ = 0;                   // how often its memory was asked for in vain
   base::FreeRanges free_;                        // of memory_
   std::list<std::unique_ptr<Irregular>> known_;  // the last used first
   std::unordered_map<const layout::Node*, std::list<std::unique_ptr<Irregular>>::iterator> by_node_;

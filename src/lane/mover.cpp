@@ -369,10 +369,10 @@ void Mover::follow(CUcontext context, gpu::StreamView stream, const Side& to, co
     const std::lock_guard lock(here->mutex);
     return here->lists.lend_window();
   }();
-  const std::size_t most = window.buffer.size();
+  const std::size_t most = Lists::window_bytes;
   for (std::size_t low = begin; low < end; low += std::min(most, end - low)) {
     const std::size_t high = low + std::min(most, end - low);
-    const Side packed = Side::packed(window.buffer.data());
+    const Side packed = Side::packed(window.data());
     follow_at_once(*here, stream, resolve(packed, low), there, list, low, high);
     Side part = to;
     if (to.form_ == Side::Form::packed) part.address_ = at(to.address_, static_cast<std::int64_t>(low - begin));
@@ -567,7 +567,8 @@ void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, con
       laid[i].shape.dimension[0] = {one.table.size(), 0};
       // Its first entry is run first / run of the stream.
       const auto skipped = first / one.run * sizeof(std::uint64_t);
-      laid[i].table = {reinterpret_cast<const void*>(one.window->buffer.address() - skipped), shift, true};
+      laid[i].table = {reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(one.window->data()) - skipped),
+                       shift, true};
     }
     site.copies.laid(stream, laid[0], laid[1], low, high);
     low = high;

@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|refused|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|full|refused|events|missing|fails|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -146,6 +146,78 @@ void refused(Program& program) {
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce), std::int64_t{0});
 }
 
+// Takes all of the GPU's memory but less than half a mebibyte, of an emulated one that is not large.
+std::vector<CUdeviceptr> fill_gpu() {
+  std::vector<CUdeviceptr> taken;
+  for (std::size_t bytes = std::size_t{256} << 20; bytes >= std::size_t{256} << 10;) {
+    CUdeviceptr piece = 0;
+    if (cuMemAlloc(&piece, bytes) == CUDA_SUCCESS)
+      taken.push_back(piece);
+    else
+      bytes /= 2;
+  }
+  return taken;
+}
+
+// The GPU is full: buffers that were never passed before, and those that have to be copied, go direct all the same.
+void full(Program& program) {
+  if (!gpus_are_emulated()) return program.skip("it fills the GPU, which is large here, and perhaps others'");
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  constexpr int count = 5 << 20;
+  constexpr auto bytes = std::size_t{count} * sizeof(int);
+  Memory fresh(MemoryKind::device, bytes), managed(MemoryKind::managed, bytes);
+  const auto taken = fill_gpu();
+  const auto own = [&](int rank) {
+    std::vector<int> values(count);
+    for (int i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = i % 1000 + rank;
+    return values;
+  };
+  for (Memory* const memory : {&fresh, &managed}) {
+    CROSSLANE_STEP("memory of kind {}", name(memory->kind()));
+    memory->fill(own(program.rank));
+    const std::int64_t before = direct_calls(Kind::allreduce);
+    CROSSLANE_MPI(MPI_Allreduce(MPI_IN_PLACE, memory->data(), count, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, std::int64_t{world.in_turns() ? 0 : 1});
+    CROSSLANE_CHECK(memory->values<int>() == own(program.size - 1), "wrong maxima");
+  }
+  // Every third element of what the first rank has.
+  CROSSLANE_STEP("a vector");
+  MPI_Datatype thirds = MPI_DATATYPE_NULL;
+  MPI_Type_vector(count / 3, 1, 3, MPI_INT, &thirds);
+  MPI_Type_commit(&thirds);
+  fresh.fill(own(program.rank));
+  CROSSLANE_MPI(MPI_Bcast(fresh.data(), 1, thirds, 0, MPI_COMM_WORLD));
+  auto expected = own(program.rank);
+  const auto first = own(0);
+  for (std::size_t i = 0; i + 2 < expected.size(); i += 3) expected[i] = first[i];
+  CROSSLANE_CHECK(fresh.values<int>() == expected, "wrong elements of the vector");
+  MPI_Type_free(&thirds);
+  // Blocks of different lengths, for which there are lists.
+  CROSSLANE_STEP("blocks");
+  std::vector<int> lengths(20000), places(lengths.size());
+  int place = 0, sum = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    lengths[i] = 1 + static_cast<int>(program.local().below(60));
+    places[i] = place;
+    place += lengths[i] + static_cast<int>(program.local().below(60));
+    sum += lengths[i];
+  }
+  MPI_Datatype blocks = MPI_DATATYPE_NULL;
+  MPI_Type_indexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_INT, &blocks);
+  MPI_Type_commit(&blocks);
+  fresh.fill(own(program.rank));
+  std::vector<int> packed(static_cast<std::size_t>(sum));
+  CROSSLANE_MPI(MPI_Sendrecv(fresh.data(), 1, blocks, program.rank, 0, packed.data(), sum, MPI_INT, program.rank, 0,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  std::vector<int> wanted;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    for (int j = 0; j < lengths[i]; ++j) wanted.push_back((places[i] + j) % 1000 + program.rank);
+  CROSSLANE_CHECK(packed == wanted, "wrong blocks");
+  MPI_Type_free(&blocks);
+  for (const CUdeviceptr piece : taken) CROSSLANE_CUDA(cuMemFree(piece));
+}
+
 // The preferred algorithm cannot have what it needs on some rank: all ranks take another one, where kernels need not take turns.
 void events(Program& program) {
   const Job world(program, MPI_COMM_WORLD, "the world");
@@ -246,6 +318,7 @@ int main(int argc, char** argv) {
                    {"communicators", communicators},
                    {"crowded", crowded},
                    {"strangers", strangers},
+                   {"full", full},
                    {"refused", refused},
                    {"reused", reused},
                    {"events", events},
