@@ -7,6 +7,7 @@
 #include "gpu/marker.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace crosslane::message {
 
@@ -178,6 +179,16 @@ std::optional<PeerMemory::Shown> PeerMemory::show(const std::byte* first, std::s
   const share::Exposed exposed = least > 1 ? exposure.show_if_used(info, first, least) : exposure.show(info, first);
   if (exposed.id == 0) return std::nullopt;
   return Shown{exposed, reinterpret_cast<std::uintptr_t>(first)};
+}
+
+void PeerMemory::tend() noexcept {
+  constexpr base::Duration seldom = std::chrono::milliseconds{10};
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  if (home == nullptr) return;
+  const base::Time now = base::now();
+  if (now < tended_.load(std::memory_order_relaxed) + seldom) return;
+  tended_.store(now, std::memory_order_relaxed);
+  if (home->stands()) home->exposure().tend();
 }
 
 bool PeerMemory::may_be_asked(int world_rank) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/backoff.h"
+#include "base/clock.h"
 #include "base/settings.h"
 #include "gpu/mapping.h"
 #include "gpu/pinned_buffer.h"
@@ -44,6 +45,10 @@ class PeerMemory {
   [[nodiscard]] bool reads_for(const lane::Place* place) noexcept;
   /// The application has ended the home's context.
   void leave_for_good() noexcept;
+
+  /// To be called now and then, and cheap: memory that was freed is told of, and that of others closed. A driver keeps what is open elsewhere, and
+  /// has no room for what the application allocates next.
+  void tend() noexcept;
 
   /// Before this rank sends: shows memory by which others find out whether they can open this rank's, and makes what writes to theirs. Quick but for
   /// the first time.
@@ -153,6 +158,7 @@ class PeerMemory {
   Courier courier_;
   Writer writer_;
   std::atomic<team::Home*> home_{nullptr};
+  std::atomic<base::Time> tended_{};
   std::atomic<bool> sends_{false};
   std::optional<gpu::PinnedRange> words_;
   std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them

@@ -222,6 +222,7 @@ class Transfers {
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
     if (kept_.load(std::memory_order_relaxed) != 0) engine_.progress();
+    if (peers_ != nullptr) peers_->tend();
   }
 
   /// In MPI_Finalize, by every rank of the world: ends payloads that nobody asked for (their receive was truncated).

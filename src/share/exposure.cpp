@@ -118,6 +118,18 @@ void Exposure::close_revoked(int local_rank) noexcept {
   if (!held) seen_version_[local_rank] = version;
 }
 
+void Exposure::tend() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;  // somebody does as much
+  drop_dead();
+  try {
+    const gpu::ContextScope scope(driver_, context_);
+    for (const auto& [local_rank, version] : seen_version_) close_revoked(local_rank);
+  } catch (const base::Error& error) {
+    base::log(base::Topic::debug, "mappings of freed memory are not closed: {}", error.what());
+  }
+}
+
 // Of those that nobody holds; false where there is none.
 bool Exposure::close_oldest() noexcept {
   auto oldest = peers_.end();

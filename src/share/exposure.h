@@ -7,7 +7,9 @@
 //   open, not held   closed before the next opening of that owner's memory; opened again if the id comes again
 //   held             kept, and looked at again before each such opening: a second mapping beside it might be refused
 //   opened later     closed after the owner's next change of its slots, which comes with all that it shows anew. If it frees the
-//                    allocation and shows nothing new, it stays open, as freed memory does that had a slot.
+//                    allocation and shows nothing new, it stays open.
+// The first two are looked at by tend(), too. A driver keeps freed memory that is open elsewhere, so that there may be no room for what the application
+// allocates next (of 143 GB, 80 GB that were freed and allocated again: out of memory).
 #pragma once
 
 #include "gpu/driver.h"
@@ -43,6 +45,9 @@ class Exposure {
   /// Another rank's allocation as mapped here; opened if it was not; null where the driver refuses. It stays open as long as somebody
   /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
   [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
+
+  /// What this rank has freed is not shown any more, and what others do not show is closed: where neither shows or opens anything new.
+  void tend() noexcept;
 
   /// Opens what another rank exported, with the context current. Drivers refuse to open new memory (ALREADY_MAPPED) where freed memory of
   /// its owner's is still open, of which its owner says nothing until it shows something new: then what nobody holds is closed first.

@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|full|refused|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|full|refused|events|missing|fails|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -144,6 +145,36 @@ void refused(Program& program) {
   for (const std::size_t units : {std::size_t{1}, std::size_t{5000}, std::size_t{300000}})
     world.run(sum_of_ints(units, mix(program.seed, units), 3), on_the_gpu(), program.local());
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce), std::int64_t{0});
+}
+
+// Ranks close each other's freed memory while they go on with other messages: what the application allocates in its place, and MPI never sees, can
+// be opened by another library, which a driver refuses as long as the freed memory is open.
+void lets_go(Program& program) {
+  constexpr int bytes = 4 << 20;
+  const int after = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
+  Memory received(MemoryKind::device, bytes);
+  const auto exchange = [&](const void* sent, int count) {
+    CROSSLANE_MPI(MPI_Sendrecv(sent, count, MPI_BYTE, after, 0, received.data(), count, MPI_BYTE, before, 0,
+                               MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  };
+  CUdeviceptr first = 0, second = 0;
+  CROSSLANE_CUDA(cuMemAlloc(&first, bytes));
+  for (int i = 0; i < 3; ++i) exchange(reinterpret_cast<void*>(first), bytes);
+  CROSSLANE_CUDA(cuMemFree(first));
+  CROSSLANE_CUDA(cuMemAlloc(&second, bytes));
+  CUipcMemHandle own{}, theirs{};
+  CROSSLANE_CUDA(cuIpcGetMemHandle(&own, second));
+  CROSSLANE_MPI(MPI_Sendrecv(&own, sizeof own, MPI_BYTE, after, 1, &theirs, sizeof theirs, MPI_BYTE, before, 1,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  for (int i = 0; i < 40; ++i) {  // with memory that is known already
+    exchange(received.as<std::byte>() + bytes / 2, 64);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CUdeviceptr opened = 0;
+  CROSSLANE_CUDA(cuIpcOpenMemHandle(&opened, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  CROSSLANE_CUDA(cuIpcCloseMemHandle(opened));
+  polite_barrier();
+  CROSSLANE_CUDA(cuMemFree(second));
 }
 
 // Takes all of the GPU's memory but less than half a mebibyte, of an emulated one that is not large.
@@ -318,6 +349,7 @@ int main(int argc, char** argv) {
                    {"communicators", communicators},
                    {"crowded", crowded},
                    {"strangers", strangers},
+                   {"lets_go", lets_go},
                    {"full", full},
                    {"refused", refused},
                    {"reused", reused},
