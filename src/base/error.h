@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -45,5 +46,11 @@ class Error : public std::runtime_error {
  private:
   ErrorClass class_;
 };
+
+/// It may go well another time: memory was short.
+[[nodiscard]] inline bool is_shortage(const std::exception& error) noexcept {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  return known != nullptr && known->error_class() == ErrorClass::no_memory;
+}
 
 }  // namespace crosslane::base

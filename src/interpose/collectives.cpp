@@ -100,13 +100,15 @@ class DirectUndertaking final : public Undertaking {
   std::shared_ptr<DirectBuffers> buffers_;  // until it was delivered
 };
 
-// One step towards being connected, if it is not; why this rank cannot is told: of the first communicator to everybody.
+// One step towards being connected, if it is not; why this rank cannot, or cannot yet, is told: of the first communicator to everybody.
 void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
   team::Home* const home = teams.home();
   if (home == nullptr) return;
   if (const auto refusal = team.prepare(*home)) {
-    const auto topic = teams.first_refusal() ? base::Topic::warning : base::Topic::info;
-    base::log(topic, "{}: collectives on GPU memory go through the host: {}", watch.name(watch.context), *refusal);
+    const bool first = refusal->passes ? teams.first_shortage() : teams.first_refusal();
+    base::log(first ? base::Topic::warning : base::Topic::info,
+              "{}: collectives on GPU memory go through the host{}: {}", watch.name(watch.context),
+              refusal->passes ? " until there is memory for them" : "", refusal->why);
   }
 }
 

@@ -1,6 +1,7 @@
 // See teams.h.
 #include "interpose/teams.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "gpu/context.h"
 
@@ -255,20 +256,31 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
     return standing;
   }
   if (homeless_.load(std::memory_order_relaxed)) return nullptr;
+  if (home_rests_.rests()) {
+    home_rests_.pass();
+    return nullptr;
+  }
   const std::lock_guard lock(mutex_);
   if (auto* const known = home(); known != nullptr || homeless_.load(std::memory_order_relaxed)) return known;
   try {
     const auto& driver = process_.gpu().driver();
-    auto made = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
-    process_.see_device(place.device);
     // Loading may wait for kernels that run: not for one that waits for a peer, later.
     static_cast<void>(process_.copier().mover().prepare(place.context));
+    // Last: with it this rank's seats are counted on that GPU.
+    auto made = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
+    process_.see_device(place.device);
     if (auto* const peers = process_.transfers().peers()) peers->live_at(*made);  // does not throw: then it stays
     home_ = std::move(made);
     home_seen_.store(home_.get(), std::memory_order_release);
   } catch (const std::exception& error) {
-    homeless_.store(true, std::memory_order_relaxed);
-    base::log(base::Topic::warning, "collectives and messages on GPU memory go through the host: {}", error.what());
+    const bool passes = base::is_shortage(error);
+    if (passes)
+      home_rests_.rest();
+    else
+      homeless_.store(true, std::memory_order_relaxed);
+    base::log(passes && std::exchange(home_short_, true) ? base::Topic::info : base::Topic::warning,
+              "collectives and messages on GPU memory go through the host{}: {}",
+              passes ? " until there is memory for them" : "", error.what());
   }
   return home();
 }

@@ -2,6 +2,7 @@
 // machinery that runs their collectives directly between GPUs. It must not know any one collective.
 #pragma once
 
+#include "base/backoff.h"
 #include "collective/blocking.h"
 #include "collective/enqueued.h"
 #include "engine/helper_thread.h"
@@ -49,7 +50,8 @@ class Teams {
   void created_apart(MPI_Comm child) noexcept;
 
   /// The GPU that this rank takes part with: that of the first GPU memory which it passes. Null where it has none yet, or cannot
-  /// take part: the GPU does not have what it needs, or the application has ended its context (said once).
+  /// take part: the GPU does not have what it needs (memory for that is looked for again), or the application has ended its context;
+  /// said once.
   [[nodiscard]] team::Home* home() noexcept { return home_seen_.load(std::memory_order_acquire); }
   /// The same for a call with GPU memory at `place`, made where there is none yet.
   team::Home* home_at(const lane::Place& place) noexcept;
@@ -72,6 +74,8 @@ class Teams {
 
   /// True once: a communicator of this rank has just been found to have its collectives on GPU memory staged.
   [[nodiscard]] bool first_refusal() noexcept { return !refusal_told_.exchange(true, std::memory_order_relaxed); }
+  /// The same for as long as memory is short.
+  [[nodiscard]] bool first_shortage() noexcept { return !shortage_told_.exchange(true, std::memory_order_relaxed); }
 
   /// Any thread: a direct call ran by this row of the catalogue.
   void count(const collective::Algorithm& row) noexcept;
@@ -108,7 +112,9 @@ class Teams {
   std::atomic<std::uint64_t> numbers_{0}, told_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
-  std::atomic<bool> homeless_{false}, refusal_told_{false};
+  std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false};
+  base::Backoff<4, 1024> home_rests_;  // in calls that found none, as memory was short
+  bool home_short_ = false;
   std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands
   std::unique_ptr<engine::HelperThread> helper_;
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue

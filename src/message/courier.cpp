@@ -1,6 +1,7 @@
 // See courier.h.
 #include "message/courier.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
@@ -140,6 +141,10 @@ bool Courier::wants(std::size_t bytes) const noexcept {
 bool Courier::launch(std::size_t bytes) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || home_ == nullptr) return false;
+  if (rests_.rests()) {
+    rests_.pass();
+    return false;
+  }
   try {
     const gpu::ContextScope scope(home_->driver(), home_->context());
     if (equipment_ == nullptr) equipment_ = std::make_unique<Equipment>(*home_, engine_, stay_);
@@ -157,7 +162,10 @@ bool Courier::launch(std::size_t bytes) noexcept {
     return true;
   } catch (const std::exception& error) {
     base::log(base::Topic::info, "no kernel stays for messages: {}", error.what());
-    home_ = nullptr;
+    if (base::is_shortage(error))
+      rests_.rest();
+    else
+      home_ = nullptr;
     return false;
   }
 }

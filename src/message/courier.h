@@ -9,6 +9,7 @@
 // So it is where it does not begin to run soon: the GPU is full of others, from which it would take room.
 #pragma once
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "gpu/buffer.h"
@@ -97,6 +98,7 @@ class Courier {
   base::Duration stay_{};
   unsigned most_blocks_ = 1;
   std::unique_ptr<Equipment> equipment_;
+  base::Backoff<64, 4096> rests_;    // in payloads, where memory for it was short
   std::optional<base::Time> asked_;  // the last time
   bool soon_ = false;                // that was soon after the time before
   bool compares_ = true;             // times of emulated GPUs are the processors', and tell nothing

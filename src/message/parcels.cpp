@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace crosslane::message {
@@ -23,6 +24,28 @@ void Parcels::leave() noexcept {
   free_ = {};
 }
 
+void Parcels::find_memory() noexcept {
+  if (memory_.data != nullptr || refused_) return;
+  if (rests_.rests()) return rests_.pass();
+  std::string why = "library memory for that is used up";
+  try {
+    if (const auto memory = window_->take_apart(window_bytes_)) {
+      memory_ = *memory;
+      free_ = base::FreeRanges(window_bytes_);
+      return;
+    }
+    refused_ = true;
+  } catch (const base::Error& error) {
+    why = error.what();
+    refused_ = !base::is_shortage(error);
+  }
+  if (!refused_) rests_.rest();
+  base::log(std::exchange(short_, true) ? base::Topic::info : base::Topic::warning,
+            "no {} KiB of GPU memory for messages that others cannot read where they lie, which go through the host{}: "
+            "{}; or lower CROSSLANE_MESSAGE_WINDOW",
+            window_bytes_ >> 10, refused_ ? "" : " until there is", why);
+}
+
 std::size_t Parcels::block_bytes(const Pieces& pieces, std::size_t bytes) noexcept {
   const std::size_t piece = std::min<std::size_t>(pieces.piece_bytes, bytes);
   return (piece + granule - 1) / granule * granule;
@@ -31,20 +54,8 @@ std::size_t Parcels::block_bytes(const Pieces& pieces, std::size_t bytes) noexce
 std::optional<Pieces> Parcels::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (window_ == nullptr || window_bytes_ == 0) return std::nullopt;
-  if (!std::exchange(tried_, true)) {
-    try {
-      if (const auto memory = window_->take_apart(window_bytes_)) memory_ = *memory;
-    } catch (const base::Error& error) {
-      base::log(base::Topic::info, "others cannot open this rank's window: {}", error.what());
-    }
-    if (memory_.data == nullptr) {
-      base::log(base::Topic::warning,
-                "the GPU gives no {} KiB for messages that others cannot read where they lie: they go through the "
-                "host; lower CROSSLANE_MESSAGE_WINDOW",
-                window_bytes_ >> 10);
-    }
-    free_ = base::FreeRanges(memory_.data != nullptr ? window_bytes_ : 0);
-  }
+  find_memory();
+  if (memory_.data == nullptr) return std::nullopt;
   sweep();
   Pieces pieces;
   pieces.window = memory_.region;

@@ -3,6 +3,7 @@
 // says; nobody waits for that. It must not know what is packed into them.
 #pragma once
 
+#include "base/backoff.h"
 #include "base/free_ranges.h"
 #include "gpu/stream.h"
 #include "message/header.h"
@@ -46,13 +47,16 @@ class Parcels {
     bool used, withdrawn;
   };
   static std::size_t block_bytes(const Pieces& pieces, std::size_t bytes) noexcept;
+  /// Takes the memory, where there is none yet and some can be had.
+  void find_memory() noexcept;
   void sweep();
 
   share::Offers& offers_;
   const std::size_t window_bytes_, piece_bytes_;
   std::mutex mutex_;  // guards all that follows
   share::Window* window_ = nullptr;
-  bool tried_ = false;
+  bool refused_ = false, short_ = false;
+  base::Backoff<4, 1024> rests_;  // in payloads, where memory was short
   share::Window::Piece memory_;
   base::FreeRanges free_;
   std::deque<Lent> lent_;  // the oldest first

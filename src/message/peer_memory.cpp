@@ -24,6 +24,7 @@ PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier&
       tried_(static_cast<std::size_t>(world.directory().ranks())),
       whole_(static_cast<std::size_t>(world.directory().ranks())),
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
+      meet_rests_(static_cast<std::size_t>(world.directory().ranks())),
       asks_(static_cast<std::size_t>(world.directory().ranks())),
       wrote_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
@@ -51,9 +52,12 @@ void PeerMemory::live_at(team::Home& home) noexcept {
 void PeerMemory::prepare_to_send() noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr || sends_.load(std::memory_order_acquire)) return;
-  home->show_door();
-  writer_.make();
-  sends_.store(true, std::memory_order_release);
+  if (send_rests_.rests()) return send_rests_.pass();
+  const bool shown = home->show_door(), made = writer_.make();
+  if (shown && made)
+    sends_.store(true, std::memory_order_release);
+  else
+    send_rests_.rest();
 }
 
 void PeerMemory::leave() noexcept {
@@ -95,10 +99,14 @@ void PeerMemory::meet_local(team::Home& home, int local_rank, bool takes_tokens)
   if (tried.load(std::memory_order_acquire)) return;
   const share::WindowRecord& record = world_.board().window(local_rank);
   if (record.door_shown.load(std::memory_order_acquire) == 0) return;  // it has no GPU yet
+  auto& rests = meet_rests_[static_cast<std::size_t>(local_rank)];
+  if (rests.rests()) return rests.pass();
   const std::lock_guard lock(mutex_);
   if (tried.load(std::memory_order_relaxed)) return;
+  const auto opened = home.opens(record);
+  if (!opened) return rests.rest();
   auto& directory = world_.directory();
-  const Met met = !home.opens(record) ? refuses : takes_tokens && tokens_.usable() ? opens_and_takes_tokens : opens;
+  const Met met = !*opened ? refuses : takes_tokens && tokens_.usable() ? opens_and_takes_tokens : opens;
   directory.lines(directory.local_rank(), local_rank)[0].word.store(met, std::memory_order_release);
   tried.store(true, std::memory_order_release);
   untried_.fetch_sub(1, std::memory_order_relaxed);

@@ -23,9 +23,9 @@ void Writer::live_at(team::Home& home) noexcept {
   if (writes_) home_ = &home;
 }
 
-void Writer::make() noexcept {
+bool Writer::make() noexcept {
   const std::lock_guard lock(mutex_);
-  if (home_ == nullptr || channels_ != nullptr) return;
+  if (home_ == nullptr || channels_ != nullptr) return true;
   try {
     const gpu::Driver& driver = home_->driver();
     const gpu::ContextScope scope(driver, home_->context());
@@ -33,7 +33,9 @@ void Writer::make() noexcept {
       channels_ = std::make_unique<Channels>(Channels{Channel(driver), Channel(driver)});
   } catch (const std::exception& error) {
     base::log(base::Topic::info, "this rank's messages are read, not written: {}", error.what());
+    return !base::is_shortage(error);
   }
+  return true;
 }
 
 // Kernels that were called off look at the offers' words before they stay away.

@@ -33,8 +33,9 @@ class Writer {
 
   /// This rank takes part with that GPU: once. Nothing is made yet.
   void live_at(team::Home& home) noexcept;
-  /// Makes what kernels need, once: before the driver may wait for the application's, and these for who would make it.
-  void make() noexcept;
+  /// Makes what kernels need, once: before the driver may wait for the application's, and these for who would make it. False where
+  /// memory was short: to be tried again.
+  bool make() noexcept;
   /// The home goes. Nothing is being written any more.
   void leave() noexcept;
 

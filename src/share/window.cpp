@@ -28,13 +28,7 @@ std::optional<Window::Piece> Window::take_from(std::size_t index, std::size_t by
 bool Window::grow(std::size_t bytes) {
   const std::size_t index = segments_.size();
   if (index >= WindowRecord::most_segments) return false;
-  gpu::Buffer buffer;
-  try {
-    buffer = gpu::Buffer(driver_, bytes);
-  } catch (const base::Error& error) {
-    if (error.error_class() == base::ErrorClass::no_memory) return false;
-    throw;
-  }
+  gpu::Buffer buffer(driver_, bytes);
   const CUipcMemHandle handle = buffer.export_handle();
   static_assert(sizeof(handle) == sizeof(MemoryHandle));
   std::memcpy(record_.segment[index].data(), &handle, sizeof handle);

@@ -37,7 +37,7 @@ class Window {
       : driver_(driver), context_(context), gpu_(gpu), record_(record) {}
 
   /// A region, zeroed by what is enqueued on `stream` (of the window's context). Nothing where the window is at its limit of
-  /// segments, or the GPU has no memory left; throws Error (other) where the memory cannot be exported.
+  /// segments; throws Error: no_memory where the GPU has none left, else where the memory cannot be exported.
   [[nodiscard]] std::optional<Piece> take(std::size_t bytes, gpu::StreamView stream);
   /// The same with whatever is in it.
   [[nodiscard]] std::optional<Piece> take(std::size_t bytes);

@@ -64,10 +64,10 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
   board.own_window().whole_lines = keeps_lines_whole(driver, device) ? 1 : 0;
 }
 
-void Home::show_door() noexcept {
-  if (door_tried_.load(std::memory_order_acquire)) return;
+bool Home::show_door() noexcept {
+  if (door_settled_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);
-  if (door_tried_.exchange(true, std::memory_order_acq_rel)) return;
+  if (door_settled_.load(std::memory_order_relaxed)) return true;
   try {
     const gpu::ContextScope scope(driver_, context_);
     door_ = gpu::Buffer(driver_, door_bytes);
@@ -76,12 +76,22 @@ void Home::show_door() noexcept {
     std::memcpy(record.door.data(), &handle, sizeof handle);
     record.door_shown.store(1, std::memory_order_release);
   } catch (const base::Error& error) {
+    if (base::is_shortage(error)) {
+      base::log(
+          std::exchange(door_short_, true) ? base::Topic::info : base::Topic::warning,
+          "messages of this rank go through the host until GPU {} has {} MiB of memory for what shows others its own: "
+          "{}",
+          device_, door_bytes >> 20, error.what());
+      return false;
+    }
     base::log(base::Topic::info, "messages of this rank are staged, since others cannot open its GPU memory: {}",
               error.what());
   }
+  door_settled_.store(true, std::memory_order_release);
+  return true;
 }
 
-bool Home::opens(const share::WindowRecord& record) const noexcept {
+std::optional<bool> Home::opens(const share::WindowRecord& record) const noexcept {
   try {
     const gpu::ContextScope scope(driver_, context_);
     CUipcMemHandle handle;
@@ -90,23 +100,31 @@ bool Home::opens(const share::WindowRecord& record) const noexcept {
     return true;
   } catch (const base::Error& error) {
     base::log(base::Topic::info, "GPU memory of another rank cannot be opened: {}", error.what());
-    return false;
+    return base::is_shortage(error) ? std::nullopt : std::optional(false);
   }
 }
 
 bool Home::show_large_window() {
   const std::lock_guard lock(mutex_);
-  if (large_tried_) return large_.has_value();
-  large_tried_ = true;
-  std::string why = "the GPU has no memory left";
+  if (large_ || large_refused_) return large_.has_value();
+  if (large_rests_.rests()) {
+    large_rests_.pass();
+    return false;
+  }
+  std::string why = "library memory for that is used up; free communicators that are used no more";
+  bool passes = true;
   try {
     large_ = window_.take(large_window_bytes);
   } catch (const base::Error& error) {
     why = error.what();
+    passes = base::is_shortage(error);
   }
   if (!large_) {
-    base::log(base::Topic::warning, "no window of {} MiB for large reductions, slower algorithms take them: {}",
-              large_window_bytes >> 20, why);
+    if (passes) large_rests_.rest();
+    large_refused_ = !passes;
+    base::log(std::exchange(large_short_, true) ? base::Topic::info : base::Topic::warning,
+              "no window of {} MiB for large reductions, slower algorithms take them{}: {}", large_window_bytes >> 20,
+              passes ? " until there is one" : "", why);
     return false;
   }
   share::WindowRecord& record = board_.own_window();

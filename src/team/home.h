@@ -2,6 +2,7 @@
 // there. Made when the rank first passes memory of it to a collective. It must not know communicators.
 #pragma once
 
+#include "base/backoff.h"
 #include "gpu/context.h"
 #include "gpu/driver.h"
 #include "gpu/life.h"
@@ -44,10 +45,13 @@ class Home {
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
   /// Before this rank sends: shows memory by which others find out whether they can open this rank's (WindowRecord::door). Not made
   /// with the home, which is made before all buffers of a call have been looked at: it might lie where one of them was freed.
-  void show_door() noexcept;
-  /// Another process's memory can be opened here: tried with what it shows for that (WindowRecord::door). Some milliseconds.
-  [[nodiscard]] bool opens(const share::WindowRecord& record) const noexcept;
-  /// Shows this rank's window for large reductions to all, which is made at the first call. False where the GPU has no memory for it.
+  /// False where the GPU has no memory for it, which is said once: to be tried again.
+  bool show_door() noexcept;
+  /// Whether another process's memory can be opened here: tried with what it shows for that (WindowRecord::door). Some milliseconds.
+  /// Nothing where memory was short.
+  [[nodiscard]] std::optional<bool> opens(const share::WindowRecord& record) const noexcept;
+  /// Shows this rank's window for large reductions to all, which is made at the first call. False where the GPU has no memory for it,
+  /// which is looked for again in later calls.
   bool show_large_window();
   /// Valid once it is shown.
   [[nodiscard]] std::byte* large_window() const noexcept { return large_->data; }
@@ -81,11 +85,13 @@ class Home {
   Turns turns_;
   bool side_by_side_;
   std::mutex mutex_;
-  bool large_tried_ = false;
+  bool large_refused_ = false, large_short_ = false;
+  base::Backoff<4, 1024> large_rests_;  // in calls
   std::optional<share::Window::Piece> large_;
   std::size_t large_lent_ = 0;  // bytes
   gpu::Buffer door_;
-  std::atomic<bool> door_tried_{false};
+  std::atomic<bool> door_settled_{false};
+  bool door_short_ = false;
   std::vector<std::shared_ptr<const void>> leftovers_;
 };
 

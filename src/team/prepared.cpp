@@ -253,7 +253,7 @@ std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t lar
     if (!region)
       throw base::Error(base::ErrorClass::no_memory,
                         "no room is left for the {} bytes that enqueued calls need: library memory for that is used "
-                        "up, or the GPU's memory is; free communicators that are used no more",
+                        "up; free communicators that are used no more",
                         made->layout.bytes);
     made->region = *region;
     if (worth_large_window(largest)) made->large = home.lend_large_window(large_window_bytes_for(size()));

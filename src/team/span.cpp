@@ -60,11 +60,14 @@ bool Span::form(const Exchange& exchange, const share::TeamKey& key, Home* home)
     exchange.engine.wait(exchange.engine.spawn(ask(*this, exchange.members, !refusal, all)), exchange.watch);
     return all;
   };
+  const auto prepare = [&] {
+    if (auto refused = team_->prepare(*home)) refusal = std::move(refused->why);
+  };
   // Each step needs what the node's other ranks have done in the one before.
-  if (!refusal) refusal = team_->prepare(*home);
+  if (!refusal) prepare();
   bool all = all_can_now();
   if (all) {
-    refusal = team_->prepare(*home);
+    prepare();
     if (!refusal && !team_->connected()) refusal = "the node has no room for another communicator";
     if (!refusal && !team_->drives()) refusal = "streams cannot wait for events of other processes";
     if (!refusal) refusal = make_memory(*home);

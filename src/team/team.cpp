@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "gpu/context.h"
+#include "gpu/copy.h"
 
 #include <algorithm>
 #include <array>
@@ -212,6 +213,10 @@ TeamView Team::view() const noexcept {
 bool Team::map_large_windows() {
   if (large_windows_mapped()) return true;
   if (connection_->large_refused) return false;
+  if (connection_->large_rests.rests()) {
+    connection_->large_rests.pass();
+    return false;
+  }
   Home& home = *connection_->home;
   TeamView::Regions large{};
   try {
@@ -222,35 +227,44 @@ bool Team::map_large_windows() {
           member == me_ ? home.large_window() : home.peers().reach(window, local_rank(member), window.large);
     }
   } catch (const base::Error& error) {
-    connection_->large_refused = true;
-    base::log(base::Topic::warning, "no windows for large reductions, slower algorithms take them: {}", error.what());
+    connection_->large_refused = !base::is_shortage(error);
+    if (!connection_->large_refused) connection_->large_rests.rest();
+    base::log(connection_->large_refused ? base::Topic::warning : base::Topic::info,
+              "no windows for large reductions, slower algorithms take them: {}", error.what());
     return false;
   }
   connection_->large = large;
   return true;
 }
 
-std::optional<std::string> Team::prepare(Home& home) {
+std::optional<Team::Refusal> Team::prepare(Home& home) {
   if (connected() || refused_) return std::nullopt;
   if (!place_) {
     refused_ = true;
-    return why_nowhere();
+    auto why = why_nowhere();
+    return why ? std::optional(Refusal{*std::move(why)}) : std::nullopt;
   }
-  std::optional<std::string> refusal;
+  if (rests_.rests()) {
+    rests_.pass();
+    return std::nullopt;
+  }
   try {
     if (connection_ == nullptr) {
-      refusal = take_region(home);
+      take_region(home);
     } else if (place_->all_ready(Ready::region)) {
-      refusal = map_regions();
+      map_regions();
     }
+    return std::nullopt;
   } catch (const base::Error& error) {
-    refusal = error.what();
+    const bool passes = base::is_shortage(error);
+    if (passes) {
+      rests_.rest();
+    } else {
+      refused_ = true;
+      place_->show_ready(Ready::never);
+    }
+    return Refusal{error.what(), passes};
   }
-  if (refusal) {
-    refused_ = true;
-    place_->show_ready(Ready::never);
-  }
-  return refusal;
 }
 
 // Why it has no place on the board; one of too many members says so for all.
@@ -287,12 +301,20 @@ std::vector<gpu::Event> make_events(const gpu::Driver& driver, share::EventHandl
 
 }  // namespace
 
-std::optional<std::string> Team::take_region(Home& home) {
+void Team::take_region(Home& home) {
   auto made = std::make_unique<Connection>();
+  made->home = &home;
   made->layout = region_layout(size(), part_bytes_);
+  // First: where memory is short, nothing was made whose end would wait for the GPU.
+  const auto region = home.window().take(made->layout.bytes);
+  if (!region)
+    throw base::Error(base::ErrorClass::no_memory,
+                      "no room is left for its window: library memory for that is used up; free communicators that are "
+                      "used no more");
+  made->region = *region;
   share::EventHandles handles{};
-  {
-    const gpu::ContextScope scope(home.driver(), home.context());
+  const gpu::ContextScope scope(home.driver(), home.context());
+  try {
     made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
     const engine::Watch watch{
         .call = "a kernel that stays for further calls", .check = check_connection, .checked = made.get()};
@@ -301,28 +323,26 @@ std::optional<std::string> Team::take_region(Home& home) {
     made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
     made->events = make_events(home.driver(), handles);
+  } catch (...) {
+    home.window().give_back(made->region);
+    throw;
   }
-  const auto region = home.window().take(made->layout.bytes, *made->stream);
-  if (!region)
-    return "no room is left for its window: library memory for that is used up, or the GPU's memory is; free "
-           "communicators that are used no more";
-  made->region = *region;
-  made->home = &home;
-  {
-    // Zeroed before anybody else may write flags into it.
-    const gpu::ContextScope scope(home.driver(), home.context());
-    const std::uint64_t zeroed = made->marker->post(*made->stream);
-    engine_.wait(engine::Completion::of(made->marker->word(), zeroed),
-                 {.call = "preparing a communicator's GPU memory"});
-  }
+  // Zeroed before anybody else may write flags into it.
+  gpu::fill_async(made->region.data, 0, made->region.bytes, *made->stream);
+  const std::uint64_t zeroed = made->marker->post(*made->stream);
+  engine_.wait(engine::Completion::of(made->marker->word(), zeroed), {.call = "preparing a communicator's GPU memory"});
   place_->show_region(region->region, !home.runs_side_by_side(), handles);
   connection_ = std::move(made);
   place_->show_ready(Ready::region);
-  return std::nullopt;
 }
 
-std::optional<std::string> Team::map_regions() {
+void Team::map_regions() {
   Home& home = *connection_->home;
+  // What an earlier try left, which found no memory.
+  connection_->gpu.clear();
+  connection_->seats.clear();
+  connection_->regions.clear();
+  connection_->peer_events.clear();
   std::map<share::Uuid, std::vector<int>> on_gpu;
   for (int member = 0; member < size(); ++member) {
     auto& sharers = on_gpu[home.board().window(local_rank(member)).gpu];
@@ -356,7 +376,6 @@ std::optional<std::string> Team::map_regions() {
   connection_->mapped = true;
   place_->show_abilities(abilities_);
   place_->show_ready(Ready::mapped);
-  return std::nullopt;
 }
 
 bool Team::open_events() {

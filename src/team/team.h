@@ -12,6 +12,7 @@
 // than its caller, in the order of the calls: it announces its arrival and awaits the others'.
 #pragma once
 
+#include "base/backoff.h"
 #include "engine/engine.h"
 #include "gpu/event.h"
 #include "gpu/marker.h"
@@ -80,9 +81,14 @@ class Team {
   /// call.
   [[nodiscard]] share::Verdict enter(share::Verdict wish, Pace pace, engine::Watch watch);
 
-  /// One step towards being connected; cheap once it is. Why this rank cannot take part, if that was just found out: to be
-  /// told to the user once.
-  [[nodiscard]] std::optional<std::string> prepare(Home& home);
+  /// Why this rank cannot take part: for good, or until it finds memory. In the latter case it is not ready, which is all that the
+  /// others see, so that calls stay staged, and a later call tries again.
+  struct Refusal {
+    std::string why;
+    bool passes = false;
+  };
+  /// One step towards being connected; cheap once it is. What was just found out: to be told to the user once.
+  [[nodiscard]] std::optional<Refusal> prepare(Home& home);
   /// This rank's home has ended: the members go direct no more, but in calls for which one of them has wished already.
   void withdraw() noexcept;
   [[nodiscard]] bool connected() const noexcept { return connection_ != nullptr && connection_->mapped; }
@@ -92,13 +98,14 @@ class Team {
     Home* home = nullptr;
     RegionLayout layout{};
     share::Window::Piece region;
-    std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
-    TeamView::Regions large{};        ///< Windows for large reductions, the same way; null until all are mapped.
-    bool large_refused = false;       ///< One could not be mapped: it is not tried again.
-    int most_on_one_gpu = 1;          ///< Members that share a GPU, where most do.
-    unsigned blocks = 1;              ///< That a call may keep on a GPU (TeamView).
-    std::vector<int> gpu;             ///< By member: the first member that is on the same GPU.
-    std::vector<int> seats;           ///< By member: where its GPU's seats are counted.
+    std::vector<std::byte*> regions;     ///< Each member's, as mapped here.
+    TeamView::Regions large{};           ///< Windows for large reductions, the same way; null until all are mapped.
+    bool large_refused = false;          ///< One could not be mapped: it is not tried again,
+    base::Backoff<4, 1024> large_rests;  ///< ... or only after so many calls, as memory was short.
+    int most_on_one_gpu = 1;             ///< Members that share a GPU, where most do.
+    unsigned blocks = 1;                 ///< That a call may keep on a GPU (TeamView).
+    std::vector<int> gpu;                ///< By member: the first member that is on the same GPU.
+    std::vector<int> seats;              ///< By member: where its GPU's seats are counted.
     std::vector<gpu::Event>
         events;  ///< This rank's, by a step's parity (share/steps.h); none where it cannot have them.
     std::vector<std::vector<gpu::Event>> peer_events;  ///< By member, as opened here.
@@ -179,8 +186,8 @@ class Team {
   void wait_for_readers() noexcept;
   [[nodiscard]] std::optional<std::string> why_nowhere() const;
   void send_lingerer_away() noexcept;
-  std::optional<std::string> take_region(Home& home);
-  std::optional<std::string> map_regions();
+  void take_region(Home& home);
+  void map_regions();
   [[nodiscard]] bool open_events();
 
   share::Directory& directory_;
@@ -196,7 +203,8 @@ class Team {
   std::optional<share::TeamPlace> place_;
   bool asks_ = false;
   bool refused_ = false;
-  bool everybody_asks_ = false;  // when there were so many lapses:
+  base::Backoff<4, 1024> rests_;  // in calls, where memory was short
+  bool everybody_asks_ = false;   // when there were so many lapses:
   std::uint64_t lapses_ = 0;
   std::uint32_t abilities_ = 0;  // of this rank
   bool all_mapped_ = false;

@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|full|refused|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|full|refused|recovers|one_recovers|door|events|missing|fails|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -247,6 +247,29 @@ void full(Program& program) {
   CROSSLANE_CHECK(packed == wanted, "wrong blocks");
   MPI_Type_free(&blocks);
   for (const CUdeviceptr piece : taken) CROSSLANE_CUDA(cuMemFree(piece));
+
+// There is no memory for what is prepared (the settings' fault), and later there is: then calls go direct on all ranks.
+void recovers(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  constexpr int tries = 30, most_staged = 20;
+  const std::int64_t before = direct_calls(Kind::allreduce);
+  world.run(sum_of_ints(5000, program.seed, tries), on_the_gpu(), program.local());
+  const std::int64_t direct = direct_calls(Kind::allreduce) - before;
+  CROSSLANE_CHECK(world.in_turns() || direct >= tries - most_staged, "{} of {} calls went direct", direct, tries);
+}
+
+// The same of what shows others whether they can read this rank's messages; which way these went is for the settings to print.
+void door(Program& program) {
+  constexpr std::size_t bytes = std::size_t{9} << 20;  // worth reading where ranks take turns, too
+  Memory sent(MemoryKind::device, bytes), received(MemoryKind::device, bytes);
+  const int after = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
+  sent.write(pattern(mix(program.seed, program.rank), bytes));
+  for (int round = 0; round < 30; ++round) {
+    CROSSLANE_MPI(MPI_Sendrecv(sent.data(), bytes, MPI_BYTE, after, 0, received.data(), bytes, MPI_BYTE, before, 0,
+                               MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
+  CROSSLANE_CHECK(received.read() == pattern(mix(program.seed, before), bytes), "what rank {} sent", before);
 }
 
 // The preferred algorithm cannot have what it needs on some rank: all ranks take another one, where kernels need not take turns.
@@ -352,6 +375,9 @@ int main(int argc, char** argv) {
                    {"lets_go", lets_go},
                    {"full", full},
                    {"refused", refused},
+                   {"recovers", recovers},
+                   {.name = "one_recovers", .run = recovers, .before = only_last_rank_fails},
+                   {"door", door},
                    {"reused", reused},
                    {"events", events},
                    {"missing", missing},
