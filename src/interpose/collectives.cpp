@@ -135,6 +135,10 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     // Who may not wait for others for an answer wishes to go direct once all have it. Another rank may know by now that they have.
     const bool tells = pace == team::Pace::starting && call.edges.tells_edges_apart();
     matched = !tells || team.single_edges() || team.everybody_matched(call.edges);
+    const auto& seen = site.seen();
+    const team::Home* const home = teams.home();
+    if (wishes && ready && role && home != nullptr && seen && seen->kind == gpu::PointerInfo::Kind::device)
+      teams.pass_elsewhere(*home, seen->context, seen->device, call.call);
   }
   // Where calls are compared, all blocking ones that pass GPU memory come together, whatever becomes of them.
   const bool compares = teams.blocking().checks() && pace == team::Pace::blocking;

@@ -130,6 +130,8 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, Manne
       envelope.regular = !manner.copies && (!envelope.to_self || buffer.layout->contiguous(buffer.count) ||
                                             buffer.layout->as_strided(buffer.count));
       envelope.peer_reads = peers->is_met(peer);
+      if (envelope.peer_reads && !envelope.to_self)
+        process_.teams()->pass_elsewhere(*home, buffer.place.context, buffer.place.device, operation_->call);
       envelope.token = message::takes_token(buffer.bytes) && !envelope.to_self && peers->takes_tokens(peer) &&
                        buffer.layout->contiguous(buffer.count);
       envelope.turns = peers->takes_turns_with(peer);

@@ -246,6 +246,16 @@ void Teams::leave_home() noexcept {
       home_->device());
 }
 
+void Teams::tell_elsewhere(const team::Home& home, int device, const char* call) noexcept {
+  if (elsewhere_told_.exchange(true, std::memory_order_relaxed)) return;
+  base::log(
+      base::Topic::warning,
+      "{}: a buffer is on GPU {}{}, but this rank takes part with GPU {}, whose memory it passed first: messages "
+      "and collectives of other GPU memory are copied through the host; pass a buffer of the GPU that it is to use "
+      "in its first MPI call with GPU memory, or give each process one GPU (CUDA_VISIBLE_DEVICES)",
+      call, device, device == home.device() ? " in another CUDA context" : "", home.device());
+}
+
 team::Home* Teams::home_at(const lane::Place& place) noexcept {
   if (auto* const known = home(); known != nullptr) {
     // Memory of its own context that is there tells that it stands, unless a handle was given away again.
