@@ -36,6 +36,7 @@
 //   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
 //                           1 -> 2 mapped    ... after it can reach every other member's region
 //                           any -> 3 never   ... when it finds that it cannot take part, or can no more (a lapse); the reason is said by it
+//                                            Who has no memory for the next step stays as it is, and tries again in a later call.
 //   given, complete of a member, by level   ... -> step   by that member alone in a host-driven call (steps.h), with release, after it
 //                                            recorded its event of that step on its stream. Who sees the step and then has a stream
 //                                            wait for the event is ordered after what the step tells of. Steps only grow: the
