@@ -247,6 +247,7 @@ void full(Program& program) {
   CROSSLANE_CHECK(packed == wanted, "wrong blocks");
   MPI_Type_free(&blocks);
   for (const CUdeviceptr piece : taken) CROSSLANE_CUDA(cuMemFree(piece));
+}
 
 // There is no memory for what is prepared (the settings' fault), and later there is: then calls go direct on all ranks.
 void recovers(Program& program) {
