@@ -93,7 +93,7 @@ CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
               managed memory, no memory of another GPU: MPI_ERR_BUFFER.
    In place.  MPI_IN_PLACE where MPI allows it (MPI_ERR_BUFFER otherwise). Other overlaps are wrong, as in MPI.
    Reductions Predefined operations and types, as MPI defines them (MPI_ERR_OP, MPI_ERR_TYPE otherwise: truth values such as
-              MPI_C_BOOL have logical operations alone), in rank order, or, of large
+              MPI_C_BOOL have logical operations alone, MPI_BYTE those on bits), in rank order, or, of large
               arrays, in ranks' order from another one on in each part (not where CROSSLANE_DETERMINISTIC=1): all ranks get the same
               bits, from run to run.
    Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. (Counts whose

@@ -9,10 +9,14 @@ namespace {
 
 using kernel::Element;
 
+// What MPI defines operations by beside the element (MPI 5.0, section 6.9.2): Fortran's integers and those of all languages (MPI_AINT, ...)
+// take no logical operations, truth values these alone, and bytes those on bits.
+enum class Group { any, not_logical, truth, bits };
+
 struct TypeRow {
   MPI_Datatype mpi::Handles::* type;
   Element element;
-  bool truth = false;
+  Group group = Group::any;
 };
 using H = mpi::Handles;
 constexpr std::array type_rows = std::to_array<TypeRow>({
@@ -28,7 +32,7 @@ constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::unsigned_short, Element::u16},
     {&H::signed_char, Element::i8},
     {&H::unsigned_char, Element::u8},
-    {&H::byte, Element::u8},
+    {&H::byte, Element::u8, Group::bits},
     {&H::int8, Element::i8},
     {&H::int16, Element::i16},
     {&H::int32, Element::i32},
@@ -37,11 +41,11 @@ constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::uint16, Element::u16},
     {&H::uint32, Element::u32},
     {&H::uint64, Element::u64},
-    {&H::aint, Element::i64},
-    {&H::offset, Element::i64},
-    {&H::count, Element::i64},
-    {&H::c_bool, Element::u8, true},
-    {&H::cxx_bool, Element::u8, true},
+    {&H::aint, Element::i64, Group::not_logical},
+    {&H::offset, Element::i64, Group::not_logical},
+    {&H::count, Element::i64, Group::not_logical},
+    {&H::c_bool, Element::u8, Group::truth},
+    {&H::cxx_bool, Element::u8, Group::truth},
     {&H::c_float_complex, Element::c64},
     {&H::c_double_complex, Element::c128},
     {&H::cxx_float_complex, Element::c64},
@@ -51,16 +55,16 @@ constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::long_int, Element::i64_i32},
     {&H::short_int, Element::i16_i32},
     {&H::two_int, Element::i32_i32},
-    {&H::logical, Element::i32, true},
-    {&H::logical1, Element::i8, true},
-    {&H::logical2, Element::i16, true},
-    {&H::logical4, Element::i32, true},
-    {&H::logical8, Element::i64, true},
-    {&H::integer, Element::i32},
-    {&H::integer1, Element::i8},
-    {&H::integer2, Element::i16},
-    {&H::integer4, Element::i32},
-    {&H::integer8, Element::i64},
+    {&H::logical, Element::i32, Group::truth},
+    {&H::logical1, Element::i8, Group::truth},
+    {&H::logical2, Element::i16, Group::truth},
+    {&H::logical4, Element::i32, Group::truth},
+    {&H::logical8, Element::i64, Group::truth},
+    {&H::integer, Element::i32, Group::not_logical},
+    {&H::integer1, Element::i8, Group::not_logical},
+    {&H::integer2, Element::i16, Group::not_logical},
+    {&H::integer4, Element::i32, Group::not_logical},
+    {&H::integer8, Element::i64, Group::not_logical},
     {&H::real, Element::f32},
     {&H::real2, Element::f16},
     {&H::real4, Element::f32},
@@ -105,6 +109,20 @@ bool logical(kernel::Op op) noexcept {
   return op == kernel::Op::land || op == kernel::Op::lor || op == kernel::Op::lxor;
 }
 
+bool takes(Group group, kernel::Op op) noexcept {
+  switch (group) {
+    case Group::any:
+      return true;
+    case Group::not_logical:
+      return !logical(op);
+    case Group::truth:
+      return logical(op);
+    case Group::bits:
+      return op == kernel::Op::band || op == kernel::Op::bor || op == kernel::Op::bxor;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<Element> element_of(const mpi::Handles& handles, MPI_Datatype type) noexcept {
@@ -123,7 +141,7 @@ std::optional<Combining> combining_of(const mpi::Handles& handles, MPI_Datatype 
   const TypeRow* const row = row_of(handles, type);
   if (row == nullptr) return std::nullopt;
   const auto known = op_of(handles, op);
-  if (!known || !kernel::combination(*known, row->element) || (row->truth && !logical(*known))) return std::nullopt;
+  if (!known || !kernel::combination(*known, row->element) || !takes(row->group, *known)) return std::nullopt;
   return Combining{row->element, *known};
 }
 

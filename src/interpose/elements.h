@@ -18,8 +18,8 @@ struct Combining {
   kernel::Element element;
   kernel::Op op;
 };
-/// Nothing also where MPI does not define the operation for the type: truth values (MPI_C_BOOL, MPI_LOGICAL, ...), which are integers to
-/// the kernels, take logical operations alone. (Bytes are taken for numbers, as MPIs do.)
+/// Nothing also where MPI does not define the operation for the type, even if it is one for the kernels, to which bytes, truth values
+/// and Fortran's integers are integers like others.
 [[nodiscard]] std::optional<Combining> combining_of(const mpi::Handles& handles, MPI_Datatype type, MPI_Op op) noexcept;
 
 }  // namespace crosslane::interpose

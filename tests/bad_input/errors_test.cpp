@@ -166,18 +166,26 @@ class Errors {
 
   // Where collectives go direct, what MPI does not define is still for the MPI to refuse; and counts overflow nowhere.
   void reductions() const {
-    CROSSLANE_STEP("operations that MPI does not define for truth values");
+    CROSSLANE_STEP("operations that MPI does not define");
     const Allocation sent(megabytes), received(megabytes);
     const MPI_Comm world = MPI_COMM_WORLD;
     for (int call = 0; call < 4; ++call)
       CROSSLANE_MPI(MPI_Allreduce(sent.data(), received.data(), 16, MPI_C_BOOL, MPI_LOR, world));
-    for (const MPI_Op op : {MPI_SUM, MPI_MAX, MPI_BAND}) {
-      std::array<char, 16> host{}, host_sum{};
-      // Whether an MPI checks this is its own affair; that it does must not depend on the memory.
-      int by_host = MPI_SUCCESS, by_device = MPI_SUCCESS;
-      MPI_Error_class(MPI_Allreduce(host.data(), host_sum.data(), 16, MPI_C_BOOL, op, world), &by_host);
-      MPI_Error_class(MPI_Allreduce(sent.data(), received.data(), 16, MPI_C_BOOL, op, world), &by_device);
-      CROSSLANE_CHECK_EQUAL(by_device, by_host);
+    // Of truth values, bytes, and integers of Fortran and of all languages.
+    for (const auto& [type, ops] : std::initializer_list<std::pair<MPI_Datatype, std::array<MPI_Op, 3>>>{
+             {MPI_C_BOOL, {MPI_SUM, MPI_MAX, MPI_BAND}},
+             {MPI_BYTE, {MPI_SUM, MPI_MAX, MPI_LAND}},
+             {MPI_INTEGER, {MPI_LAND, MPI_LOR, MPI_LXOR}},
+             {MPI_AINT, {MPI_LAND, MPI_LOR, MPI_LXOR}}}) {
+      if (type == MPI_DATATYPE_NULL) continue;  // an MPI without Fortran
+      for (const MPI_Op op : ops) {
+        std::array<MPI_Aint, 16> host{}, host_sum{};
+        // Whether an MPI checks this is its own affair; that it does must not depend on the memory.
+        int by_host = MPI_SUCCESS, by_device = MPI_SUCCESS;
+        MPI_Error_class(MPI_Allreduce(host.data(), host_sum.data(), 16, type, op, world), &by_host);
+        MPI_Error_class(MPI_Allreduce(sent.data(), received.data(), 16, type, op, world), &by_device);
+        CROSSLANE_CHECK_EQUAL(by_device, by_host);
+      }
     }
 #if MPI_VERSION >= 4
     CROSSLANE_STEP("counts whose bytes are more than 64 bits count");

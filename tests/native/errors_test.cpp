@@ -176,8 +176,18 @@ class Arguments {
     }
   }
 
-  // Truth values are no numbers, and have no bits.
+  // Truth values are no numbers, and have no bits; bytes have nothing else; and integers of Fortran, or of all languages, are no truth values.
   void undefined_operations() {
+    for (const MPI_Op op : {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_LAND, MPI_LOR, MPI_LXOR})
+      expect(allreduce(nullptr, nullptr, count, MPI_BYTE, op), MPI_ERR_OP, "does not define");
+    CROSSLANE_MPI(allreduce(nullptr, nullptr, count, MPI_BYTE, MPI_BXOR));
+    for (const MPI_Datatype integer : {MPI_INTEGER, MPI_AINT, MPI_OFFSET, MPI_COUNT}) {
+      if (integer == MPI_DATATYPE_NULL) continue;  // an MPI without Fortran
+      for (const MPI_Op op : {MPI_LAND, MPI_LOR, MPI_LXOR})
+        expect(allreduce(nullptr, nullptr, count / 2, integer, op), MPI_ERR_OP, "does not define");
+      CROSSLANE_MPI(allreduce(nullptr, nullptr, count / 2, integer, MPI_BOR));
+    }
+    stream_.finish();
     for (const MPI_Datatype truth : {MPI_C_BOOL, MPI_LOGICAL}) {
       if (truth == MPI_DATATYPE_NULL) continue;  // an MPI without Fortran
       for (const MPI_Op op : {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR})
