@@ -12,6 +12,8 @@
 namespace crosslane::interpose {
 
 bool is_native(Process& process, MPI_File file) {
+  // A null file is the MPI's to refuse: MPICH 4.0 tells of its view, and leaves everything as it was.
+  if (file == process.library().handles().file_null) return true;
   const auto& below = process.library().below();
   MPI_Offset displacement = 0;
   std::array<MPI_Datatype, 2> types{};

@@ -235,6 +235,31 @@ class Test {
   const Folder& folder_;
 };
 
+// MPI refuses what has no file, whatever the memory.
+void no_file(const Program& program) {
+  constexpr int count = 100;
+  std::vector<int> plain(count, 7);
+  Memory memory(program.device() != nullptr ? MemoryKind::device : MemoryKind::host, plain.size() * sizeof(int));
+  memory.fill(plain);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Status status;
+  const auto check = [&](const char* call, auto&& body) {
+    CROSSLANE_STEP("{} of MPI_FILE_NULL in {} memory", call, name(memory.kind()));
+    int expected = MPI_SUCCESS, got = MPI_SUCCESS;
+    MPI_Error_class(body(static_cast<void*>(plain.data())), &expected);
+    MPI_Error_class(body(memory.data()), &got);
+    CROSSLANE_CHECK_EQUAL(expected, MPI_ERR_FILE);
+    CROSSLANE_CHECK_EQUAL(got, expected);
+    CROSSLANE_CHECK(memory.values<int>() == plain, "something was read");
+  };
+  const MPI_File file = MPI_FILE_NULL;
+  check("MPI_File_read", [&](void* data) { return MPI_File_read(file, data, count, MPI_INT, &status); });
+  check("MPI_File_read_at", [&](void* data) { return MPI_File_read_at(file, 0, data, count, MPI_INT, &status); });
+  check("MPI_File_iread_at", [&](void* data) { return MPI_File_iread_at(file, 0, data, count, MPI_INT, &request); });
+  check("MPI_File_read_all_begin", [&](void* data) { return MPI_File_read_all_begin(file, data, count, MPI_INT); });
+  check("MPI_File_write_at", [&](void* data) { return MPI_File_write_at(file, 0, data, count, MPI_INT, &status); });
+}
+
 }  // namespace
 
 // Of a file in another representation a status tells bytes of the file, of which there may be fewer than in memory.
@@ -275,6 +300,7 @@ int main(int argc, char** argv) {
   const auto cases = program.option("cases", 2);
   {
     const Folder folder(program.rank);
+    no_file(program);
     external(program, folder);
     Test test(program, folder);
     for (std::int64_t i = 0; i < cases; ++i)
