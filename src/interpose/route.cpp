@@ -125,7 +125,7 @@ Peers peers_of(Process& process, MPI_Comm comm) {
   return peers;
 }
 
-std::optional<Neighbours> neighbours_of(Process& process, MPI_Comm comm) {
+Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
   Neighbours result;
   int topology = mpi::undefined;
@@ -142,21 +142,13 @@ std::optional<Neighbours> neighbours_of(Process& process, MPI_Comm comm) {
   } else if (topology == mpi::dist_graph) {
     int weighted = 0;
     below.Dist_graph_neighbors_count(comm, &result.in, &result.out, &weighted);
-  } else {
-    return std::nullopt;
   }
   return result;
 }
 
 Peers Route::peers(MPI_Comm comm) const { return peers_of(process_, comm); }
 
-Neighbours Route::neighbours(MPI_Comm comm) const {
-  if (const auto found = neighbours_of(process_, comm)) return *found;
-  throw base::Error(base::ErrorClass::comm,
-                    "{}: argument comm has no virtual topology; make it with MPI_Cart_create, "
-                    "MPI_Graph_create or MPI_Dist_graph_create",
-                    call_);
-}
+Neighbours Route::neighbours(MPI_Comm comm) const { return neighbours_of(process_, comm); }
 
 MPI_Count Route::checked(const char* argument, MPI_Count count) const {
   if (count < 0)

@@ -54,8 +54,8 @@ struct Neighbours {
 };
 
 [[nodiscard]] Peers peers_of(Process& process, MPI_Comm comm);
-/// Nothing where the communicator has no virtual topology.
-[[nodiscard]] std::optional<Neighbours> neighbours_of(Process& process, MPI_Comm comm);
+/// None where the communicator has no virtual topology: the MPI refuses that itself.
+[[nodiscard]] Neighbours neighbours_of(Process& process, MPI_Comm comm);
 
 class Route {
  public:

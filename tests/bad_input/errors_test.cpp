@@ -198,6 +198,32 @@ class Errors {
 #endif
   }
 
+  // Neighbours of a communicator that has none, whose error handler hears of it once, as from host memory.
+  static void without_topology() {
+    CROSSLANE_STEP("neighbours without a topology");
+    const Allocation sent(megabytes), received(megabytes);
+    std::vector<int> host(16), other_host(16);
+    MPI_Comm own = heard_communicator();
+    let_hear(MPI_COMM_WORLD);  // some raise it there
+    MPI_Request request = MPI_REQUEST_NULL;
+    const std::array<int, 1> counts{1}, places{0};
+    const auto check = [&](const char* call, auto&& body) {
+      CROSSLANE_STEP("{} without a topology", call);
+      compare(sent.data(), received.data(), host.data(), other_host.data(), body);
+    };
+    check("MPI_Neighbor_allgather",
+          [&](void* from, void* to) { return MPI_Neighbor_allgather(from, 1, MPI_INT, to, 1, MPI_INT, own); });
+    check("MPI_Neighbor_alltoallv", [&](void* from, void* to) {
+      return MPI_Neighbor_alltoallv(from, counts.data(), places.data(), MPI_INT, to, counts.data(), places.data(),
+                                    MPI_INT, own);
+    });
+    check("MPI_Ineighbor_alltoall", [&](void* from, void* to) {
+      return MPI_Ineighbor_alltoall(from, 1, MPI_INT, to, 1, MPI_INT, own, &request);
+    });
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CROSSLANE_MPI(MPI_Comm_free(&own));
+  }
+
   // One buffer, by absolute addresses, whose parts lie in several memories, where the MPI has to see the datatype; and parts that are no memory, or
   // run past theirs.
   void several_memories() const {
@@ -511,14 +537,34 @@ class Errors {
     int code;
   };
 
+  static void let_hear(MPI_Comm comm) {
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    CROSSLANE_MPI(MPI_Comm_create_errhandler(Heard::handler, &handler));
+    CROSSLANE_MPI(MPI_Comm_set_errhandler(comm, handler));
+    CROSSLANE_MPI(MPI_Errhandler_free(&handler));
+  }
+
   static MPI_Comm heard_communicator() {
     MPI_Comm own = MPI_COMM_NULL;
     CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own));
-    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-    CROSSLANE_MPI(MPI_Comm_create_errhandler(Heard::handler, &handler));
-    CROSSLANE_MPI(MPI_Comm_set_errhandler(own, handler));
-    CROSSLANE_MPI(MPI_Errhandler_free(&handler));
+    let_hear(own);
     return own;
+  }
+
+  // What a handler is told of a call that MPI refuses, with this memory of the host and with that of a GPU.
+  template <class Body>
+  static void compare(void* gpu_from, void* gpu_to, void* host_from, void* host_to, Body&& body) {
+    std::array<int, 2> classes{}, calls{};
+    for (const std::size_t gpu : {0, 1}) {
+      Heard::last() = {0, MPI_COMM_NULL, MPI_SUCCESS};
+      Heard::calls() = 0;
+      static_cast<void>(body(gpu != 0 ? gpu_from : host_from, gpu != 0 ? gpu_to : host_to));
+      MPI_Error_class(Heard::last().code, &classes.at(gpu));
+      calls.at(gpu) = Heard::calls();
+    }
+    CROSSLANE_CHECK(classes[0] != MPI_SUCCESS, "the MPI does not refuse it");
+    CROSSLANE_CHECK_EQUAL(classes[1], classes[0]);
+    CROSSLANE_CHECK_EQUAL(calls[1], calls[0]);
   }
 
   int rank_, size_;
@@ -536,6 +582,7 @@ int main(int argc, char** argv) {
   errors.past_the_end();
   errors.counts_and_types();
   errors.reductions();
+  Errors::without_topology();
   errors.several_memories();
   errors.packed();
   errors.split_files();

@@ -58,7 +58,7 @@ def on_gpu(buffer: Single | Blocks) -> str:
     peers = "const Peers peers = peers_of(site.process(), comm);"
     if isinstance(buffer, Blocks) and buffer.each_type:
         if buffer.length.startswith("neighbours."):
-            peers = "const Neighbours neighbours = neighbours_of(site.process(), comm).value_or(Neighbours{});"
+            peers = "const Neighbours neighbours = neighbours_of(site.process(), comm);"
         arrays = f"{buffer.counts}, {buffer.displacements}, {buffer.datatype}"
         return f"site.on_gpu({buffer.buffer}, {arrays}, [&] {{ {peers} return {buffer.length}; }})"
     # Of whom count and type mean nothing elsewhere.
