@@ -89,6 +89,11 @@ int receive_matched(const Site& site, const char* call, const Matched& what, MPI
   });
 }
 
+// For MPI alone: nothing is looked at, there is no sender, or no communicator, which the MPI refuses.
+bool not_ours(const Site& site, int source, MPI_Comm comm) {
+  return !site.looking() || source == mpi::proc_null || site.is_null(comm);
+}
+
 template <class Once>
 int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_Status* status, Once&& once) {
   auto& process = site.process();
@@ -116,20 +121,20 @@ int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_St
 
 int manual::probe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Status* status) {
   const auto& next = site.next();
-  if (!site.looking() || source == mpi::proc_null) return next.Probe(source, tag, comm, status);
+  if (not_ours(site, source, comm)) return next.Probe(source, tag, comm, status);
   return probing(site, "MPI_Probe", comm, nullptr, status,
                  [&] { return probe_once(site.process(), source, tag, comm); });
 }
 
 int manual::iprobe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
   const auto& next = site.next();
-  if (!site.looking() || source == mpi::proc_null) return next.Iprobe(source, tag, comm, flag, status);
+  if (not_ours(site, source, comm)) return next.Iprobe(source, tag, comm, flag, status);
   return probing(site, "MPI_Iprobe", comm, flag, status, [&] { return probe_once(site.process(), source, tag, comm); });
 }
 
 int manual::mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
   const auto& next = site.next();
-  if (!site.looking() || source == mpi::proc_null) return next.Mprobe(source, tag, comm, message, status);
+  if (not_ours(site, source, comm)) return next.Mprobe(source, tag, comm, message, status);
   return probing(site, "MPI_Mprobe", comm, nullptr, status,
                  [&] { return match_once(site.process(), source, tag, comm, message); });
 }
@@ -137,7 +142,7 @@ int manual::mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Mes
 int manual::improbe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
                     MPI_Status* status) {
   const auto& next = site.next();
-  if (!site.looking() || source == mpi::proc_null) return next.Improbe(source, tag, comm, flag, message, status);
+  if (not_ours(site, source, comm)) return next.Improbe(source, tag, comm, flag, message, status);
   return probing(site, "MPI_Improbe", comm, flag, status,
                  [&] { return match_once(site.process(), source, tag, comm, message); });
 }

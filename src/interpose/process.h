@@ -70,6 +70,11 @@ class Process {
     return find_next(level);
   }
   [[nodiscard]] mpi::Library& library() noexcept { return library_; }
+  /// MPI_COMM_NULL, as far as there is an MPI.
+  [[nodiscard]] bool is_null(MPI_Comm comm) const noexcept {
+    const mpi::Library::Tables* const found = library_.found();
+    return found != nullptr && comm == found->handles.comm_null;
+  }
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] gpu::Gpu& gpu() noexcept { return *gpu_; }
   [[nodiscard]] gpu::HostMemory& host_memory() noexcept { return host_memory_; }
@@ -235,6 +240,8 @@ class Site {
   /// True if the call's ranks may form a team: not inside one of our own, and the node has GPUs and
   /// several ranks, or some collectives span nodes.
   [[nodiscard]] bool teams() const noexcept { return outer_ && process_.teams() != nullptr; }
+  /// True if this is no communicator: the MPI refuses the call, and each query of ours would be an error besides.
+  [[nodiscard]] bool is_null(MPI_Comm comm) const noexcept { return process_.is_null(comm); }
   /// True if what the call receives has to be looked at: it may be a header.
   [[nodiscard]] bool looking() const noexcept { return outer_ && process_.looks(); }
   /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach; null and MPI's special

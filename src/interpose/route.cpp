@@ -47,6 +47,8 @@ bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, c
 
 int raise(Process& process, const Target& target, const char* call, const base::Error& error) {
   const int code = mpi::error_class(error.error_class());
+  if (target.kind == Target::Kind::comm && process.is_null(target.comm))
+    return raise(process, Target::self(), call, error);  // it has no error handler
   // No MPI may be loaded, or one of another family than this library's.
   const mpi::Library::Tables* const found = process.library().found();
   const bool nobody_handles =
@@ -108,13 +110,13 @@ Route::Route(Process& process, const mpi::Functions& next, const char* call, con
   operation_->call = call;
   operation_->target = target;
   // A null communicator is the MPI's to refuse.
-  if (target.kind != Target::Kind::comm || target.comm != process.library().handles().comm_null)
-    operation_->place(process.communicators());
+  if (target.kind != Target::Kind::comm || !process.is_null(target.comm)) operation_->place(process.communicators());
 }
 
 Peers peers_of(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
   Peers peers;
+  if (process.is_null(comm)) return peers;
   int inter = 0;
   below.Comm_rank(comm, &peers.rank);
   below.Comm_size(comm, &peers.local);
@@ -128,6 +130,7 @@ Peers peers_of(Process& process, MPI_Comm comm) {
 Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
   Neighbours result;
+  if (process.is_null(comm)) return result;
   int topology = mpi::undefined;
   below.Topo_test(comm, &topology);
   if (topology == mpi::cart) {

@@ -53,6 +53,7 @@ struct Neighbours {
   int in = 0, out = 0;
 };
 
+/// Nobody on MPI_COMM_NULL, which the MPI refuses itself; the same below.
 [[nodiscard]] Peers peers_of(Process& process, MPI_Comm comm);
 /// None where the communicator has no virtual topology: the MPI refuses that itself.
 [[nodiscard]] Neighbours neighbours_of(Process& process, MPI_Comm comm);

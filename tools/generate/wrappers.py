@@ -190,6 +190,10 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
                 f"  if (const int code = {place}; code != mpi::success) return code;",
                 "}",
             ]
+        if routes.direct_form(procedure.name):
+            # What the buffers hold is asked of the communicator.
+            there = f"next.{member} != nullptr && " if large else ""
+            lines.append(f"if ({there}site.is_null(comm)) [[unlikely]] return {forward};")
         lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
         lines += ["  " + line for line in staged_body(procedure, row)]
         return [*lines, "});"]
@@ -251,7 +255,7 @@ def through_teams(procedure: Procedure, large: bool, lines: list[str]) -> list[s
         "const auto otherwise = [&]() -> int {",
         *("  " + line for line in lines),
         "};",
-        "if (!site.teams()) [[likely]] return otherwise();",
+        "if (!site.teams() || site.is_null(comm)) [[likely]] return otherwise();",
         f"return {entry}(site, "
         f"{{.call = {call}, .collective = collective::Collective::{collective}, {described}, .comm = comm}}, {request}otherwise);",
     ]
