@@ -135,6 +135,9 @@ class Process {
   void settle(bool all);
   /// The same: waits for those that it is true of.
   void settle(base::FunctionRef<bool(const Operation&)> awaited);
+  /// The same without waiting, but for payloads of messages that MPI has completed: to the application these have come. What goes wrong is
+  /// logged.
+  void settle_arrived() noexcept;
 
   /// A call of this procedure goes this way, with buffers of so many bytes: counted (CROSSLANE_STATS), and said once a route
   /// (CROSSLANE_LOG=route). Both names are literals.
@@ -210,6 +213,16 @@ class Nested {
  private:
   int by_;
 };
+
+/// What a call returns that may have told the application that other operations are complete: a later message of the same sender has come, or
+/// another rank has. What it has freed of these is then to be where it belongs. `some`: where given, zero says that nothing was told.
+inline int settled(int code, const int* some = nullptr) noexcept {
+  Process& process = Process::get();
+  if (process.requests().any_adopted() && code == mpi::success && detail::nesting == 0 &&
+      (some == nullptr || *some != 0)) [[unlikely]]
+    process.settle_arrived();
+  return code;
+}
 
 /// While one lives, this thread is in a callback of the application that MPI was asked for by ourselves: no call comes from tools.
 class CalledBack {

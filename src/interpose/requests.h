@@ -100,9 +100,9 @@ struct Operation {
 class Requests {
  public:
   /// Neither operations with requests nor freed ones that still go on.
-  [[nodiscard]] bool empty() const noexcept {
-    return operations_.empty() && adopted_size_.load(std::memory_order_acquire) == 0;
-  }
+  [[nodiscard]] bool empty() const noexcept { return operations_.empty() && !any_adopted(); }
+  /// Some of the latter.
+  [[nodiscard]] bool any_adopted() const noexcept { return adopted_size_.load(std::memory_order_acquire) != 0; }
 
   void add(MPI_Request request, std::shared_ptr<Operation> operation) {
     operations_.put(request, std::move(operation));

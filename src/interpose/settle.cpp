@@ -1,5 +1,5 @@
 // What is left to Crosslane after the application's call: operations whose requests it freed, and payloads kept for slow
-// receivers. Later calls give them a turn, MPI_Finalize ends them.
+// receivers. Later calls give them a turn, those that may tell the application of what has come bring it there, MPI_Finalize ends them.
 #include "base/function_ref.h"
 #include "base/log.h"
 #include "interpose/manual.h"
@@ -51,8 +51,24 @@ void advance_or_fail(Process& process, Operation& operation, MPI_Request request
   }
 }
 
+// Whether an operation is waited for: not at all; once it is known to receive a payload whose header has come, which no other rank keeps from
+// coming; or until it is over.
+enum class Wait { never, for_payload, always };
+
+void wait_for_payload(Process& process, Operation& operation, MPI_Request request) {
+  Look& look = *operation.look;
+  if (look.state != Look::State::pulling) return;
+  wait_until(
+      process,
+      [&] {
+        advance_or_fail(process, operation, request);
+        return look.state != Look::State::pulling;
+      },
+      operation.watch());
+}
+
 // False: it is still under way.
-bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, MPI_Request request, bool wait) {
+bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, MPI_Request request, Wait wait) {
   const auto& below = process.library().below();
   if (operation->looks()) {
     if (operation->look) operation->look->left = true;
@@ -63,7 +79,8 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
       if (operation->undertaking) process.engine().make_mpi_progress();
       return false;
     };
-    if (wait) process.engine().until(ready, operation->watch());
+    if (wait == Wait::always) process.engine().until(ready, operation->watch());
+    if (wait == Wait::for_payload && operation->look && !ready()) wait_for_payload(process, *operation, request);
     if (operation->undertaking) process.engine().progress();
     if (!ready()) return false;
     end(process, *operation, request);
@@ -72,12 +89,22 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
   int flag = 1;
   MPI_Status status;
   MPI_Request held = request;
-  const int code = wait ? below.Wait(&held, &status) : below.Test(&held, &flag, &status);
+  const int code = wait == Wait::always ? below.Wait(&held, &status) : below.Test(&held, &flag, &status);
   if (code == mpi::success && flag == 0) return false;
   if (code == mpi::success || mpi::is_truncation(below, code))
     logging(*operation, [&] { operation->deliver(process.copier(), &status, below); });
   if (operation->persistent) free_if_there(process, held);
   return true;
+}
+
+// Each by itself: MPI may still write to the host copies of the others, and the call that this happens in is another's.
+void settle_each(Process& process, base::FunctionRef<Wait(const Operation&)> wait) {
+  auto& requests = process.requests();
+  for (auto& [request, operation] : requests.take_adopted()) {
+    bool settled = false;
+    logging(*operation, [&] { settled = settle_one(process, operation, request, wait(*operation)); });
+    if (!settled) requests.adopt(request, std::move(operation));
+  }
 }
 
 }  // namespace
@@ -88,11 +115,16 @@ void Process::settle(bool all) {
 
 void Process::settle(base::FunctionRef<bool(const Operation&)> awaited) {
   if (transfers_) transfers_->progress();
-  // Each by itself: MPI may still write to the host copies of the others, and the call that this happens in is another's.
-  for (auto& [request, operation] : requests_.take_adopted()) {
-    bool settled = false;
-    logging(*operation, [&] { settled = settle_one(*this, operation, request, awaited(*operation)); });
-    if (!settled) requests_.adopt(request, std::move(operation));
+  settle_each(*this, [&](const Operation& operation) { return awaited(operation) ? Wait::always : Wait::never; });
+}
+
+void Process::settle_arrived() noexcept {
+  try {
+    const Nested nested;
+    if (transfers_) transfers_->progress();
+    settle_each(*this, [](const Operation&) { return Wait::for_payload; });
+  } catch (const std::exception& error) {
+    base::log(base::Topic::error, "operations whose requests were freed: {}", error.what());
   }
 }
 

@@ -50,7 +50,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class Manual:
-    """Hand-written: src/interpose has a template of this name that takes the call's arguments."""
+    """Hand-written: src/interpose has a function of this name that takes the call's arguments; "forward": the call goes straight on."""
 
     route: str
     reason: str = "manual"
@@ -312,6 +312,11 @@ def direct_form(procedure: str) -> tuple[str, str] | None:
     return (blocking, "nonblocking") if procedure.startswith("I") and blocking in DIRECT else None
 
 
+# Procedures that may tell that operations are complete whose requests were freed, with the argument that says whether they tell anything.
+TELLING: dict[str, str] = dict.fromkeys(
+    ["Recv", "Mrecv", "Sendrecv", "Sendrecv_replace", "Wait", "Waitall", "Waitany", "Waitsome", *COLLECTIVES], ""
+) | {"Test": "flag", "Testall": "flag", "Testany": "flag", "Testsome": "outcount"}
+
 # Makers of communicators. All ranks of a parent call them in the same order.
 MAKERS = {
     "Comm_dup": Maker("comm", "newcomm"),
@@ -348,6 +353,8 @@ def table() -> dict[str, Staged | Manual | Maker]:
             rows[name] = Staged(collective.buffers, "blocking", collective.setup, collective.lengths)
             rows["I" + name[0].lower() + name[1:]] = Staged(collective.buffers, "nonblocking", collective.setup, collective.lengths)
             rows[name + "_init"] = Staged(collective.buffers, "persistent", collective.setup, collective.lengths)
+
+    rows["Barrier"] = Manual("forward", "forwarded")
 
     for name in ("Send", "Bsend", "Ssend", "Rsend"):
         modes = {"Send": "standard", "Ssend": "synchronous", "Rsend": "ready"}

@@ -240,6 +240,8 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
             f"if (!(site.watching() && site.on_gpu(buf, count != 0, datatype))) [[likely]] return {forward};",
         ]
         return [*lines, f"return manual::{row.route}(site, {arguments});"]
+    if row.route == "forward":
+        return [absent, f"return {forward};"]
     return [absent, f"return manual::{row.route}(site{', ' + arguments if arguments else ''});"]
 
 
@@ -283,9 +285,13 @@ def wrapper(procedure: Procedure, row: Staged | Manual | Maker, large: bool, mut
     lines += ["  " + line for line in inner]
     lines.append("}")
     for prefix, level in (("MPI_", "Level::mpi"), ("PMPI_", "Level::pmpi")):
+        call = f"{wrap}({level}{', ' + arguments if arguments else ''})"
+        if procedure.name in routes.TELLING:
+            some = routes.TELLING[procedure.name]
+            removed = f'mutated("MPI_{procedure.name}", "removed") ? {call} : ' if mutable else ""
+            call = f"{removed}settled({call}{', ' + some if some else ''})"
         lines.append(
-            f'extern "C" CROSSLANE_EXPORT int {prefix}{procedure.name}{suffix}({parameters}) {{ '
-            f"return {wrap}({level}{', ' + arguments if arguments else ''}); }}"
+            f'extern "C" CROSSLANE_EXPORT int {prefix}{procedure.name}{suffix}({parameters}) {{ return {call}; }}'
         )
     return "\n".join(lines) + "\n\n"
 
