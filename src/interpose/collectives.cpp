@@ -364,42 +364,4 @@ int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* r
   }
 }
 
-int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make) {
-  const Nested nested(site.level());
-  const int code = make();
-  if (code == mpi::success) site.process().teams()->created(parent, *child);
-  return code;
-}
-
-int make_communicator_apart(const Site& site, MPI_Comm* child, base::FunctionRef<int()> make) {
-  const Nested nested(site.level());
-  const int code = make();
-  if (code == mpi::success) site.process().teams()->created_apart(*child);
-  return code;
-}
-
-// MPIs say at once which communicator it is going to be, and their Fortran procedures keep no other place for it.
-int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_Comm* child, MPI_Request* request,
-                       base::FunctionRef<int()> make) {
-  const Nested nested(site.level());
-  const int code = make();
-  if (code != mpi::success) return code;
-  Process& process = site.process();
-  try {
-    auto operation = make_operation();
-    operation->call = call;
-    operation->target = Target::of_comm(parent);
-    operation->communicators = process.communicators();
-    operation->communicator = process.communicators()->share(parent);
-    operation->active = true;
-    operation->when_complete = [teams = process.teams(), facts = operation->communicator,
-                                number = ++operation->communicator->created,
-                                made = *child] { teams->name(*facts, number, made); };
-    process.requests().add(*request, std::move(operation));
-  } catch (const std::exception& error) {
-    base::log(base::Topic::debug, "{}: a communicator will not be known: {}", call, error.what());
-  }
-  return code;
-}
-
 }  // namespace crosslane::interpose

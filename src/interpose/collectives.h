@@ -21,14 +21,4 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
 int init_collective(const Site& site, const CollectiveCall& call, MPI_Request* request,
                     base::FunctionRef<int()> otherwise);
 
-/// Runs `make`, which makes a communicator from `parent` and returns MPI's code; the child is known by its name afterwards.
-int make_communicator(const Site& site, MPI_Comm parent, MPI_Comm* child, base::FunctionRef<int()> make);
-
-/// The same of a call that its members alone make.
-int make_communicator_apart(const Site& site, MPI_Comm* child, base::FunctionRef<int()> make);
-
-/// The same of a call that only starts making it: it is known once `request` is complete.
-int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_Comm* child, MPI_Request* request,
-                       base::FunctionRef<int()> make);
-
 }  // namespace crosslane::interpose

@@ -16,6 +16,10 @@ int session_init(const Site& site, MPI_Info info, MPI_Errhandler errhandler, MPI
 int finalize(const Site& site);
 int error_string(const Site& site, int errorcode, char* string, int* resultlen);
 
+// communicators.cpp: what ends communicators (section 7.4).
+int comm_free(const Site& site, MPI_Comm* comm);
+int comm_disconnect(const Site& site, MPI_Comm* comm);
+
 // completion.cpp: every procedure that completes, queries or frees requests (MPI 5.0, section 3.7).
 int wait(const Site& site, MPI_Request* request, MPI_Status* status);
 int waitall(const Site& site, int count, MPI_Request requests[], MPI_Status statuses[]);

@@ -309,7 +309,12 @@ void prepare(Process& process, MPI_Comm comm, MPI_Count bytes, int count, void* 
       throw Error(
           ErrorClass::unsupported,
           "Crosslane is switched off (CROSSLANE_DISABLE, CROSSLANE_MODE), or MPI was initialized by sessions alone");
-    facts = &process.communicators()->of(comm);
+    team::CommunicatorFacts& known = process.communicators()->of(comm);
+    if (known.of_session)
+      throw Error(
+          ErrorClass::unsupported,
+          "the communicator comes from a session, which may outlive MPI_Finalize: make one from MPI_COMM_WORLD");
+    facts = &known;
     local_ranks = local_ranks_of(process, *facts);
     wish.buffers = inspect(process, count, buffers);
     wish.home = &home_for(process, wish.buffers);

@@ -115,7 +115,7 @@ int manual::win_attach(const Site& site, MPI_Win win, void* base, MPI_Aint size)
       throw base::Error(
           base::ErrorClass::buffer,
           "{}: base: {} is GPU memory, which only dynamic windows take whose ranks all load Crosslane and belong to "
-          "one MPI_COMM_WORLD; make a window of it by MPI_Win_create",
+          "one MPI_COMM_WORLD, and whose communicator is not a session's; make a window of it by MPI_Win_create",
           call, static_cast<const void*>(base));
     }
     const auto bytes = static_cast<std::size_t>(size);

@@ -7,6 +7,7 @@
 #include "interpose/undertaking.h"
 #include "mpi/status.h"
 
+#include <memory>
 #include <mutex>
 
 namespace crosslane::interpose {
@@ -36,6 +37,20 @@ Probed match_once(Process& process, int source, int tag, MPI_Comm comm, MPI_Mess
                                                   message, &probed.status);
   probed.there = there != 0;
   return probed;
+}
+
+// A message was matched. Of a session's communicator it is no token, and may be received after MPI_Finalize; any other's handle may be that of one
+// which was received without us.
+int remember_matched(Process& process, const char* call, MPI_Comm comm, const MPI_Message& message) {
+  auto& of_sessions = process.session_messages();
+  if (!process.of_session(comm)) {
+    static_cast<void>(of_sessions.take(message));
+    return mpi::success;
+  }
+  return raising(process, Target::of_comm(comm), call, [&] {
+    of_sessions.put(message, std::make_shared<Process::OfSession>());
+    return mpi::success;
+  });
 }
 
 // A message that MPI has and that may be a token: received as one of the queue that MPI holds. Null where it cannot be one.
@@ -70,12 +85,15 @@ int receive_matched(const Site& site, const char* call, const Matched& what, MPI
   Receive receive{"buf",         "count",         what.buf,     what.count,
                   what.datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
   message::ArrivedPointer arrived;
+  const MPI_Message handle = *what.message;
+  const auto of_session = process.session_messages().find(handle);
   const int result = run_route(process, next, call, Target::self(), [&](Route& route) {
-    arrived = process.unexpected().handed_out(*what.message);
-    if (!arrived) arrived = held_by_mpi(process, receive, *what.message);
+    if (!of_session) arrived = process.unexpected().handed_out(handle);
+    if (!of_session && !arrived) arrived = held_by_mpi(process, receive, handle);
     if (arrived) return mpi::success;
     return on_gpu ? staged(route, staged_receive(route, what.buf, what.count, what.datatype)) : plainly();
   });
+  if (of_session && result == mpi::success) process.session_messages().drop(handle, of_session);
   if (!arrived || result != mpi::success) return result;
   // The application may have freed the communicator since.
   const bool gone = arrived->facts != nullptr && arrived->facts->freed;
@@ -91,7 +109,7 @@ int receive_matched(const Site& site, const char* call, const Matched& what, MPI
 
 // For MPI alone: nothing is looked at, there is no sender, or no communicator, which the MPI refuses.
 bool not_ours(const Site& site, int source, MPI_Comm comm) {
-  return !site.looking() || source == mpi::proc_null || site.is_null(comm);
+  return !site.looking(comm) || source == mpi::proc_null || site.is_null(comm);
 }
 
 template <class Once>
@@ -133,18 +151,25 @@ int manual::iprobe(const Site& site, int source, int tag, MPI_Comm comm, int* fl
 }
 
 int manual::mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  constexpr const char* call = "MPI_Mprobe";
   const auto& next = site.next();
-  if (not_ours(site, source, comm)) return next.Mprobe(source, tag, comm, message, status);
-  return probing(site, "MPI_Mprobe", comm, nullptr, status,
-                 [&] { return match_once(site.process(), source, tag, comm, message); });
+  const bool plain = not_ours(site, source, comm);
+  const int code = plain ? next.Mprobe(source, tag, comm, message, status)
+                         : probing(site, call, comm, nullptr, status,
+                                   [&] { return match_once(site.process(), source, tag, comm, message); });
+  return code == mpi::success ? remember_matched(site.process(), call, comm, *message) : code;
 }
 
 int manual::improbe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
                     MPI_Status* status) {
+  constexpr const char* call = "MPI_Improbe";
   const auto& next = site.next();
-  if (not_ours(site, source, comm)) return next.Improbe(source, tag, comm, flag, message, status);
-  return probing(site, "MPI_Improbe", comm, flag, status,
-                 [&] { return match_once(site.process(), source, tag, comm, message); });
+  const bool plain = not_ours(site, source, comm);
+  const int code = plain ? next.Improbe(source, tag, comm, flag, message, status)
+                         : probing(site, call, comm, flag, status,
+                                   [&] { return match_once(site.process(), source, tag, comm, message); });
+  const bool matched = code == mpi::success && *flag != 0;
+  return matched ? remember_matched(site.process(), call, comm, *message) : code;
 }
 
 int manual::mrecv(const Site& site, const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,

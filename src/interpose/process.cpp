@@ -188,7 +188,8 @@ void Process::form_world() {
   const std::string alike = fmt::format("Crosslane's table of algorithms={:016x}\n", collective::catalogue_hash());
   world_ =
       std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear(), share::all_methods, alike);
-  communicators_ = std::make_unique<team::Communicators>(below, handles);
+  communicators_ =
+      std::make_unique<team::Communicators>(below, handles, [this](MPI_Comm comm) { return of_session(comm); });
   const bool spans = world_->nodes().nodes() > 1 && choice_->spans_nodes();
   if (world_->agreed() && world_->node_looks() && (world_->directory().ranks() > 1 || spans))
     teams_ = std::make_unique<Teams>(*this, *world_, *communicators_, *choice_);

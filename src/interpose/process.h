@@ -83,6 +83,12 @@ class Process {
   [[nodiscard]] HandleTable<MPI_Win, Window>& windows() noexcept { return windows_; }
   /// The number of one more dynamic window to which GPU memory may be attached.
   [[nodiscard]] std::int64_t count_dynamic_window() noexcept { return ++dynamic_windows_; }
+  struct OfSession {};
+  /// Communicators that come from sessions, or from such ones, until they are freed.
+  [[nodiscard]] HandleTable<MPI_Comm, OfSession>& session_communicators() noexcept { return session_communicators_; }
+  [[nodiscard]] bool of_session(MPI_Comm comm) const { return session_communicators_.find(comm) != nullptr; }
+  /// Messages that were matched on them.
+  [[nodiscard]] HandleTable<MPI_Message, OfSession>& session_messages() noexcept { return session_messages_; }
   /// Split collectives under way with GPU memory, by their file.
   [[nodiscard]] HandleTable<MPI_File, Operation>& split_collectives() noexcept { return split_collectives_; }
   /// Buffers in GPU memory that were attached, by the host memory that MPI was given for them.
@@ -92,7 +98,7 @@ class Process {
   [[nodiscard]] layout::Cache& layouts();
 
   /// What the rank knows of its job, and of its communicators: from the end of MPI_Init to MPI_Finalize; null outside, in
-  /// programs that use sessions alone, and where Crosslane is switched off.
+  /// programs that use sessions alone, and where Crosslane is switched off. Sessions' communicators are as if they were in another world.
   [[nodiscard]] team::World* world() noexcept { return world_.get(); }
   [[nodiscard]] team::Communicators* communicators() noexcept { return communicators_.get(); }
   /// True if this rank looks at what it receives: then transfers() and unexpected() are there.
@@ -174,6 +180,8 @@ class Process {
   Awaited awaited_;
   HandleTable<MPI_Win, Window> windows_;
   std::atomic<std::int64_t> dynamic_windows_{0};
+  HandleTable<MPI_Comm, OfSession> session_communicators_;
+  HandleTable<MPI_Message, OfSession> session_messages_;
   HandleTable<MPI_File, Operation> split_collectives_;
   HandleTable<void*, AttachedBuffer> attached_buffers_;
   std::once_flag services_once_;
@@ -255,8 +263,13 @@ class Site {
   [[nodiscard]] bool teams() const noexcept { return outer_ && process_.teams() != nullptr; }
   /// True if this is no communicator: the MPI refuses the call, and each query of ours would be an error besides.
   [[nodiscard]] bool is_null(MPI_Comm comm) const noexcept { return process_.is_null(comm); }
+  /// True if communicators that the call makes have to be known: to the teams, or for sessions' ones.
+  [[nodiscard]] bool learns_communicators() const noexcept {
+    return teams() || (outer_ && !process_.session_communicators().empty());
+  }
   /// True if what the call receives has to be looked at: it may be a header.
   [[nodiscard]] bool looking() const noexcept { return outer_ && process_.looks(); }
+  [[nodiscard]] bool looking(MPI_Comm comm) const noexcept { return looking() && !process_.of_session(comm); }
   /// True if this pointer needs a route: GPU memory, or memory that neither CPU nor GPU can reach; null and MPI's special
   /// addresses do not. Never while no driver library is loaded, which is asked last: stack, data and heap are cheaper to tell.
   [[nodiscard]] bool on_gpu(const void* pointer) const noexcept {

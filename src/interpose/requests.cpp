@@ -33,8 +33,10 @@ std::size_t Operation::bytes_on_gpu() const noexcept {
 
 void Operation::place(team::Communicators* known) {
   if (known == nullptr || target.kind != Target::Kind::comm) return;
+  const auto& facts = known->share(target.comm);
+  if (facts->of_session) return;
   communicators = known;
-  communicator = known->share(target.comm);
+  communicator = facts;
   sequence = communicator->calls.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 

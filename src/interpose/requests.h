@@ -33,7 +33,7 @@ struct Operation {
 
   const char* call = "";
   Target target;                                          // whom its errors are raised on
-  std::shared_ptr<team::CommunicatorFacts> communicator;  // null without one, or without a world (sessions)
+  std::shared_ptr<team::CommunicatorFacts> communicator;  // null without one, or of a session
   team::Communicators* communicators = nullptr;           // not null with `communicator`
   std::uint64_t sequence = 0;                             // the call's number on the communicator
   std::vector<std::unique_ptr<Argument>, base::RecyclingAllocator<std::unique_ptr<Argument>>> arguments;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 namespace crosslane::team {
 namespace {
@@ -57,8 +58,9 @@ share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t 
   return {mixed(mixed(low, number), persistent), mixed(mixed(high, persistent), number)};
 }
 
-Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles)
-    : mpi_(mpi), handles_(handles), key_(), world_() {
+Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles, OfSession of_session)
+    : mpi_(mpi), handles_(handles), of_session_(std::move(of_session)), key_(), world_() {
+  sessions_->of_session = true;
   check(mpi_, mpi_.Comm_create_keyval(crosslane_copy_no_facts, crosslane_delete_facts, &key_, nullptr),
         "MPI_Comm_create_keyval");
   check(mpi_, mpi_.Comm_group(handles_.comm_world, &world_), "MPI_Comm_group");
@@ -79,6 +81,7 @@ Communicators::Attached* Communicators::find(MPI_Comm communicator) const {
 
 const std::shared_ptr<CommunicatorFacts>& Communicators::share(MPI_Comm communicator) {
   if (Attached* const known = find(communicator)) return *known;
+  if (of_session_(communicator)) return sessions_;
   const std::lock_guard lock{mutex_};
   Attached* const known = find(communicator);
   return known != nullptr ? *known : *learn(communicator);

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,13 +20,16 @@
 
 namespace crosslane::team {
 
-/// A rank of another world (MPI_Comm_spawn, MPI_Comm_connect), or MPI_PROC_NULL.
+/// A rank of another world (MPI_Comm_spawn, MPI_Comm_connect), or MPI_PROC_NULL; of a session's communicator any.
 inline constexpr int not_in_world = -1;
 
 struct CommunicatorFacts {
   /// By rank in the communicator, or in the remote group of an inter-communicator: the rank in MPI_COMM_WORLD.
   std::vector<int> world_ranks;
   bool inter = false;
+  /// It comes from a session: MPI_Init and MPI_Finalize may come while operations on it are under way, which must not need what is there in between alone.
+  /// All such communicators share these facts, of no ranks.
+  bool of_session = false;
   /// Calls of this rank on it, for the watchdog and for pairing calls across ranks.
   std::atomic<std::uint64_t> calls{0};
   /// The application has freed the communicator; operations on it may still be under way, and keep these facts.
@@ -67,8 +71,11 @@ struct CommunicatorFacts {
 
 class Communicators {
  public:
+  /// Which communicators come from sessions.
+  using OfSession = std::function<bool(MPI_Comm)>;
   /// After MPI_Init. Throws Error (other) if MPI refuses.
-  Communicators(const mpi::Functions& mpi, const mpi::Handles& handles);
+  Communicators(
+      const mpi::Functions& mpi, const mpi::Handles& handles, OfSession of_session = [](MPI_Comm) { return false; });
   /// Before MPI_Finalize. Facts of communicators that still live go with these.
   ~Communicators();
   Communicators(const Communicators&) = delete;
@@ -91,6 +98,9 @@ class Communicators {
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
+  const OfSession of_session_;
+  const std::shared_ptr<CommunicatorFacts> sessions_ =
+      std::make_shared<CommunicatorFacts>();  // nothing is attached to them
   int key_;
   MPI_Group world_;
   std::mutex mutex_;  // two threads may meet a communicator first at once

@@ -13,6 +13,9 @@ import routes
 from standard import Procedure
 
 SINCE_4_0 = {
+    "Comm_create_from_group",
+    "Comm_idup_with_info",
+    "Intercomm_create_from_groups",
     "Isendrecv",
     "Isendrecv_replace",
     "Parrived",

@@ -58,10 +58,11 @@ class Manual:
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes a communicator: forwarded, and the new one is then known to the teams."""
+    """Makes a communicator: forwarded, and it is then known where it comes from, and to the teams."""
 
-    parent: str  # empty where only the members of the new one call it, so that nothing they have counted names it
+    parent: str  # empty: it is a session's
     child: str
+    naming: str = "counted"  # or "told", where only its members call it, so that nothing they have counted names it; or "none"
     started: bool = False  # it exists once a request is complete
 
 
@@ -317,18 +318,20 @@ TELLING: dict[str, str] = dict.fromkeys(
     ["Recv", "Mrecv", "Sendrecv", "Sendrecv_replace", "Wait", "Waitall", "Waitany", "Waitsome", *COLLECTIVES], ""
 ) | {"Test": "flag", "Testall": "flag", "Testany": "flag", "Testsome": "outcount"}
 
-# Makers of communicators. All ranks of a parent call them in the same order.
+# Makers of communicators. All ranks of a parent call those that are counted in the same order.
 MAKERS = {
     "Comm_dup": Maker("comm", "newcomm"),
     "Comm_dup_with_info": Maker("comm", "newcomm"),
     "Comm_idup": Maker("comm", "newcomm", started=True),
     "Comm_idup_with_info": Maker("comm", "newcomm", started=True),
     "Comm_create": Maker("comm", "newcomm"),
-    "Comm_create_group": Maker("", "newcomm"),
-    "Comm_create_from_group": Maker("", "newcomm"),
+    "Comm_create_group": Maker("comm", "newcomm", "told"),
+    "Comm_create_from_group": Maker("", "newcomm", "none"),
     "Comm_split": Maker("comm", "newcomm"),
     "Comm_split_type": Maker("comm", "newcomm"),
-    "Intercomm_merge": Maker("", "newintracomm"),
+    "Intercomm_create": Maker("local_comm", "newintercomm", "none"),
+    "Intercomm_create_from_groups": Maker("", "newintercomm", "none"),
+    "Intercomm_merge": Maker("intercomm", "newintracomm", "told"),
     "Cart_create": Maker("comm_old", "comm_cart"),
     "Cart_sub": Maker("comm", "newcomm"),
     "Graph_create": Maker("comm_old", "comm_graph"),
@@ -366,6 +369,8 @@ def table() -> dict[str, Staged | Manual | Maker]:
     rows["Recv_init"] = Staged((RECEIVED,), "persistent", looked="recv_init")
     rows["Mrecv"] = Staged((RECEIVED,), "blocking", looked="mrecv")
     rows["Imrecv"] = Staged((RECEIVED,), "nonblocking", looked="imrecv")
+    for name in ("Comm_free", "Comm_disconnect"):
+        rows[name] = Manual(name.lower(), "forwarded")
     for name in ("Probe", "Iprobe", "Mprobe", "Improbe", "Cancel"):
         rows[name] = Manual(name.lower(), "looked")
     exchange = (

@@ -1,0 +1,108 @@
+// See communicators.h; and the calls that end communicators (MPI 5.0, section 7.4).
+#include "interpose/communicators.h"
+
+#include "base/log.h"
+#include "interpose/manual.h"
+#include "interpose/requests.h"
+#include "interpose/route.h"
+#include "interpose/teams.h"
+
+#include <exception>
+#include <memory>
+
+namespace crosslane::interpose {
+namespace {
+
+// False for one that the teams are to know. Its handle may have been another one's, which went without being freed.
+bool inherits_session(Process& process, MPI_Comm parent, MPI_Comm child) {
+  auto& of_sessions = process.session_communicators();
+  if (of_sessions.empty()) return false;
+  const auto mark = of_sessions.find(parent);
+  if (mark == nullptr) {
+    static_cast<void>(of_sessions.take(child));
+  } else if (child != process.library().handles().comm_null) {
+    of_sessions.put(child, std::make_shared<Process::OfSession>());
+  }
+  return mark != nullptr;
+}
+
+// Callbacks of the application's attributes run in it, for which the communicator is what it was.
+int end_communicator(const Site& site, MPI_Comm* comm, base::FunctionRef<int()> ending) {
+  auto& of_sessions = site.process().session_communicators();
+  if (of_sessions.empty() || comm == nullptr) return ending();
+  const MPI_Comm handle = *comm;
+  const auto mark = of_sessions.find(handle);
+  const int code = ending();
+  if (code == mpi::success && mark != nullptr) of_sessions.drop(handle, mark);
+  return code;
+}
+
+}  // namespace
+
+int make_communicator(const Site& site, const char* call, Naming naming, MPI_Comm parent, MPI_Comm* child,
+                      base::FunctionRef<int()> make) {
+  Process& process = site.process();
+  const Nested nested(site.level());
+  const int code = make();
+  if (code != mpi::success) return code;
+  try {
+    if (inherits_session(process, parent, *child) || !site.teams()) return code;
+  } catch (...) {
+    return raise_caught(process, Target::of_comm(parent), call);
+  }
+  if (naming == Naming::counted) process.teams()->created(parent, *child);
+  if (naming == Naming::told) process.teams()->created_apart(*child);
+  return code;
+}
+
+// MPIs say at once which communicator it is going to be, and their Fortran procedures keep no other place for it.
+int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_Comm* child, MPI_Request* request,
+                       base::FunctionRef<int()> make) {
+  const Nested nested(site.level());
+  const int code = make();
+  if (code != mpi::success) return code;
+  Process& process = site.process();
+  try {
+    if (inherits_session(process, parent, *child) || !site.teams()) return code;
+  } catch (...) {
+    return raise_caught(process, Target::of_comm(parent), call);
+  }
+  try {
+    auto operation = make_operation();
+    operation->call = call;
+    operation->target = Target::of_comm(parent);
+    operation->communicators = process.communicators();
+    operation->communicator = process.communicators()->share(parent);
+    operation->active = true;
+    operation->when_complete = [teams = process.teams(), facts = operation->communicator,
+                                number = ++operation->communicator->created,
+                                made = *child] { teams->name(*facts, number, made); };
+    process.requests().add(*request, std::move(operation));
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "{}: a communicator will not be known: {}", call, error.what());
+  }
+  return code;
+}
+
+int make_communicator_of_session(const Site& site, const char* call, MPI_Comm* child, base::FunctionRef<int()> make) {
+  Process& process = site.process();
+  const Nested nested(site.level());
+  const int code = make();
+  if (code != mpi::success || *child == process.library().handles().comm_null) return code;
+  try {
+    process.session_communicators().put(*child, std::make_shared<Process::OfSession>());
+  } catch (...) {
+    return raise_caught(process, Target::of_comm(*child), call);
+  }
+  return code;
+}
+
+int manual::comm_free(const Site& site, MPI_Comm* comm) {
+  return end_communicator(site, comm, [&] { return site.next().Comm_free(comm); });
+}
+
+int manual::comm_disconnect(const Site& site, MPI_Comm* comm) {
+  return end_communicator(site, comm, [&] { return site.next().Comm_disconnect(comm); });
+}
+
+}  // namespace crosslane::interpose
