@@ -112,6 +112,88 @@ engine::Task<> Transfers::copy_declined(Offering& offering, std::shared_ptr<void
   co_await std::move(carrying);
 }
 
+void Transfers::watch_packed(const Packed& packed) {
+  {
+    const std::lock_guard lock(packed_mutex_);
+    packed_.push_back(packed);
+    packed_size_.store(packed_.size(), std::memory_order_seq_cst);
+  }
+  begin_looking();
+}
+
+// Nobody asks for the others that are forgotten: they were read, or nobody receives them.
+std::vector<Transfers::Packed> Transfers::take_declined() {
+  std::vector<Packed> declined;
+  if (packed_size_.load(std::memory_order_relaxed) == 0) return declined;
+  const auto& offers = peers_->offers();
+  const std::lock_guard lock(packed_mutex_);
+  std::erase_if(packed_, [&](const Packed& packed) {
+    const auto ticket = packed.pieces.ticket(0);
+    if (offers.declined(ticket)) {
+      declined.push_back(packed);
+      return true;
+    }
+    return offers.state(ticket) == State::kept || offers.reached(ticket, State::done).done();
+  });
+  packed_size_.store(packed_.size(), std::memory_order_seq_cst);
+  return declined;
+}
+
+// On the helper thread: what its receiver cannot read in its blocks, and has declined.
+engine::Task<> Transfers::copy_packed(Packed packed) {
+  const engine::Watch watch{.call = "a packed message that its receiver cannot read"};
+  const Pieces& pieces = packed.pieces;
+  const auto copied = std::make_shared<Copy>(pieces.ticket(0), packed.to);
+  try {
+    const auto offered = peers_->offers().reached(pieces.ticket(pieces.count(packed.bytes) - 1), State::offered);
+    co_await written(offered, packed.place);
+    auto copying = copy_blocks(packed, *copied, watch);
+    co_await std::move(copying);
+  } catch (const std::exception& error) {
+    base::log(base::Topic::error, "a message of {} bytes for rank {} of MPI_COMM_WORLD is lost: {}", packed.bytes,
+              packed.to, error.what());
+  }
+  auto carrying = carry(copied);
+  co_await std::move(carrying);
+}
+
+engine::Task<> Transfers::copy_blocks(const Packed& packed, Copy& copied, const engine::Watch& watch) {
+  const lane::Place place = peers_->place();
+  const std::byte* const memory = peers_->parcels().memory();
+  if (memory == nullptr)
+    throw base::Error(base::ErrorClass::other, "the CUDA context that it lay in was destroyed or reset");
+  lane::Batch batch(copier_, watch);
+  const lane::HostBlock block = batch.lend(place, packed.bytes);
+  std::exception_ptr failure;
+  try {
+    for (std::uint64_t piece = 0; piece < packed.pieces.count(packed.bytes); ++piece) {
+      const std::uint64_t begin = packed.pieces.begin(piece);
+      batch.fetch(place, block.data() + begin, lane::Side::packed(memory + packed.pieces.offset(piece)), begin,
+                  std::min(begin + packed.pieces.piece_bytes, packed.bytes));
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    co_await ended(batch, watch);
+    std::rethrow_exception(failure);
+  }
+  const auto fetched = batch.completion();
+  co_await written(fetched, batch);
+  copied.payload.emplace(block.data(), block.data() + packed.bytes);
+}
+
+// For the receiver, from that piece on, of a payload that came by the ferry: its sender has copied it, and waits for nobody else to be past the
+// blocks. Where a block has another piece behind this one its sender ends them.
+void Transfers::end_unread(const Header& header, std::uint64_t piece) const noexcept {
+  const Pieces& pieces = header.pieces;
+  const auto& offers = peers_->offers();
+  const int owner = peers_->owner(header);
+  if (pieces.count(header.bytes) > pieces.blocks) return;
+  for (; piece < pieces.count(header.bytes); ++piece)
+    if (offers.take(owner, pieces.ticket(piece))) offers.end(owner, pieces.ticket(piece), State::done);
+}
+
 void Transfers::serve(const std::shared_ptr<Copy>& copy) { helper().spawn(carry_when_asked(copy)); }
 
 // On the helper thread.
@@ -159,6 +241,10 @@ engine::Task<> Transfers::carry(std::shared_ptr<Copy> copy) {
 void Transfers::watch(Offering& offering, const share::Offers::Ticket& offer) noexcept {
   offering.watched_ = true;
   open_[offer.line].store(&offering, std::memory_order_seq_cst);
+  begin_looking();
+}
+
+void Transfers::begin_looking() noexcept {
   if (watches_.load(std::memory_order_seq_cst) || watches_.exchange(true, std::memory_order_seq_cst)) return;
   try {
     helper().spawn(look_for_declined());
@@ -189,7 +275,8 @@ void Transfers::stop_watching(const share::Offers::Ticket& offer) noexcept {
 // On the helper thread.
 engine::Task<> Transfers::look_for_declined() {
   const auto any_open = [this] {
-    return std::ranges::any_of(open_, [](const auto& each) { return each.load(std::memory_order_seq_cst) != nullptr; });
+    return packed_size_.load(std::memory_order_seq_cst) != 0 ||
+           std::ranges::any_of(open_, [](const auto& each) { return each.load(std::memory_order_seq_cst) != nullptr; });
   };
   for (unsigned idle = 0;;) {
     const auto later = engine::Completion::after(between_looks);
@@ -210,6 +297,7 @@ engine::Task<> Transfers::look_for_declined() {
 // mutex.
 void Transfers::start_ferries() {
   const auto& offers = peers_->offers();
+  for (const Packed& packed : take_declined()) helper().spawn(copy_packed(packed));
   for (std::uint64_t line = 0; line < open_.size(); ++line) {
     if (open_[line].load(std::memory_order_relaxed) == nullptr) continue;
     if (!offers.declined(line)) continue;

@@ -236,6 +236,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   engine::Completion packed;
   try {
     if (packing->alone()) {
+      watch_packed({header.pieces, header.bytes, packing->buffer.place, to});
       auto packing_all = all_packed(packing);
       co_await std::move(packing_all);
     } else {
@@ -295,15 +296,14 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   if (packing->reader_failed) throw reader_failure(watch, to);
 }
 
-// Returns how many pieces came so; the others are asked for by their first one's offer, and come by the ferry. A reader that fails goes on to
+// Returns how many pieces came so; the others are asked for by their first one's offer, and come by the ferry: all, where this rank cannot read
+// them. A reader that fails goes on to
 // take what is offered, for the sender waits for it.
 engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                                    engine::Watch watch) {
   auto& offers = peers_->offers();
   const Pieces& pieces = header.pieces;
-  // Of what fits its window the sender has ended; it is lost here.
-  const bool watched = pieces.count(header.bytes) > pieces.blocks;
-  const bool reads = !watched || peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
+  bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
   const int owner = peers_->owner(header);
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
@@ -317,9 +317,13 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
   const std::byte* base = nullptr;
   try {
     if (reads) base = peers_->reach_window(header);
-  } catch (...) {
-    failure = std::current_exception();
+  } catch (const std::exception& error) {
+    reads = false;
     peers_->refuse(header.sender);
+    base::log(
+        base::Topic::warning,
+        "{}: the message window of rank {} could not be mapped: its messages come through the host from now on ({})",
+        watch.call, header.sender, error.what());
   }
   // Of those that the GPU was to write, none will be written.
   const auto end_taken = [&](std::uint64_t end) {

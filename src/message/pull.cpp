@@ -40,8 +40,15 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
     const std::uint64_t piece = co_await read_packed(header, buffer, received, watch);
     if (piece == header.pieces.count(header.bytes)) co_return;
     const std::uint64_t number = ask_for(header, header.pieces.ticket(piece));
-    auto getting = read_ferried(header, header.pieces.begin(piece), buffer, received, number, watch);
-    co_await std::move(getting);
+    std::exception_ptr failure;
+    try {
+      auto getting = read_ferried(header, header.pieces.begin(piece), buffer, received, number, watch);
+      co_await std::move(getting);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    end_unread(header, piece + 1);
+    if (failure) std::rethrow_exception(failure);
     co_return;
   }
   const std::size_t chunks = header.chunks();

@@ -16,7 +16,7 @@
 //   a header that names blocks and offers  ------->   matched by MPI
 //   the helper thread packs further pieces into       takes the offer of each piece, and reads; its GPU says when it has
 //   blocks that were read
-//   all is packed: the send is over
+//   all is packed: the send is over                   cannot read them: declines the first, as above
 //   nothing was taken for CROSSLANE_PATIENCE_MS after the header was matched: what is left is copied to the host, and the send is over; the
 //   receiver declines the next piece, and gets it from the helper thread
 //
@@ -338,11 +338,24 @@ class Transfers {
   engine::Task<> read_ferried(Header header, std::size_t begin, Buffer buffer, std::shared_ptr<Received> received,
                               std::uint64_t number, engine::Watch watch);
   engine::Task<> copy_declined(Offering& offering, std::shared_ptr<void> owner);
+  /// A payload that lies in blocks, one for each piece, whose sender needs it no more: until its receiver is past the first one.
+  struct Packed {
+    Pieces pieces;
+    std::uint64_t bytes;
+    lane::Place place;  // that it was packed in
+    int to;
+  };
+  void watch_packed(const Packed& packed);
+  [[nodiscard]] std::vector<Packed> take_declined();
+  engine::Task<> copy_packed(Packed packed);
+  engine::Task<> copy_blocks(const Packed& packed, Copy& copied, const engine::Watch& watch);
+  void end_unread(const Header& header, std::uint64_t piece) const noexcept;
   [[nodiscard]] bool may_copy(Offering& offering) noexcept;
   void serve(const std::shared_ptr<Copy>& copy);
   engine::Task<> carry_when_asked(std::shared_ptr<Copy> copy);
   engine::Task<> carry(std::shared_ptr<Copy> copy);
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
+  void begin_looking() noexcept;
   void stop_watching(const share::Offers::Ticket& offer) noexcept;
   void close_offer(const share::Offers::Ticket& offer);
   /// The same of one that may have been written.
@@ -367,6 +380,9 @@ class Transfers {
   std::atomic<engine::HelperThread*> helper_{nullptr};  // once it is there
   // Of each word of an offer: whose it is, until it is closed.
   std::array<std::atomic<Offering*>, share::Offers::most> open_{};
+  std::mutex packed_mutex_;  // of the next one
+  std::vector<Packed> packed_;
+  std::atomic<std::size_t> packed_size_{0};
   std::atomic<bool> watches_{false};      // look_for_declined() runs
   std::mutex offerings_mutex_;            // of the next three
   std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
