@@ -47,6 +47,11 @@ Target Operation::raised_on() const noexcept {
 
 engine::Watch Operation::watch() const noexcept {
   engine::Watch watch{.call = call};
+  if (look && look->left)
+    watch.details = [](const void*) -> std::string {
+      return "its request was freed, and MPI_Finalize waits for it: a receive that may never be matched is to be "
+             "cancelled";
+    };
   if (communicator == nullptr) return watch;
   watch.sequence = sequence;
   watch.context = this;
