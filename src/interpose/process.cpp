@@ -129,21 +129,23 @@ void Process::took_route(const char* call, std::string_view route, std::uint64_t
     base::log(base::Topic::route, "{}: {}", call, route);
 }
 
-namespace {
-
-struct Remembered {
-  int code = 0;
-  std::string message;
-};
 // Of each thread its own: another one's error has the same code and other words.
-thread_local Remembered remembered;
-
-}  // namespace
-
-void Process::remember_error(int code, const std::string& message) { remembered = {code, message}; }
+void Process::remember_error(int code, const std::string& message) {
+  constexpr std::size_t most = 64;  // threads that have not asked
+  const auto thread = std::this_thread::get_id();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(remembered_, [&](const Remembered& each) { return each.thread == thread; });
+  if (remembered_.size() == most) remembered_.pop_front();
+  remembered_.push_back({thread, code, message});
+}
 
 std::string Process::take_error_message(int code) {
-  return code == remembered.code ? std::exchange(remembered.message, {}) : std::string{};
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(remembered_, std::this_thread::get_id(), &Remembered::thread);
+  if (found == remembered_.end() || found->code != code) return {};
+  std::string message = std::move(found->message);
+  remembered_.erase(found);
+  return message;
 }
 
 int Process::session_began(MPI_Session session, MPI_Errhandler handler) noexcept {

@@ -23,12 +23,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -152,8 +154,8 @@ class Process {
   [[nodiscard]] trace::Tracer* tracer() const noexcept { return tracer_.get(); }
 
   /// The message of the last error that Crosslane raised in this thread, if it has this code, once: a later error of the MPI may have the same.
-  [[nodiscard]] static std::string take_error_message(int code);
-  static void remember_error(int code, const std::string& message);
+  [[nodiscard]] std::string take_error_message(int code);
+  void remember_error(int code, const std::string& message);
 
  private:
   Process();
@@ -203,6 +205,12 @@ class Process {
 
   std::mutex mutex_;
   std::set<std::string> logged_routes_;
+  struct Remembered {
+    std::thread::id thread;
+    int code;
+    std::string message;
+  };
+  std::deque<Remembered> remembered_;
 };
 
 /// While one lives, wrapped calls of this thread go straight on: they come from the MPI below, from tools between, or from our own

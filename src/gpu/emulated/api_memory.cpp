@@ -196,7 +196,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsigned 
 CUresult cuMemHostGetFlags(unsigned* flags, void* host) {
   return enter("cuMemHostGetFlags", plain, [&] {
     const auto range = memory().find(reinterpret_cast<CUdeviceptr>(host));
-    require(flags != nullptr && range && range->kind == Kind::pinned, CUDA_ERROR_INVALID_VALUE);
+    require(flags != nullptr && range && (range->kind == Kind::pinned || range->kind == Kind::registered),
+            CUDA_ERROR_INVALID_VALUE);
     *flags = range->flags;
   });
 }

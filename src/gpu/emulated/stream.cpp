@@ -149,11 +149,21 @@ std::shared_ptr<Stream> resolve(CUstream handle) {
   return handle->stream;
 }
 
+namespace {
+
+// Streams that were destroyed leave the list once their work is done. The context's order is locked.
+void forget_destroyed(CUctx_st& context) {
+  std::erase_if(context.streams, [](const auto& other) { return other.use_count() == 1 && other->idle(); });
+}
+
+}  // namespace
+
 CUstream make_stream(CUctx_st& context, Stream::Kind kind, int priority) {
   auto handle = std::make_unique<CUstream_st>();
   handle->stream = std::make_shared<Stream>(context, kind, priority);
   {
     const std::lock_guard lock(context.order);
+    forget_destroyed(context);
     context.streams.push_back(handle->stream);
   }
   const std::lock_guard lock(handles_mutex());
@@ -181,8 +191,7 @@ Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action
   CUctx_st& context = stream->context;
   const std::lock_guard lock(context.order);
   if (stream->kind == Stream::Kind::legacy) {
-    // Streams that were destroyed leave the list once their work is done.
-    std::erase_if(context.streams, [](const auto& other) { return other.use_count() == 1 && other->idle(); });
+    forget_destroyed(context);
     for (const auto& other : context.streams) {
       if (other->synchronizes_with_legacy() && !other->idle()) after.push_back(other->last());
     }
