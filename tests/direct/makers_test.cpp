@@ -1,5 +1,5 @@
 // Communicators by every procedure that makes one: ranks of one node work together on them as on the world's, from GPU to GPU.
-// --only takes one procedure; --node: ranks of a pretended node; --spans: collectives among nodes go direct. It must not know how Crosslane learns of a communicator.
+// --only takes one procedure; --node: ranks of a pretended node; --spans: collectives among nodes go direct; --driven as in upkeep_test.cpp. It must not know how Crosslane learns of a communicator.
 #include "direct/job.h"
 
 #include <algorithm>
