@@ -22,6 +22,7 @@ enum class ErrorClass {
   rank,
   root,
   op,
+  topology,
   argument,
   truncate,
   request,

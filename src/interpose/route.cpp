@@ -145,13 +145,23 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   } else if (topology == mpi::dist_graph) {
     int weighted = 0;
     below.Dist_graph_neighbors_count(comm, &result.in, &result.out, &weighted);
+  } else {
+    result.none = true;
   }
   return result;
 }
 
 Peers Route::peers(MPI_Comm comm) const { return peers_of(process_, comm); }
 
-Neighbours Route::neighbours(MPI_Comm comm) const { return neighbours_of(process_, comm); }
+// Not left to the MPI: MPICH 4.0 reads as many counts first as it takes for the number of neighbours, which nobody has set.
+Neighbours Route::neighbours(MPI_Comm comm) const {
+  const Neighbours found = neighbours_of(process_, comm);
+  if (!found.none) return found;
+  throw base::Error(base::ErrorClass::topology,
+                    "{}: argument comm has no virtual topology; make it with MPI_Cart_create, MPI_Graph_create or "
+                    "MPI_Dist_graph_create",
+                    call_);
+}
 
 MPI_Count Route::checked(const char* argument, MPI_Count count) const {
   if (count < 0)

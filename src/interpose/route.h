@@ -51,11 +51,11 @@ struct Peers {
 /// Degrees of the own vertex in a communicator's virtual topology.
 struct Neighbours {
   int in = 0, out = 0;
+  bool none = false;  ///< There is no topology.
 };
 
 /// Nobody on MPI_COMM_NULL, which the MPI refuses itself; the same below.
 [[nodiscard]] Peers peers_of(Process& process, MPI_Comm comm);
-/// None where the communicator has no virtual topology: the MPI refuses that itself.
 [[nodiscard]] Neighbours neighbours_of(Process& process, MPI_Comm comm);
 
 class Route {

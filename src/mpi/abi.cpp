@@ -68,6 +68,8 @@ int error_class(base::ErrorClass error_class) noexcept {
       return err_root;
     case ErrorClass::op:
       return err_op;
+    case ErrorClass::topology:
+      return err_topology;
     case ErrorClass::argument:
       return err_arg;
     case ErrorClass::truncate:
