@@ -120,6 +120,7 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
   Process& process = site.process();
   bool wishes = false, ready = false, matched = true;
   if (process.active() && process.gpu().present()) {
+    process.tend();
     wishes = passes_gpu_memory(site, call);
     // Others may have it go direct. Whoever passes GPU memory has asked already.
     if (!wishes && team.connected()) static_cast<void>(teams.standing_home());

@@ -16,7 +16,7 @@ CopyMemory::CopyMemory(Process& process, team::Home& home, const char* call, std
     buffer_ = home_.spares().lend(bytes);
     return;
   } catch (const base::Error& error) {
-    if (error.error_class() != base::ErrorClass::no_memory) throw;
+    if (!base::is_shortage(error)) throw;
     lane::Batch batch(process.copier(), {.call = call});
     block_ = batch.lend({home_.context(), home_.device(), true}, bytes);
     if (!block_.mapped()) throw;

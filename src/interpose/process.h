@@ -115,6 +115,10 @@ class Process {
   /// A receive with so much room that is not looked at is posted.
   void leave_to_mpi(std::size_t room) noexcept { left_short_ = left_short_ || room >= message::token_bytes; }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
+  /// In calls with GPU memory: see PeerMemory::tend().
+  void tend() noexcept {
+    if (transfers_) transfers_->tend();
+  }
   /// Of a rank that looks at what it receives, where one thread at a time calls MPI; else null.
   [[nodiscard]] message::Transfers* attended() noexcept { return looks_ && !multiple_ ? transfers_.get() : nullptr; }
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }

@@ -289,6 +289,7 @@ int run_route(Process& process, const mpi::Functions& next, const char* call, co
               base::FunctionRef<int(Route&)> body) {
   return raising(process, target, call, [&] {
     trace::Span span(process.tracer(), trace::Kind::call, call);
+    process.tend();
     Route route(process, next, call, target);
     const int code = body(route);
     span.set_bytes(route.bytes());

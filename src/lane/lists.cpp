@@ -365,7 +365,7 @@ Lists::Window Lists::lend_window() {
   try {
     fresh.buffer = gpu::Buffer(driver_, window_bytes);
   } catch (const base::Error& error) {
-    if (error.error_class() != base::ErrorClass::no_memory) throw;
+    if (!base::is_shortage(error)) throw;
     fresh.beside = pinned_.lend(window_bytes);
     if (!fresh.beside.mapped()) throw;
   }

@@ -222,6 +222,9 @@ class Transfers {
   /// Gives payloads that this rank kept for slow receivers a turn.
   void progress() {
     if (kept_.load(std::memory_order_relaxed) != 0) engine_.progress();
+  }
+  /// See PeerMemory.
+  void tend() noexcept {
     if (peers_ != nullptr) peers_->tend();
   }
 

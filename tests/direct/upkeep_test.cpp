@@ -152,22 +152,26 @@ void refused(Program& program) {
 void lets_go(Program& program) {
   constexpr int bytes = 4 << 20;
   const int after = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
-  Memory received(MemoryKind::device, bytes);
+  Memory known(MemoryKind::device, bytes), received(MemoryKind::device, bytes);
   const auto exchange = [&](const void* sent, int count) {
     CROSSLANE_MPI(MPI_Sendrecv(sent, count, MPI_BYTE, after, 0, received.data(), count, MPI_BYTE, before, 0,
                                MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   };
   CUdeviceptr first = 0, second = 0;
   CROSSLANE_CUDA(cuMemAlloc(&first, bytes));
-  for (int i = 0; i < 3; ++i) exchange(reinterpret_cast<void*>(first), bytes);
+  for (int i = 0; i < 3; ++i) {
+    exchange(known.data(), bytes);
+    exchange(reinterpret_cast<void*>(first), bytes);
+  }
   CROSSLANE_CUDA(cuMemFree(first));
   CROSSLANE_CUDA(cuMemAlloc(&second, bytes));
   CUipcMemHandle own{}, theirs{};
   CROSSLANE_CUDA(cuIpcGetMemHandle(&own, second));
   CROSSLANE_MPI(MPI_Sendrecv(&own, sizeof own, MPI_BYTE, after, 1, &theirs, sizeof theirs, MPI_BYTE, before, 1,
                              MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-  for (int i = 0; i < 40; ++i) {  // with memory that is known already
-    exchange(received.as<std::byte>() + bytes / 2, 64);
+  for (int i = 0; i < 40;
+       ++i) {  // with memory that the others have open already: what is new to them makes them look at the rest, too
+    exchange(known.data(), 64);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CUdeviceptr opened = 0;
