@@ -23,7 +23,7 @@ class Awaited {
  public:
   void add(Process& process, MPI_Request request, const std::shared_ptr<Operation>& operation);
   enum class Begun { send, receive };
-  /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short seldom, for short ones cost less
+  /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short or brief seldom, for these cost less
   /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for. Those wait for each look,
   /// too, so that no more begins than keeps the links busy meanwhile; but each send begins one more where the program may compute after the last.
   void look(Process& process, Begun begun, std::size_t bytes);
@@ -37,6 +37,8 @@ class Awaited {
   [[nodiscard]] std::size_t bytes_under_way(Process& process);
   [[nodiscard]] bool is_enough(std::size_t under_way) const noexcept;
   [[nodiscard]] bool keeps_busy(std::size_t under_way, std::size_t bytes) const noexcept;
+  /// Of the oldest what has come; true if the first that has not ended the look.
+  bool begin_reading(Process& process, std::size_t under_way);
 
   using Receive = std::pair<MPI_Request, std::weak_ptr<Operation>>;
   struct UnderWay {
@@ -46,9 +48,11 @@ class Awaited {
   };
   std::deque<Receive> receives_;
   std::vector<UnderWay> under_way_;
-  base::Time next_look_{};      // of what begins receives
+  base::Time next_look_{};      // of what begins receives, or brief messages
+  base::Time last_begun_{};     // messages that are worth a look
   unsigned short_ones_ = 0;     // sent since the last look, or call that completes
-  bool began_ = false;          // looks have begun something, and no call has waited for it yet
+  bool begins_window_ = true;   // nothing was begun since a call that completes
+  bool began_ = false;          // such messages, and no call has waited for them yet
   bool comes_at_once_ = false;  // the program does, to wait for what it has begun
 };
 
