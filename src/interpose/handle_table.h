@@ -37,6 +37,18 @@ class HandleTable {
     return found == kept_.end() ? nullptr : found->second;
   }
 
+  /// The same of each of these handles but `none`: f(index, kept) where there is something. f must not use the table.
+  template <class F>
+  void find_each(const Handle* handles, int count, Handle none, const F& f) const {
+    if (empty()) return;
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < count; ++i) {
+      if (handles[i] == none) continue;
+      const auto found = kept_.find(key(handles[i]));
+      if (found != kept_.end()) f(i, found->second);
+    }
+  }
+
   /// The same, and it is kept no more.
   [[nodiscard]] std::shared_ptr<Kept> take(Handle handle) {
     if (empty()) return nullptr;

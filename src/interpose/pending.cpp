@@ -21,20 +21,27 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
       requests_(requests),
       purpose_(purpose) {
   if (purpose == Purpose::completion) process_.awaited().completes(process_);
-  auto& table = process_.requests();
-  for (int i = 0; i < count; ++i) {
-    if (auto operation = purpose == Purpose::query ? table.find(requests[i])
-                                                   : table.take_to_complete(requests[i], process_.multiple())) {
-      if (operations_.empty()) {
-        operations_.resize(static_cast<std::size_t>(count));
-        found_.resize(static_cast<std::size_t>(count), Found::nothing);
-        handles_.assign(requests, requests + count);
-      }
-      receives_ += operation->look ? 1 : 0;
-      operations_[static_cast<std::size_t>(i)] = std::move(operation);
+  const auto add = [&](int i, std::shared_ptr<Operation> operation) {
+    if (operations_.empty()) {
+      operations_.resize(static_cast<std::size_t>(count));
+      found_.resize(static_cast<std::size_t>(count), Found::nothing);
+      handles_.assign(requests, requests + count);
     }
+    receives_ += operation->look ? 1 : 0;
+    if (completes_alone()) operation->completing = true;
+    operations_[static_cast<std::size_t>(i)] = std::move(operation);
+  };
+  auto& table = process_.requests();
+  if (!takes_out()) {
+    table.find_each(requests, count, process_.library().handles().request_null, add);
+    return;
   }
+  for (int i = 0; i < count; ++i)
+    if (auto operation = table.take_to_complete(requests[i])) add(i, std::move(operation));
 }
+
+bool Pending::takes_out() const noexcept { return purpose_ == Purpose::completion && process_.multiple(); }
+bool Pending::completes_alone() const noexcept { return purpose_ == Purpose::completion && !process_.multiple(); }
 
 void Pending::leave_turns_to_wait() noexcept {
   waits_ = true;
@@ -42,9 +49,11 @@ void Pending::leave_turns_to_wait() noexcept {
 }
 
 Pending::~Pending() {
-  if (purpose_ == Purpose::query) return;
-  for (std::size_t i = 0; i < operations_.size(); ++i)
-    if (operations_[i] && !operations_[i]->persistent) process_.requests().add(handles_[i], std::move(operations_[i]));
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    if (!operations_[i]) continue;
+    if (completes_alone()) operations_[i]->completing = false;
+    if (takes_out() && !operations_[i]->persistent) process_.requests().add(handles_[i], std::move(operations_[i]));
+  }
 }
 
 Operation* Pending::look_at(int index) const {
@@ -136,7 +145,10 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
 void Pending::release(int index) {
   auto& operation = operations_[static_cast<std::size_t>(index)];
   found_[static_cast<std::size_t>(index)] = Found::nothing;
-  if (!operation->persistent) return operation.reset();
+  if (!operation->persistent) {
+    if (completes_alone()) process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);
+    return operation.reset();
+  }
   // Open MPI frees a persistent request that fails.
   if (requests_[index] == process_.library().handles().request_null) {
     process_.requests().drop(handles_[static_cast<std::size_t>(index)], operation);

@@ -34,7 +34,7 @@ class Statuses {
 class Pending {
  public:
   enum class Purpose {
-    completion,  ///< Those that are not persistent are out of the table meanwhile.
+    completion,  ///< With several threads those are out of the table meanwhile that MPI may complete.
     query,       ///< Other threads may query the same ones.
   };
   Pending(const Site& site, const char* call, const MPI_Request requests[], int count, Target& blamed,
@@ -98,6 +98,8 @@ class Pending {
 
  private:
   enum class Found { nothing, unready, ready, over };
+  [[nodiscard]] bool takes_out() const noexcept;
+  [[nodiscard]] bool completes_alone() const noexcept;
   [[nodiscard]] Operation* look_at(int index) const;
   [[nodiscard]] static Found state_of(const Operation& operation);
   [[nodiscard]] bool hidden(int index) const;

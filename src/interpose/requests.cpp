@@ -133,7 +133,8 @@ void Operation::deliver_partition(lane::Copier& copier, std::size_t partition) {
 std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> Requests::looks() const {
   std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> found;
   operations_.for_each([&](MPI_Request request, const std::shared_ptr<Operation>& operation) {
-    if (operation->look && operation->active && !operation->look->ready()) found.emplace_back(request, operation);
+    if (operation->look && operation->active && !operation->completing && !operation->look->ready())
+      found.emplace_back(request, operation);
   });
   return found;
 }

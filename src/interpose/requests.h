@@ -41,10 +41,11 @@ struct Operation {
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts
   bool persistent = false;
   std::atomic<bool> active{false};  // between start and completion
-  bool delivered = false;  // results were copied out before the request is completed: by a query, or with others
-  bool one_sided = false;  // of one with a request: calls on its window complete it, too, perhaps on another thread
-  std::mutex delivering;   // who copies the results of such a one out; the other waits
-  std::mutex handling;     // who looks at it, completes it or cancels it: several threads may have its request
+  bool delivered = false;   // results were copied out before the request is completed: by a query, or with others
+  bool completing = false;  // with one thread: a call that completes it looks at it
+  bool one_sided = false;   // of one with a request: calls on its window complete it, too, perhaps on another thread
+  std::mutex delivering;    // who copies the results of such a one out; the other waits
+  std::mutex handling;      // who looks at it, completes it or cancels it: several threads may have its request
 
   std::unique_ptr<Look> look;                // of a receive on a rank that looks at what it receives
   std::unique_ptr<Undertaking> undertaking;  // of what is under way without MPI
@@ -93,10 +94,9 @@ struct Operation {
   return std::allocate_shared<Operation>(base::RecyclingAllocator<Operation>{});
 }
 
-/// Thread-safe. A completion call takes an operation out before it asks the MPI, since the MPI may hand the same
+/// Thread-safe. Where there are other threads a completion call takes an operation out before it asks the MPI, since the MPI may hand the same
 /// request value to another thread as soon as it has completed; but not a persistent one, whose request stays: other
-/// threads may announce its partitions meanwhile. Nor, where there are other threads, what MPI alone does not know to be complete: they may ask
-/// for it meanwhile, or cancel it.
+/// threads may announce its partitions meanwhile. Nor what MPI alone does not know to be complete: they may ask for it meanwhile, or cancel it.
 class Requests {
  public:
   /// Neither operations with requests nor freed ones that still go on.
@@ -113,10 +113,16 @@ class Requests {
   /// The same without taking it out: for calls that complete nothing, several threads at a time.
   [[nodiscard]] std::shared_ptr<Operation> find(MPI_Request request) const { return operations_.find(request); }
 
-  /// For calls that complete it. `shared`: with several threads. What stays in the table is to be dropped before its request is free.
-  [[nodiscard]] std::shared_ptr<Operation> take_to_complete(MPI_Request request, bool shared) {
+  /// The same of each of these that is not null: f(index, operation). f must not use the table.
+  template <class F>
+  void find_each(const MPI_Request requests[], int count, MPI_Request none, const F& f) const {
+    operations_.find_each(requests, count, none, f);
+  }
+
+  /// For calls that complete it, with several threads. What stays in the table is to be dropped before its request is free.
+  [[nodiscard]] std::shared_ptr<Operation> take_to_complete(MPI_Request request) {
     auto operation = find(request);
-    const bool stays = operation && (operation->persistent || (shared && operation->looks()));
+    const bool stays = operation && (operation->persistent || operation->looks());
     return operation && !stays ? take(request) : operation;
   }
 
@@ -127,7 +133,7 @@ class Requests {
   /// message is still on its way.
   void rename(MPI_Request before, MPI_Request after);
 
-  /// The receives that are looked at and not ready, with their requests; the table keeps them.
+  /// The receives that are looked at and not ready, with their requests, but for those that a call completes; the table keeps them.
   [[nodiscard]] std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> looks() const;
 
   /// Requests that MPI never completes by itself, to stand for operations, while nobody has them. False: there is none.
