@@ -57,14 +57,12 @@ Exposed Exposure::show_locked(const gpu::PointerInfo& info, const void* buffer) 
   return {info.buffer_id, reinterpret_cast<std::uintptr_t>(buffer) - info.base, found->second.handle};
 }
 
-// Ids are never used again: an allocation is gone once its address belongs to none or to another. Slots are checked in turns.
+// Ids are never used again: an allocation is gone once its address belongs to none or to another. They are checked in turns.
 void Exposure::drop_dead() noexcept {
-  const WindowRecord& record = board_.own_window();
-  const std::size_t checked = std::min(own_.size(), checked_at_once);
-  for (std::size_t count = 0; count < checked; next_checked_ = (next_checked_ + 1) % record.shown.size()) {
-    const auto own = own_.find(record.shown[next_checked_].load(std::memory_order_relaxed));
-    if (own == own_.end()) continue;
-    ++count;
+  for (std::size_t left = std::min(own_.size(), checked_at_once); left != 0; --left) {
+    auto own = own_.upper_bound(last_checked_);
+    if (own == own_.end()) own = own_.begin();
+    last_checked_ = own->first;
     std::uint64_t id = 0;
     const bool lives =
         driver_.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, own->second.base) == CUDA_SUCCESS &&

@@ -23,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 
 namespace crosslane::share {
 
@@ -73,7 +72,7 @@ class Exposure {
     MemoryHandle handle;
     std::uint64_t used;
   };
-  using OwnById = std::unordered_map<std::uint64_t, Own>;
+  using OwnById = std::map<std::uint64_t, Own>;
   using Key = std::pair<int, std::uint64_t>;  // local rank and id
   struct Peer {
     std::shared_ptr<const gpu::Mapping> mapping;
@@ -99,7 +98,7 @@ class Exposure {
   std::mutex mutex_;
   OwnById own_;
   std::array<Candidate, 256> candidates_{};  // by id
-  std::size_t next_checked_ = 0;             // a slot
+  std::uint64_t last_checked_ = 0;           // an id
   std::map<Key, Peer> peers_;
   std::map<int, std::uint64_t> seen_version_;
   std::uint64_t uses_ = 0;
