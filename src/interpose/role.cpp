@@ -79,6 +79,24 @@ class Description {
     return true;
   }
 
+  // What a rank sends to itself is what it receives; the size of the one side would read or write too much of the other.
+  static void match(std::size_t sent, std::size_t received) {
+    if (sent == received) return;
+    throw Error(sent > received ? ErrorClass::truncate : ErrorClass::count,
+                "what goes from a rank to itself has {} bytes by the arguments of what is sent, and {} by those of "
+                "what is received; "
+                "check counts and types, which have to match",
+                sent, received);
+  }
+  void match_own(const Role& role) const {
+    if (in_place_ || call_.receive == mpi::in_place()) return;
+    const auto own = [&](const std::vector<PartBlock>& blocks) {
+      const auto found = std::ranges::find(blocks, me_, &PartBlock::member);
+      return found == blocks.end() ? 0 : found->bytes;
+    };
+    match(own(role.sent), own(role.received));
+  }
+
   // Elements lie in memory as the kernels see them, with their padding.
   bool describe_combining(Role& role) {
     if (call_.receive_count <= 0 || !describe_elements(role)) return false;
@@ -98,36 +116,40 @@ class Description {
   }
 
   bool describe_moving(Role& role) {
+    std::size_t sent = 0;
     switch (call_.collective) {
       case Collective::broadcast:
         role.receive = part("buffer", call_.receive, call_.receive_count, call_.receive_type, role.shape.bytes);
         role.in_place = at_root();
         return role.receive.has_value();
       case Collective::gather:
-        if (!in_place_) role.send = part("sendbuf", call_.send, call_.send_count, call_.send_type, role.shape.bytes);
+        if (!in_place_) role.send = part("sendbuf", call_.send, call_.send_count, call_.send_type, sent);
+        role.shape.bytes = sent;
         if (at_root()) role.receive = blocks("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role);
+        if (role.send && role.receive) match(sent, role.shape.bytes);
         role.in_place = in_place_;
         role.in_place_offset = me() * role.shape.bytes;
         return (in_place_ ? at_root() : role.send.has_value()) && (!at_root() || role.receive);
       case Collective::scatter:
         if (at_root()) role.send = blocks("sendbuf", call_.send, call_.send_count, call_.send_type, role);
+        sent = role.shape.bytes;
         if (call_.receive != mpi::in_place())
           role.receive = part("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role.shape.bytes);
+        if (role.send && role.receive) match(sent, role.shape.bytes);
         return (!at_root() || role.send) && (role.receive || (at_root() && call_.receive == mpi::in_place()));
       case Collective::allgather:
       case Collective::alltoall:
         role.receive = blocks("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role);
         if (!role.receive) return false;
         role.in_place = in_place_;
-        if (call_.collective == Collective::alltoall) {
-          role.saved = in_place_;
-          if (!in_place_) role.send = blocks("sendbuf", call_.send, call_.send_count, call_.send_type, role);
-        } else {
-          role.in_place_offset = me() * role.shape.bytes;
-          std::size_t bytes = 0;
-          if (!in_place_) role.send = part("sendbuf", call_.send, call_.send_count, call_.send_type, bytes);
-        }
-        return in_place_ || role.send;
+        role.saved = in_place_ && call_.collective == Collective::alltoall;
+        if (call_.collective == Collective::allgather) role.in_place_offset = me() * role.shape.bytes;
+        if (in_place_) return true;
+        role.send = part("sendbuf", call_.send, call_.send_count, call_.send_type, sent);
+        if (!role.send) return false;
+        match(sent, role.shape.bytes);
+        if (call_.collective == Collective::alltoall) role.send->extent.count *= members_;
+        return true;
       default:
         return false;
     }
@@ -166,8 +188,12 @@ class Description {
       case Collective::gatherv:
         if (in_place_ && !at_root()) return false;
         if (!in_place_ && !describe_sent(role, call_.root, call_.root + 1)) return false;
-        return !at_root() || describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type,
-                                             role.receive, role.received);
+        if (!at_root()) return true;
+        if (!describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type, role.receive,
+                             role.received))
+          return false;
+        match_own(role);
+        return true;
       case Collective::scatterv:
         if (at_root() &&
             !describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, role.send, role.sent))
@@ -177,20 +203,26 @@ class Description {
         if (call_.receive_count < 0) return false;
         describe_single("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role.receive, role.received,
                         call_.root, call_.root + 1);
+        if (at_root()) match_own(role);
         return true;
       case Collective::allgatherv:
         if (!in_place_ && !describe_sent(role, 0, members_)) return false;
         if (!describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type, role.receive,
                              role.received))
           return false;
+        match_own(role);
         role.shape.bytes = 0;
         for (const PartBlock& block : role.received) role.shape.bytes = std::max(role.shape.bytes, block.bytes);
         return true;
       default:
-        return (in_place_ ||
-                describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, role.send, role.sent)) &&
-               describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type, role.receive,
-                               role.received);
+        if (!in_place_ &&
+            !describe_blocks("sendbuf", call_.send, call_.send_blocks, call_.send_type, role.send, role.sent))
+          return false;
+        if (!describe_blocks("recvbuf", call_.receive, call_.receive_blocks, call_.receive_type, role.receive,
+                             role.received))
+          return false;
+        match_own(role);
+        return true;
     }
   }
 

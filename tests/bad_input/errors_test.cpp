@@ -4,10 +4,13 @@
 #include "support/program.h"
 #include "support/sharing.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <string>
@@ -47,6 +50,12 @@ bool names(std::string_view text, std::string_view word) {
     if ((at == 0 || !letter(text[at - 1])) && (end == text.size() || !letter(text[end]))) return true;
   }
   return false;
+}
+
+std::uint64_t direct_calls(const char* collective) {
+  using Ask = std::uint64_t (*)(const char*, const char*);
+  void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_direct_calls");
+  return symbol == nullptr ? 0 : reinterpret_cast<Ask>(symbol)(collective, nullptr);
 }
 
 void expect(int result, int error_class, std::initializer_list<std::string_view> words) {
@@ -196,6 +205,56 @@ class Errors {
              {"MPI_Reduce_scatter_block_c"});
     }
 #endif
+  }
+
+  // What a rank sends to itself is not what it receives: what becomes of that is the MPI's affair, whatever the memory, and nothing is read or written
+  // by the wrong one of the two sizes.
+  void two_sizes() const {
+    CROSSLANE_STEP("collectives whose two sides differ");
+    const Allocation sent(megabytes), received(megabytes);
+    std::vector<int> host(megabytes / sizeof(int)), host_received(host.size());
+    const MPI_Comm world = MPI_COMM_WORLD;
+    void* const to = received.data();
+    const auto n = static_cast<std::size_t>(size_);
+    constexpr int few = 8, many = 4096;
+    const auto check = [&](const char* call, const char* collective, auto&& body) {
+      for (int warm = 0; warm < 4; ++warm) CROSSLANE_MPI(body(sent.data(), few, to, few));
+      for (const auto& [send, receive] : {std::pair{many, few}, std::pair{few, many}}) {
+        CROSSLANE_STEP("{}: {} to send, {} to receive", call, send, receive);
+        CROSSLANE_CUDA(cuMemsetD8(reinterpret_cast<CUdeviceptr>(to), 0x5a, megabytes));
+        const std::uint64_t before = direct_calls(collective);
+        int by_host = MPI_SUCCESS, by_device = MPI_SUCCESS;
+        MPI_Error_class(body(host.data(), send, host_received.data(), receive), &by_host);
+        MPI_Error_class(body(sent.data(), send, to, receive), &by_device);
+        CROSSLANE_CHECK_EQUAL(by_device, by_host);
+        CROSSLANE_CHECK_EQUAL(direct_calls(collective), before);
+        std::vector<std::uint8_t> bytes(megabytes);
+        CROSSLANE_CUDA(cuMemcpyDtoH(bytes.data(), reinterpret_cast<CUdeviceptr>(to), megabytes));
+        const auto room = static_cast<std::ptrdiff_t>(n * static_cast<std::size_t>(receive) * sizeof(int));
+        CROSSLANE_CHECK(std::all_of(bytes.begin() + room, bytes.end(), [](std::uint8_t byte) { return byte == 0x5a; }),
+                        "{} has written behind its blocks", call);
+      }
+      CROSSLANE_MPI(body(sent.data(), few, to, few));
+    };
+    const auto counts = [&](int count) { return std::vector<int>(n, count); };
+    const auto places = [&](int count) {
+      std::vector<int> all(n);
+      for (std::size_t i = 0; i < n; ++i) all[i] = static_cast<int>(i) * count;
+      return all;
+    };
+    check("MPI_Alltoall", "alltoall", [&](const void* from, int send, void* into, int receive) {
+      return MPI_Alltoall(from, send, MPI_INT, into, receive, MPI_INT, world);
+    });
+    check("MPI_Allgather", "allgather", [&](const void* from, int send, void* into, int receive) {
+      return MPI_Allgather(from, send, MPI_INT, into, receive, MPI_INT, world);
+    });
+    check("MPI_Allgatherv", "allgatherv", [&](const void* from, int send, void* into, int receive) {
+      return MPI_Allgatherv(from, send, MPI_INT, into, counts(receive).data(), places(receive).data(), MPI_INT, world);
+    });
+    check("MPI_Alltoallv", "alltoallv", [&](const void* from, int send, void* into, int receive) {
+      return MPI_Alltoallv(from, counts(send).data(), places(send).data(), MPI_INT, into, counts(receive).data(),
+                           places(receive).data(), MPI_INT, world);
+    });
   }
 
   // MPI_COMM_NULL: one handler hears of it, once, as from host memory. Open MPI 4.1 does not check all procedures, and ends the program in
@@ -629,6 +688,7 @@ int main(int argc, char** argv) {
   errors.past_the_end();
   errors.counts_and_types();
   errors.reductions();
+  errors.two_sizes();
   Errors::no_communicator();
   Errors::without_topology();
   errors.several_memories();
