@@ -44,6 +44,12 @@ std::exception_ptr truncated(const char* call, std::size_t bytes, std::size_t ro
                                              call, bytes, room));
 }
 
+// What was no header came by the MPI.
+void count_staged(Process& process, const Operation& operation) {
+  const auto& look = *operation.look;
+  if (look.buffer.on_gpu || look.apart) process.took_route(operation.call, "staged", look.buffer.bytes);
+}
+
 // A message that MPI no longer has: its bytes, or a header.
 void take_over(Process& process, Operation& operation, const message::Arrived& arrived) {
   Look& look = *operation.look;
@@ -53,6 +59,7 @@ void take_over(Process& process, Operation& operation, const message::Arrived& a
     return;
   }
   look.status = arrived.status;
+  count_staged(process, operation);
   deliver_bytes(process, operation, arrived.bytes);
   if (look.buffer.bytes < header_bytes) {
     mpi::set_received_bytes(process.library().below(), look.status, static_cast<MPI_Count>(look.buffer.bytes));
@@ -72,6 +79,7 @@ void end_persistent(Process& process, Operation& operation, int code, const MPI_
   look.code = code;
   look.status = status;
   look.state = Look::State::fetched;
+  count_staged(process, operation);
   if (code != mpi::success && !mpi::is_truncation(below, code)) return;
   try {
     operation.deliver(process.copier(), &look.status, below);
@@ -371,6 +379,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
     } else {
       look.state = Look::State::plain;
       look.fails = code != mpi::success;
+      count_staged(process, operation);
     }
   }
   if (look.has_inner) look_at_inner(process, operation);
@@ -462,9 +471,6 @@ int finish(Process& process, const mpi::Functions& next, Operation& operation, M
   }
   operation.active = false;
   if (look.state == Look::State::plain) {
-    // The starts of persistent ones are told as they are.
-    if ((look.buffer.on_gpu || look.apart) && !operation.persistent)
-      process.took_route(operation.call, "staged", look.buffer.bytes);
     mpi::copy_but_error(own, status);
     if (result == mpi::success || mpi::is_truncation(process.library().below(), result))
       operation.deliver(process.copier(), &own, process.library().below());
@@ -602,6 +608,7 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
     }
     describe(route, receive, room, on_gpu, true);
     const Look& look = *route.operation().look;
+    if (look.buffer.on_gpu || look.apart) process.took_route(call, "prepared", look.buffer.bytes);
     const int code = start_request(process, request, [&] {
       return mpi::calls::Recv_init(next, look.address, look.count, look.type, source, tag, comm, request);
     });

@@ -292,7 +292,7 @@ int run_route(Process& process, const mpi::Functions& next, const char* call, co
     process.tend();
     Route route(process, next, call, target);
     const int code = body(route);
-    span.set_bytes(route.bytes());
+    if (process.tracer() != nullptr) span.set_bytes(route.bytes());
     return code;
   });
 }

@@ -133,7 +133,13 @@ class Route {
   void stage_and_fetch();
   /// The call goes this way (a literal), with what its buffers hold in GPU memory.
   void took(std::string_view route);
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< What took() found.
+  /// What its buffers hold in GPU memory.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    const std::size_t own = bytes_ != 0 || operation_ == nullptr ? bytes_ : operation_->bytes_on_gpu();
+    return own + other_bytes_;
+  }
+  /// What the other half of the same call holds, too.
+  void goes_with(const Route& other_half) noexcept { other_bytes_ = other_half.bytes(); }
   [[nodiscard]] Operation& operation() noexcept { return *operation_; }
   [[nodiscard]] const std::shared_ptr<Operation>& shared_operation() const noexcept { return operation_; }
   [[nodiscard]] Process& process() const noexcept { return process_; }
@@ -156,7 +162,8 @@ class Route {
   const char* call_;
   const gpu::PointerInfo* seen_ = nullptr;
   std::shared_ptr<Operation> operation_;  // shared with the table of requests
-  std::size_t bytes_ = 0;
+  std::size_t bytes_ = 0;                 // by took(): the operation may be the table's alone by then
+  std::size_t other_bytes_ = 0;
 };
 
 /// Runs a call's work; what that throws is raised on the target, as it is by then, and its code returned.

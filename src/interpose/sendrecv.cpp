@@ -224,6 +224,7 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
     Route other(process, next, call, target);
     Sending sending(process, next, other.shared_operation());
     const Described send(other, {"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag});
+    route.goes_with(other);
     describe(route, receive, room, to_gpu);
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
@@ -295,6 +296,7 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
     Route other(process, next, call, target);
     const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
     const Described send(other, {"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag});
+    route.goes_with(other);
     describe(route, receive, room, to_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
     return go_along(route, *request, sending, nullptr, [&] { return send.start(*sending, comm, false); });

@@ -27,9 +27,10 @@ void mark_started(Process& process, Operation& operation) {
   operation.delivered = false;
   std::fill(operation.arrived.begin(), operation.arrived.end(), false);
   operation.active = true;
-  // An undertaking says itself which way it went; and all may be host memory, for whose sake nothing is staged.
+  // Undertakings, and receives that are looked at, say themselves which way they went; and all may be host memory, for whose sake nothing is staged.
   const std::size_t bytes = operation.bytes_on_gpu();
-  if (!operation.undertaking && (bytes > 0 || !operation.starter)) process.took_route(operation.call, "staged", bytes);
+  if (!operation.undertaking && !operation.look && (bytes > 0 || !operation.starter))
+    process.took_route(operation.call, "staged", bytes);
 }
 
 // A send whose partitions are not all ready may have been started before, and MPI rests in such a program (fetch_partitions).

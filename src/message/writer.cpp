@@ -46,14 +46,16 @@ void Writer::leave() noexcept {
   try {
     if (home->stands() && !home->driver().unloading()) {
       const gpu::ContextScope scope(home->driver(), home->context());
-      engine_.until_apart(
-          [this] {
-            close_seen_locked();
-            return called_off_.empty();
-          },
-          {.call = "messages that this GPU had no room to write",
-           .check = [](const void* channels) { throw_if_failed(*static_cast<const Channels*>(channels)); },
-           .checked = channels_.get()});
+      close_seen_locked();
+      if (!called_off_.empty())
+        engine_.until_apart(
+            [this] {
+              close_seen_locked();
+              return called_off_.empty();
+            },
+            {.call = "messages that this GPU had no room to write",
+             .check = [](const void* channels) { throw_if_failed(*static_cast<const Channels*>(channels)); },
+             .checked = channels_.get()});
     }
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "kernels that were to write messages: {}", error.what());

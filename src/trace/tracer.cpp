@@ -120,7 +120,9 @@ std::string Tracer::file_of(const std::string& file, int rank) {
 
 void Tracer::open(int rank) const {
   if (ring_ == nullptr) return;
-  require_open(file_of(file_, rank), "w");
+  const std::string name = file_of(file_, rank);
+  require_open(name, "w");
+  unlink(name.c_str());
 }
 
 void Tracer::try_to_open(const std::string& file, int rank) {

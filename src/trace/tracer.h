@@ -31,7 +31,8 @@ class Tracer {
   /// Any thread: a span whose ends were taken by the caller. The characters of `name` outlive the tracer (a literal).
   void record(Kind kind, std::string_view name, base::Time begin, base::Time end, std::uint64_t bytes) noexcept;
 
-  /// Throws Error (argument) where write() could not write the file of this rank, which is then there and empty.
+  /// Throws Error (argument) where write() could not write the file of this rank. None is there then, of no earlier run either: whoever finds one
+  /// has all of it.
   void open(int rank) const;
   /// Throws the same Error where open() would, for a tracer with this file; leaves no file, and what is there as it is.
   static void try_to_open(const std::string& file, int rank);

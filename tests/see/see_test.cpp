@@ -1,19 +1,17 @@
 // Where calls went, as users see it: the table of CROSSLANE_STATS and the file of CROSSLANE_TRACE, read back after MPI_Finalize,
 // and NVTX ranges; each of them against what the program knows that it called. It must not know Crosslane's sources.
 //   --folder <folder>  where this test may write; --trace <file> in it, --stats 1, --nvtx 1: what the environment asked for
+#include "see/told.h"
 #include "support/program.h"
 #include "support/sharing.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <map>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,29 +25,6 @@ constexpr int count = 4096;
 constexpr int reductions = 6;
 constexpr int messages = 3;
 constexpr std::size_t bytes = count * sizeof(float);
-
-// Standard error goes to a file while one lives.
-class Captured {
- public:
-  explicit Captured(std::string file) : file_(std::move(file)), kept_(dup(STDERR_FILENO)) {
-    const int to = open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    dup2(to, STDERR_FILENO);
-    close(to);
-  }
-  /// Ends it; what was written meanwhile.
-  std::string end() {
-    dup2(kept_, STDERR_FILENO);
-    close(kept_);
-    std::ostringstream text;
-    text << std::ifstream(file_).rdbuf();
-    std::remove(file_.c_str());
-    return text.str();
-  }
-
- private:
-  std::string file_;
-  int kept_;
-};
 
 std::uint64_t direct_calls(const char* algorithm) {
   using Ask = std::uint64_t (*)(const char*, const char*);
@@ -91,20 +66,6 @@ void communicate(Program& program) {
     for (int i = 0; i < messages; ++i)
       CROSSLANE_MPI(MPI_Recv(host.data(), count, MPI_FLOAT, peer, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   }
-}
-
-// Calls by procedure and route, of the table that standard error holds.
-std::map<std::pair<std::string, std::string>, int> counted(const std::string& text, const std::string& who) {
-  std::map<std::pair<std::string, std::string>, int> rows;
-  std::istringstream lines(text.substr(std::min(text.find(who), text.size())));
-  std::string line, call, route;
-  std::getline(lines, line);
-  while (std::getline(lines, line) && line.starts_with("  ")) {
-    std::istringstream words(line);
-    int calls = 0;
-    if (words >> call >> route >> calls) rows[{call, route}] = calls;
-  }
-  return rows;
 }
 
 void check_stats(const std::string& text, const Program& program, int direct) {
