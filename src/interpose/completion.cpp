@@ -126,7 +126,7 @@ int test_any(const Site& site, Pending& pending, int count, MPI_Request requests
              MPI_Status* status, Patience patience = Patience::test) {
   const auto& next = site.next();
   *flag = 0;
-  const bool all_ready = pending.advance();
+  const bool all_ready = pending.advance(Pending::Until::first);
   for (int i = 0; i < count; ++i) {
     if (!pending.ends_here(i)) continue;
     *flag = 1;

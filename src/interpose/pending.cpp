@@ -28,6 +28,7 @@ Pending::Pending(const Site& site, const char* call, const MPI_Request requests[
       handles_.assign(requests, requests + count);
     }
     receives_ += operation->look ? 1 : 0;
+    awaits_mpi_ = awaits_mpi_ || (operation->look && operation->active && operation->look->awaits_mpi());
     if (completes_alone()) operation->completing = true;
     operations_[static_cast<std::size_t>(i)] = std::move(operation);
   };
@@ -76,7 +77,7 @@ bool Pending::any_persistent() const noexcept {
   return std::ranges::any_of(operations_, [](const auto& one) { return one && one->persistent; });
 }
 
-bool Pending::advance() {
+bool Pending::advance(Until until) {
   // Each costs a turn of MPI, and messages mostly come in order: what else is waited for shall not wait for many such. A call that does not
   // wait knows nothing of the one before it, and might never come to the last of them.
   const std::size_t most_missed = waits_ ? 8 : operations_.size();
@@ -85,13 +86,18 @@ bool Pending::advance() {
   std::size_t missed = 0;
   // Of one receive alone there is nothing to gather.
   message::Transfers::Gathering gathering(receives_ > 1 && process_.looks() ? &process_.transfers() : nullptr);
-  const std::size_t count = operations_.size(), begin = std::exchange(next_, 0);
+  const std::size_t count = operations_.size();
+  std::size_t begin = std::exchange(next_, 0);
+  // Of many requests that are completed one by one each call would look at all.
+  const bool stops = until == Until::first && !awaits_mpi_;
+  if (stops) begin = process_.requests().next_turn() % count;
   for (std::size_t seen = 0; seen < count; ++seen) {
     const std::size_t i = (begin + seen) % count;
     Operation* const operation = look_at(static_cast<int>(i));
     if (operation == nullptr || found_[i] == Found::ready || found_[i] == Found::over) continue;
     const auto lock = process_.handle(*operation);
     found_[i] = state_of(*operation);
+    if (stops && found_[i] == Found::over) break;
     if (found_[i] != Found::unready) continue;
     blamed_ = operation->raised_on();
     if (operation->undertaking) {
@@ -105,6 +111,7 @@ bool Pending::advance() {
     }
     found_[i] = state_of(*operation);
     all = all && found_[i] != Found::unready;
+    if (stops && found_[i] == Found::over) break;
   }
   // What an undertaking waits for may depend on a message of this rank.
   if (undertaken && missed == 0) process_.engine().make_mpi_progress();

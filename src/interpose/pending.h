@@ -57,10 +57,11 @@ class Pending {
 
   /// The call waits as Engine::until() does, which gives the engine its turns.
   void leave_turns_to_wait() noexcept;
-  /// Looks at every such one; in a call that waits at no more than a few messages that MPI has yet to receive, and at others the next time.
+  enum class Until { all, first };
+  /// Looks at every such one, or until the first that ends here where nothing is to be begun for others meanwhile; in a call that waits at no more than a few messages that MPI has yet to receive, and at others the next time.
   /// True if all are ready: an ordinary message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below
   /// say is what was found here: other threads' queries get on with them meanwhile.
-  bool advance();
+  bool advance(Until until = Until::all);
   /// It is ready, and end() completes it without MPI's call.
   [[nodiscard]] bool ends_here(int index) const;
   /// And nothing of it is left then, so that it may be completed before the others are ready: it is not persistent.
@@ -113,6 +114,7 @@ class Pending {
   const Purpose purpose_;
   std::vector<std::shared_ptr<Operation>> operations_;
   int receives_ = 0;          // of these
+  bool awaits_mpi_ = false;   // one of these did when this was made
   std::vector<Found> found_;  // by advance(); what is ready stays so
   std::size_t next_ = 0;      // where advance() begins
   bool waits_ = false;

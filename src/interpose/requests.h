@@ -136,6 +136,9 @@ class Requests {
   /// The receives that are looked at and not ready, with their requests, but for those that a call completes; the table keeps them.
   [[nodiscard]] std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> looks() const;
 
+  /// Where a call that wants any of several requests begins: each elsewhere, so that all get their looks.
+  [[nodiscard]] std::size_t next_turn() noexcept { return turns_.fetch_add(1, std::memory_order_relaxed); }
+
   /// Requests that MPI never completes by itself, to stand for operations, while nobody has them. False: there is none.
   [[nodiscard]] bool lend_idle(MPI_Request* request);
   void take_back_idle(MPI_Request request);
@@ -149,6 +152,7 @@ class Requests {
  private:
   HandleTable<MPI_Request, Operation> operations_;
   std::atomic<std::size_t> adopted_size_{0};
+  std::atomic<std::size_t> turns_{0};
   mutable std::mutex mutex_;  // of what follows
   Adopted adopted_;
   std::vector<MPI_Request> idle_;
