@@ -71,6 +71,13 @@ void move(Process& process, const Packing& packing, const layout::Layout& layout
 
 const char* limit_of(const Packing& packing) { return packing.packs ? "outsize" : "insize"; }
 
+// Bytes of a buffer, which MPI takes for no count.
+void check_size(const char* call, const char* argument, MPI_Count size) {
+  if (size < 0)
+    throw base::Error(base::ErrorClass::argument, "{}: argument {} is {}; pass how many bytes the packed buffer has", call,
+                      argument, size);
+}
+
 void check_position(const char* call, const Packing& packing) {
   if (packing.position == nullptr)
     throw base::Error(base::ErrorClass::argument, "{}: argument position is a null pointer; pass where to go on", call);
@@ -174,6 +181,7 @@ int packing(const Site& site, const char* call, const Target& target, const void
             Invoke&& invoke) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
+    check_size(call, "outsize", outsize);
     const auto& in = route.single("inbuf", inbuf, "incount", incount, 1, datatype, Direction::in, lane::Form::mirror);
     const auto& out = route.single("outbuf", outbuf, "outsize", outsize, 1, byte, Direction::out, lane::Form::mirror);
     const Packing plain{true, in, const_cast<void*>(inbuf), incount, datatype, out, outbuf, outsize, position};
@@ -193,6 +201,7 @@ int unpacking(const Site& site, const char* call, const Target& target, const vo
               Invoke&& invoke) {
   return run_route(site.process(), site.next(), call, target, [&](Route& route) {
     const auto byte = site.process().library().handles().byte;
+    check_size(call, "insize", insize);
     const auto& in = route.single("inbuf", inbuf, "insize", insize, 1, byte, Direction::in, lane::Form::mirror);
     const auto& out =
         route.single("outbuf", outbuf, "outcount", outcount, 1, datatype, Direction::out, lane::Form::mirror);

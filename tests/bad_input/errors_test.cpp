@@ -387,6 +387,9 @@ class Errors {
       expect(MPI_Unpack(there, 35, &position, elements.data(), 8, MPI_INT, world), MPI_ERR_TRUNCATE,
              {"MPI_Unpack", "insize", "35"});
       CROSSLANE_CHECK_EQUAL(position, 4);
+      expect(MPI_Pack(elements.data(), 1, MPI_INT, there, -8, &position, world), MPI_ERR_ARG, {"MPI_Pack", "outsize"});
+      expect(MPI_Unpack(there, -8, &position, elements.data(), 1, MPI_INT, world), MPI_ERR_ARG,
+             {"MPI_Unpack", "insize"});
       for (const int outside : {-1, 37}) {
         position = outside;
         expect(MPI_Pack(elements.data(), 1, MPI_INT, there, 36, &position, world), MPI_ERR_ARG,
