@@ -7,9 +7,11 @@
 #include "interpose/elements.h"
 #include "interpose/teams.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,11 @@ namespace {
 using base::Error;
 using base::ErrorClass;
 using collective::Collective;
+
+// See op_of(). What is said with it has to fit in Open MPI's 256 characters.
+constexpr const char* operations_taken =
+    "MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_LAND, MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_MINLOC and "
+    "MPI_MAXLOC";
 
 Seat seat_in(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
@@ -53,6 +60,17 @@ std::vector<int> local_ranks_of(Process& process, const team::CommunicatorFacts&
   return local_ranks;
 }
 
+// Of a buffer whose first byte, at `address`, is not in device memory. A null one may lead anywhere, by its datatype.
+std::string what_it_is(const std::string& argument, const void* base, const void* address, gpu::PointerInfo::Kind kind,
+                       const char* remedy) {
+  using Kind = gpu::PointerInfo::Kind;
+  if (kind != Kind::host || gpu::Gpu::readable_by_cpu(address))
+    return fmt::format("argument {} ({}) is {} memory; {}", argument, address,
+                       kind == Kind::managed ? "managed" : "host", remedy);
+  if (base == nullptr) return fmt::format("argument {} is null; pass device memory", argument);
+  return fmt::format("argument {} ({}) lies where there is no memory; was it freed?", argument, address);
+}
+
 std::vector<team::Prepared::Buffer> inspect(Process& process, int count, void* const buffers[]) {
   std::vector<team::Prepared::Buffer> list;
   if (count < 0) throw Error(ErrorClass::count, "argument count is {}; a count is never negative", count);
@@ -62,8 +80,8 @@ std::vector<team::Prepared::Buffer> inspect(Process& process, int count, void* c
     auto* const address = static_cast<std::byte*>(buffers[index]);
     const auto info = process.gpu().inspect(address);
     if (info.kind != gpu::PointerInfo::Kind::device)
-      throw Error(ErrorClass::buffer, "argument buffers[{}] ({}) is not device memory; was it freed?", index,
-                  static_cast<const void*>(address));
+      throw Error(ErrorClass::buffer, what_it_is(fmt::format("buffers[{}]", index), address, address, info.kind,
+                                                 "name device memory alone"));
     list.push_back({address, info});
   }
   return list;
@@ -146,25 +164,66 @@ std::array<const BlockArrays*, 2> arrays_of(const CollectiveCall& call, Seat sea
           receives ? &call.receive_blocks : nullptr};
 }
 
+// What crosslane.h calls them.
+const char* name_of_count(const CollectiveCall& call, bool sent) {
+  if (sent) return "sendcount";
+  const bool one = call.collective == Collective::broadcast ||
+                   (combines(call.collective) && call.collective != Collective::reduce_scatter_block);
+  return one ? "count" : "recvcount";
+}
+const char* name_of_counts(bool sent) { return sent ? "sendcounts" : "recvcounts"; }
+const char* name_of_displacements(const CollectiveCall& call, bool sent) {
+  if (call.collective != Collective::alltoallv) return "displs";
+  return sent ? "sdispls" : "rdispls";
+}
+
+// What says how far a buffer goes, beside its datatype.
+std::string sizes_of(const CollectiveCall& call, bool sent) {
+  const BlockArrays& arrays = sent ? call.send_blocks : call.receive_blocks;
+  if (arrays.has_displacements()) return fmt::format("{}, {}", name_of_counts(sent), name_of_displacements(call, sent));
+  return arrays.has_counts() ? name_of_counts(sent) : name_of_count(call, sent);
+}
+
 void check_arrays(const CollectiveCall& call, Seat seat) {
   const bool displaced = !combines(call.collective);
   const auto arrays = arrays_of(call, seat);
   for (std::size_t side = 0; side < arrays.size(); ++side) {
     const BlockArrays* const blocks = arrays[side];
     if (blocks == nullptr || (blocks->has_counts() && (blocks->has_displacements() || !displaced))) continue;
-    throw Error(ErrorClass::argument, "the array of {} of what is {} is null",
-                blocks->has_counts() ? "displacements" : "counts", side == 0 ? "sent" : "received");
+    const bool sent = side == 0;
+    throw Error(ErrorClass::argument, "argument {} is null",
+                blocks->has_counts() ? name_of_displacements(call, sent) : name_of_counts(sent));
   }
 }
 
 void explain_blocks(const CollectiveCall& call, Seat seat) {
+  const auto arrays = arrays_of(call, seat);
   for (std::size_t block = 0; block < static_cast<std::size_t>(seat.members); ++block) {
-    for (const auto* const blocks : arrays_of(call, seat)) {
-      if (blocks != nullptr && blocks->count(block) < 0)
-        throw Error(ErrorClass::count, "the count of block {} is {}; a count is never negative", block,
-                    blocks->count(block));
+    for (std::size_t side = 0; side < arrays.size(); ++side) {
+      if (arrays[side] != nullptr && arrays[side]->count(block) < 0)
+        throw Error(ErrorClass::count, "argument {}[{}] is {}; a count is never negative", name_of_counts(side == 0),
+                    block, arrays[side]->count(block));
     }
   }
+}
+
+// Only what MPI takes is sent there.
+void explain_combining(const mpi::Handles& handles, const CollectiveCall& call) {
+  if (call.receive_type == handles.datatype_null)
+    throw Error(ErrorClass::type, "argument datatype is MPI_DATATYPE_NULL, which is no datatype");
+  if (!element_of(handles, call.receive_type))
+    throw Error(ErrorClass::type,
+                "argument datatype: enqueued reductions take predefined datatypes that a GPU can hold; use MPI's own "
+                "call, which goes through the host");
+  if (call.op == handles.op_null) throw Error(ErrorClass::op, "argument op is MPI_OP_NULL, which is no operation");
+  if (call.op == handles.replace || call.op == handles.no_op)
+    throw Error(ErrorClass::op, "argument op is {}, which is for one-sided calls alone: reductions take {}",
+                call.op == handles.replace ? "MPI_REPLACE" : "MPI_NO_OP", operations_taken);
+  if (!op_of(handles, call.op))
+    throw Error(ErrorClass::op, "argument op is the application's own: enqueued reductions take {}; use MPI's own call",
+                operations_taken);
+  if (!combining_of(handles, call.receive_type, call.op))
+    throw Error(ErrorClass::op, "argument op: MPI does not define the operation for this datatype");
 }
 
 // Why there is nothing to enqueue for arguments that have no role; returns where they ask for nothing.
@@ -174,22 +233,13 @@ void explain(Process& process, const CollectiveCall& call, Seat seat) {
   const bool sends = call.collective != Collective::broadcast && call.send != mpi::in_place() &&
                      (call.collective != Collective::scatter || at_root);
   const bool receives = call.receive != mpi::in_place() && (call.collective != Collective::gather || at_root);
-  if ((receives && call.receive_count < 0) || (sends && call.send_count < 0))
-    throw Error(ErrorClass::count, "a count is {}; a count is never negative",
-                receives && call.receive_count < 0 ? call.receive_count : call.send_count);
+  for (const bool sent : {false, true}) {
+    const MPI_Count count = sent ? call.send_count : call.receive_count;
+    if ((sent ? sends : receives) && count < 0)
+      throw Error(ErrorClass::count, "argument {} is {}; a count is never negative", name_of_count(call, sent), count);
+  }
   if (uneven(call.collective)) explain_blocks(call, seat);
-  if (!combines(call.collective)) return;
-  if (!element_of(handles, call.receive_type))
-    throw Error(ErrorClass::type,
-                "argument datatype: enqueued reductions take predefined datatypes that a GPU can hold; use MPI's own "
-                "call, which goes through the host");
-  if (!op_of(handles, call.op))
-    throw Error(
-        ErrorClass::op,
-        "argument op: enqueued reductions take predefined operations; use MPI's own call, which goes through the "
-        "host");
-  if (!combining_of(handles, call.receive_type, call.op))
-    throw Error(ErrorClass::op, "argument op: MPI does not define the operation for this datatype");
+  if (combines(call.collective)) explain_combining(handles, call);
 }
 
 gpu::StreamView view_of(const gpu::Driver& driver, CUstream stream) {
@@ -202,26 +252,72 @@ bool is_default(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
+// Of which argument a call takes MPI_IN_PLACE, if of any.
+const char* in_place_of(Collective collective) {
+  switch (collective) {
+    case Collective::broadcast:
+      return nullptr;
+    case Collective::scatter:
+    case Collective::scatterv:
+      return "recvbuf, at the root";
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::gatherv:
+      return "sendbuf, at the root";
+    default:
+      return "sendbuf";
+  }
+}
+
+// The block that begins first in a part whose blocks lie where the application says: as its displacement, "displs[1], which is -7,".
+std::optional<std::string> first_displacement(const CollectiveCall& call, const Role& role, bool sent) {
+  const BlockArrays& arrays = sent ? call.send_blocks : call.receive_blocks;
+  const auto& blocks = sent ? role.sent : role.received;
+  const auto first = std::ranges::find(blocks, 0, &PartBlock::first);
+  if (!arrays.has_displacements() || first == blocks.end()) return std::nullopt;
+  const auto block = static_cast<std::size_t>(first->member);
+  return fmt::format("{}[{}], which is {},", name_of_displacements(call, sent), block, arrays.displacement(block));
+}
+
+bool is_sent(const Role& role, const Part& part) { return role.send && &part == &*role.send; }
+
+// Why a buffer whose first byte is at `data` is none that kernels can use.
+[[noreturn]] void explain_buffer(Process& process, const CollectiveCall& call, const Role& role, const Part& part,
+                                 const std::byte* data, gpu::PointerInfo::Kind kind) {
+  if (part.base == mpi::in_place()) {
+    const char* const other = in_place_of(call.collective);
+    throw Error(ErrorClass::buffer, "argument {} is MPI_IN_PLACE, which this call {}{}", part.argument,
+                other != nullptr ? "takes only as " : "does not take", other != nullptr ? other : "");
+  }
+  const bool led_away = data != part.base && process.gpu().inspect(part.base).kind == gpu::PointerInfo::Kind::device;
+  if (led_away) {
+    const auto displacement = first_displacement(call, role, is_sent(role, part));
+    throw Error(ErrorClass::buffer, "argument {} is device memory, but {} leads out of it, to {}", part.argument,
+                displacement ? *displacement : std::string("its datatype"), static_cast<const void*>(data));
+  }
+  throw Error(ErrorClass::buffer, what_it_is(part.argument, part.base, data, kind,
+                                             "enqueued calls need device memory: copy it there, or use MPI's own "
+                                             "call"));
+}
+
 // A buffer that kernels can use where it is; `home` is null for a rank alone, whose GPU does not matter.
-std::byte* device_buffer(Process& process, const Part& part, const team::Home* home, const team::Prepared* prepared) {
+std::byte* device_buffer(Process& process, const Part& part, const CollectiveCall& call, const Role& role,
+                         const team::Home* home, const team::Prepared* prepared) {
   const auto span = part.extent.layout->span(part.extent.count);
   std::byte* const data = lane::byte_at(part.base, static_cast<std::ptrdiff_t>(span.begin));
   const auto length = static_cast<std::size_t>(span.end) - static_cast<std::size_t>(span.begin);
   gpu::Gpu& gpu = process.gpu();
   const auto info = gpu.inspect(data);
-  if (info.kind != gpu::PointerInfo::Kind::device)
-    throw Error(ErrorClass::buffer, "argument {} ({}) is not device memory, which enqueued calls need; was it freed?",
-                part.argument, static_cast<const void*>(data));
+  if (info.kind != gpu::PointerInfo::Kind::device) explain_buffer(process, call, role, part, data, info.kind);
   if (!part.extent.usable())
     throw Error(ErrorClass::type,
                 "argument {}: enqueued calls need a datatype without gaps; pack it first, or use MPI's own call",
                 part.argument);
   if (!info.holds(data, length) && gpu.contiguous_from(data, length) < length)
-    throw Error(
-        ErrorClass::buffer,
-        "argument {} spans {} bytes from {}, but its GPU allocation ends before; check count and datatype against "
-        "what was allocated",
-        part.argument, length, static_cast<const void*>(data));
+    throw Error(ErrorClass::buffer,
+                "argument {} spans {} bytes from {}, but its GPU allocation ends before; check {} and datatype against "
+                "what was allocated",
+                part.argument, length, static_cast<const void*>(data), sizes_of(call, is_sent(role, part)));
   if (home != nullptr) {
     const bool ours = info.context == nullptr ? info.device == home->device() : info.context == home->context();
     if (!ours)
@@ -245,13 +341,13 @@ struct Arguments {
   bool in_place = false;
 };
 
-Arguments arguments_of(Process& process, const Role& role, Seat seat, const team::Home* home,
-                       const team::Prepared* prepared) {
+Arguments arguments_of(Process& process, const CollectiveCall& call, const Role& role, Seat seat,
+                       const team::Home* home, const team::Prepared* prepared) {
   Arguments arguments;
   collective::Buffers& buffers = arguments.buffers;
-  if (role.receive) buffers.receive = device_buffer(process, *role.receive, home, prepared);
+  if (role.receive) buffers.receive = device_buffer(process, *role.receive, call, role, home, prepared);
   if (role.send) {
-    std::byte* const send = device_buffer(process, *role.send, home, prepared);
+    std::byte* const send = device_buffer(process, *role.send, call, role, home, prepared);
     buffers.send = send;
     // MPI_IN_PLACE at the root of a scatter: its block stays where it is.
     if (!role.receive && role.shape.collective == Collective::scatter)
@@ -378,7 +474,7 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());
   const gpu::Driver& driver = process.gpu().driver();
   team::Home* const home = prepared == nullptr ? nullptr : &prepared->home();
-  const Arguments arguments = arguments_of(process, *role, seat, home, prepared);
+  const Arguments arguments = arguments_of(process, call, *role, seat, home, prepared);
   if (prepared == nullptr) return copy_own(driver, *role, arguments, stream);
   const gpu::StreamView view = view_of(driver, stream);
   if (!is_default(stream) && view.context() != home->context())

@@ -49,6 +49,7 @@ class Arguments {
     CROSSLANE_STEP("before it is prepared");
     expect(allreduce(), MPI_ERR_COMM, "crosslane_prepare");
     expect(crosslane_prepare(MPI_COMM_NULL, 0, 0, nullptr), MPI_ERR_COMM, "MPI_COMM_NULL");
+    expect(crosslane_status(MPI_COMM_NULL, nullptr), MPI_ERR_COMM, "MPI_COMM_NULL");
     int missing = 7;
     expect(crosslane_status(comm_, &missing), MPI_SUCCESS, "");
     CROSSLANE_CHECK_EQUAL(missing, -1);
@@ -95,6 +96,9 @@ class Arguments {
     int host = 0;
     std::array<void*, 2> buffers{send_.data(), odd ? static_cast<void*>(&host) : receive_.data()};
     expect(crosslane_prepare(comm_, 0, 2, buffers.data()), MPI_ERR_BUFFER, "argument buffers[1]");
+    expect(crosslane_prepare(comm_, 0, 2, buffers.data()), MPI_ERR_BUFFER, "is host memory; name device memory alone");
+    buffers[1] = odd ? nullptr : receive_.data();
+    expect(crosslane_prepare(comm_, 0, 2, buffers.data()), MPI_ERR_BUFFER, "argument buffers[1] is null");
     expect(crosslane_prepare(comm_, 0, odd ? 1 : 0, buffers.data()), MPI_ERR_ARG, "must be the same on all of them");
     int missing = 0;
     CROSSLANE_MPI(crosslane_status(comm_, &missing));
@@ -112,19 +116,30 @@ class Arguments {
   void calls() {
     CROSSLANE_STEP("wrong calls");
     std::vector<int> host(count);
-    Memory managed(program_.device()->has_managed_memory() ? MemoryKind::managed : MemoryKind::host, bytes);
+    const bool has_managed = program_.device()->has_managed_memory();
+    const Memory managed(has_managed ? MemoryKind::managed : MemoryKind::host, bytes);
     const auto n = static_cast<std::size_t>(program_.size);
     Memory many(MemoryKind::device, n * bytes);
+    const std::string remedy = " memory; enqueued calls need device memory: copy it there, or use MPI's own call";
     expect(allreduce(host.data()), MPI_ERR_BUFFER, "argument sendbuf");
+    expect(allreduce(host.data()), MPI_ERR_BUFFER, "is host" + remedy);
     expect(allreduce(nullptr, managed.data()), MPI_ERR_BUFFER, "argument recvbuf");
-    expect(allreduce(nullptr, nullptr, -1), MPI_ERR_COUNT, "never negative");
-    expect(allreduce(nullptr, nullptr, 1 << 20), MPI_ERR_BUFFER, "ends before");
+    expect(allreduce(nullptr, managed.data()), MPI_ERR_BUFFER, (has_managed ? "is managed" : "is host") + remedy);
+    no_buffers();
+    wrong_counts(many.data());
+    expect(allreduce(nullptr, nullptr, 1 << 20), MPI_ERR_BUFFER, "ends before; check count and datatype");
     expect(allreduce(nullptr, nullptr, count / 4, MPI_LONG_DOUBLE), MPI_ERR_TYPE, "predefined datatypes");
     expect(allreduce(nullptr, nullptr, count, MPI_FLOAT, MPI_BAND), MPI_ERR_OP, "does not define");
     MPI_Op own = MPI_OP_NULL;
     MPI_Op_create(sum_of_nothing, 1, &own);
-    expect(allreduce(nullptr, nullptr, count, MPI_INT, own), MPI_ERR_OP, "predefined operations");
+    expect(allreduce(nullptr, nullptr, count, MPI_INT, own), MPI_ERR_OP, "MPI_MAXLOC; use MPI's own call");
     MPI_Op_free(&own);
+    expect(allreduce(nullptr, nullptr, count, MPI_INT, MPI_REPLACE), MPI_ERR_OP,
+           "argument op is MPI_REPLACE, which is for one-sided calls alone: reductions take MPI_SUM, ");
+    expect(allreduce(nullptr, nullptr, count, MPI_INT, MPI_NO_OP), MPI_ERR_OP, "argument op is MPI_NO_OP");
+    expect(allreduce(nullptr, nullptr, count, MPI_INT, MPI_OP_NULL), MPI_ERR_OP, "MPI_OP_NULL, which is no operation");
+    expect(allreduce(nullptr, nullptr, count, MPI_DATATYPE_NULL), MPI_ERR_TYPE,
+           "argument datatype is MPI_DATATYPE_NULL, which is no datatype");
     for (const int root : {-1, program_.size})
       expect(crosslane_broadcast_enqueue(send_.data(), count, MPI_INT, root, comm_, stream_.handle()), MPI_ERR_ROOT,
              "argument root");
@@ -149,6 +164,70 @@ class Arguments {
     const bool root = program_.rank == 0;
     CROSSLANE_MPI(crosslane_scatter_enqueue(many.data(), root ? 0 : -1, MPI_INT, root ? MPI_IN_PLACE : receive_.data(),
                                             root ? -1 : 0, MPI_INT, 0, comm_, stream_.handle()));
+  }
+
+  // Null, and MPI_IN_PLACE where it is not taken.
+  void no_buffers() {
+    const MPI_Comm comm = comm_;
+    CUstream const on = stream_.handle();
+    void *const from = send_.data(), *const to = receive_.data();
+    expect(crosslane_allreduce_enqueue(nullptr, to, count, MPI_INT, MPI_SUM, comm, on), MPI_ERR_BUFFER,
+           "argument sendbuf is null");
+    expect(crosslane_allreduce_enqueue(from, nullptr, count, MPI_INT, MPI_SUM, comm, on), MPI_ERR_BUFFER,
+           "argument recvbuf is null");
+    expect(crosslane_allreduce_enqueue(from, MPI_IN_PLACE, count, MPI_INT, MPI_SUM, comm, on), MPI_ERR_BUFFER,
+           "argument recvbuf is MPI_IN_PLACE, which this call takes only as sendbuf");
+    expect(crosslane_broadcast_enqueue(MPI_IN_PLACE, count, MPI_INT, 0, comm, on), MPI_ERR_BUFFER,
+           "argument buffer is MPI_IN_PLACE, which this call does not take");
+    if (program_.rank == 0)
+      expect(crosslane_scatter_enqueue(MPI_IN_PLACE, 1, MPI_INT, to, 1, MPI_INT, 0, comm, on), MPI_ERR_BUFFER,
+             "argument sendbuf is MPI_IN_PLACE, which this call takes only as recvbuf, at the root");
+  }
+
+  // Counts and arrays by the names that crosslane.h gives them.
+  void wrong_counts(void* many) {
+    const auto n = static_cast<std::size_t>(program_.size);
+    const MPI_Comm comm = comm_;
+    CUstream const on = stream_.handle();
+    void *const from = send_.data(), *const to = receive_.data();
+    expect(allreduce(nullptr, nullptr, -1), MPI_ERR_COUNT, "argument count is -1; a count is never negative");
+    expect(crosslane_broadcast_enqueue(to, -2, MPI_INT, 0, comm, on), MPI_ERR_COUNT, "argument count is -2");
+    expect(crosslane_reduce_scatter_block_enqueue(from, to, -1, MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT,
+           "argument recvcount is -1");
+    expect(crosslane_allgather_enqueue(from, -1, MPI_INT, many, 1, MPI_INT, comm, on), MPI_ERR_COUNT,
+           "argument sendcount is -1");
+    expect(crosslane_alltoall_enqueue(from, 1, MPI_INT, many, -1, MPI_INT, comm, on), MPI_ERR_COUNT,
+           "argument recvcount is -1");
+    const std::vector<MPI_Count> ones(n, 1);
+    std::vector<MPI_Count> counts = ones;
+    counts[1] = -1;
+    std::vector<MPI_Aint> displacements(n);
+    const MPI_Count* const right = ones.data();
+    const MPI_Count* const wrong = counts.data();
+    const MPI_Aint* const at = displacements.data();
+    const auto everybody = [&](const MPI_Count* sendcounts, const MPI_Aint* sdispls, const MPI_Count* recvcounts,
+                               const MPI_Aint* rdispls) {
+      return crosslane_alltoallv_enqueue(from, sendcounts, sdispls, MPI_INT, many, recvcounts, rdispls, MPI_INT, comm,
+                                         on);
+    };
+    expect(everybody(wrong, at, right, at), MPI_ERR_COUNT, "argument sendcounts[1] is -1");
+    expect(everybody(right, at, wrong, at), MPI_ERR_COUNT, "argument recvcounts[1] is -1");
+    expect(everybody(nullptr, at, right, at), MPI_ERR_ARG, "argument sendcounts is null");
+    expect(everybody(right, nullptr, right, at), MPI_ERR_ARG, "argument sdispls is null");
+    expect(everybody(right, at, nullptr, at), MPI_ERR_ARG, "argument recvcounts is null");
+    expect(everybody(right, at, right, nullptr), MPI_ERR_ARG, "argument rdispls is null");
+    expect(crosslane_reduce_scatter_enqueue(from, to, wrong, MPI_INT, MPI_SUM, comm, on), MPI_ERR_COUNT,
+           "argument recvcounts[1] is -1");
+    expect(crosslane_allgatherv_enqueue(from, 1, MPI_INT, many, right, nullptr, MPI_INT, comm, on), MPI_ERR_ARG,
+           "argument displs is null");
+    displacements[1] = -(MPI_Aint{1} << 32);
+    expect(crosslane_allgatherv_enqueue(from, 1, MPI_INT, many, right, at, MPI_INT, comm, on), MPI_ERR_BUFFER,
+           "argument recvbuf is device memory, but displs[1], which is -4294967296, leads out of it, to ");
+    expect(everybody(right, at, right, std::vector<MPI_Aint>(n).data()), MPI_ERR_BUFFER,
+           "argument sendbuf is device memory, but sdispls[1], which is -4294967296, leads out of it, to ");
+    displacements[1] = 1 << 20;
+    expect(crosslane_allgatherv_enqueue(from, 1, MPI_INT, many, right, at, MPI_INT, comm, on), MPI_ERR_BUFFER,
+           "ends before; check recvcounts, displs and datatype");
   }
 
   // MPI_IN_PLACE, on the other ranks.
@@ -271,6 +350,7 @@ class Arguments {
     CROSSLANE_MPI(crosslane_prepare(comm_, 0, 1, buffers.data()));
     CROSSLANE_CUDA(cuMemFree(first));
     expect(allreduce(nullptr, buffers[0]), MPI_ERR_BUFFER, "argument recvbuf");
+    expect(allreduce(nullptr, buffers[0]), MPI_ERR_BUFFER, "lies where there is no memory; was it freed?");
     CUdeviceptr second = 0;
     CROSSLANE_CUDA(cuMemAlloc(&second, 4 << 20));
     if (second == first) expect(allreduce(nullptr, buffers[0]), MPI_ERR_BUFFER, "was freed since");
