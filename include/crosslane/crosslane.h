@@ -40,15 +40,27 @@ extern "C" {
    Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
 
    The GPU is that of the first buffer, else the current context's, unless the process already takes part in collectives with
-   another one. Errors: MPI_ERR_UNSUPPORTED_OPERATION, on all ranks, where calls cannot go between the GPUs (several nodes,
-   inter-communicators, more than 32 ranks, ranks that share a GPU without MPS, no GPU), MPI_ERR_ARG where ranks differ,
-   MPI_ERR_BUFFER for what is not device memory, MPI_ERR_NO_MEM. They go through the communicator's error handler; where that
-   returns (MPI_ERRORS_RETURN), MPI_Error_string gives the reason, and the communicator is as it was before. */
+   another one. A communicator of one rank can be prepared anywhere, also without a GPU.
+
+   Errors, on all ranks where one alone has a reason (but MPI_ERR_COMM):
+   MPI_ERR_UNSUPPORTED_OPERATION  calls cannot go between the GPUs: several nodes, inter-communicators, communicators of sessions, more
+                                  than 32 ranks, ranks that share a GPU without MPS, no GPU, a process that takes part with another GPU
+                                  or context; or Crosslane is switched off, or CROSSLANE_WORLD=partial
+   MPI_ERR_COMM    MPI_COMM_NULL, or no communicator
+   MPI_ERR_COUNT   bytes or count is negative
+   MPI_ERR_ARG     bytes or count differ between ranks; buffers is null, and count is not 0
+   MPI_ERR_BUFFER  a buffer is not device memory, or that of another GPU or context than the first
+   MPI_ERR_NO_MEM  memory of the GPU, or a place among the node's communicators, is not to be had
+   MPI_ERR_OTHER   no CUDA context is current, and no buffer is named; or the driver fails. Outside of MPI_Init and MPI_Finalize: returned
+                   without an error handler, by all functions here that take a communicator
+   They go through the communicator's error handler; where that returns (MPI_ERRORS_RETURN), MPI_Error_string gives the reason, and
+   the communicator is as it was before. */
 CROSSLANE_API int crosslane_prepare(MPI_Comm comm, MPI_Count bytes, int count, void* const buffers[]);
 
 /* Has a kernel of an enqueued call given up? Each waits for its peers' at most ten times CROSSLANE_WATCHDOG_S (0: for ever). Then
    *missing is the rank for which one waited in vain, results since then are undefined, and the communicator takes no more
-   enqueued calls; else it is -1. Local, and may be asked at any time. */
+   enqueued calls; else it is -1, also where the communicator was not prepared. Local, and may be asked at any time. Errors:
+   MPI_ERR_ARG where missing is null, MPI_ERR_COMM for MPI_COMM_NULL, MPI_ERR_UNSUPPORTED_OPERATION for an inter-communicator. */
 CROSSLANE_API int crosslane_status(MPI_Comm comm, int* missing);
 
 /* How many collectives of this process went directly between GPUs, by `algorithm` ("two_shot"; null: by any), as
@@ -96,9 +108,19 @@ CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
               MPI_C_BOOL have logical operations alone, MPI_BYTE those on bits), in rank order, or, of large
               arrays, in ranks' order from another one on in each part (not where CROSSLANE_DETERMINISTIC=1): all ranks get the same
               bits, from run to run.
-   Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. (Counts whose
-              bytes are more than 63 bits count: MPI_ERR_COUNT; displacements that reach farther: MPI_ERR_ARG.) What goes
-              wrong later is seen by crosslane_status, and by the stream.
+   Errors.    Wrong arguments are told at once, through the communicator's error handler, and then nothing was enqueued. What goes
+              wrong later is seen by crosslane_status, and by the stream. Beside the classes above:
+              MPI_ERR_COMM      the communicator was never prepared (one of a single rank need not be), or is MPI_COMM_NULL
+              MPI_ERR_ROOT      root is no rank of the communicator
+              MPI_ERR_COUNT     a count is negative, or its bytes are more than 63 bits count; a rank sends to itself fewer bytes than
+                                it is to receive from itself
+              MPI_ERR_TRUNCATE  or more bytes: they must be as many
+              MPI_ERR_ARG       an array of counts or displacements is null, a displacement reaches farther than 63 bits, or the stream is of
+                                another GPU or context
+              MPI_ERR_TYPE      also a datatype that is null, not committed or has gaps
+              MPI_ERR_OTHER     a peer was given up (crosslane_status names it), the context of the preparation is gone, or the driver
+                                fails
+              MPI_ERR_UNSUPPORTED_OPERATION  an inter-communicator, no CUDA driver in the process, or MPI_IN_PLACE as said below
    The end.   Before MPI_Comm_free and MPI_Finalize all ranks' streams must be past all calls on the communicator. */
 CROSSLANE_API int crosslane_allreduce_enqueue(const void* sendbuf, void* recvbuf, MPI_Count count,
                                               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
