@@ -13,7 +13,8 @@ std::string describe(const Watch& watch) {
   if (watch.name != nullptr) line += fmt::format(" on {}", watch.name(watch.context));
   if (watch.sequence != 0) line += fmt::format(", call {}", watch.sequence);
   if (watch.peer >= 0) line += fmt::format(", peer {}", watch.peer);
-  if (watch.details != nullptr) line += fmt::format(": {}", watch.details(watch.context));
+  const std::string details = watch.details == nullptr ? std::string() : watch.details(watch.context);
+  if (!details.empty()) line += fmt::format(": {}", details);
   return line;
 }
 

@@ -16,9 +16,10 @@ struct Watch {
   std::string_view communicator{};  ///< Its name, if there is one.
   std::uint64_t sequence = 0;       ///< The call's number on the communicator, from 1; 0: not numbered.
   int peer = -1;                    ///< The rank waited for in the communicator; negative: none or several.
-  std::string (*details)(const void* context) = nullptr;  ///< More, e.g. "missing ranks 1, 4"; only when it reports.
-  std::string (*name)(const void* context) = nullptr;     ///< The communicator's name where MPI has to be asked for it.
-  const void* context = nullptr;                          ///< What `details` and `name` are given.
+  /// More, e.g. "missing ranks 1, 4", or nothing; asked only when it reports.
+  std::string (*details)(const void* context) = nullptr;
+  std::string (*name)(const void* context) = nullptr;  ///< The communicator's name where MPI has to be asked for it.
+  const void* context = nullptr;                       ///< What `details` and `name` are given.
   double within = 0;  ///< Seconds after which the first report is due, where it reports at all; 0: as the others.
   /// Asked about once a second: throws where what is waited for can never happen, which a word alone does not tell (a
   /// GPU that failed writes none). The error ends the wait.

@@ -9,6 +9,7 @@
 #include "mpi/functions.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -36,6 +37,20 @@ struct Freed {
 /// MPICH 5.0. So it is never plain: an ordinary message is delivered at once, and it goes from posted to fetched.
 struct Look : base::Recycled {
   enum class State { posted, plain, pulling, fetched };
+  /// The watchdog of a thread that waits for the request asks for it while another thread may query that: what was told of a payload
+  /// before is then there. As cheap as the plain one.
+  class SharedState {
+   public:
+    SharedState& operator=(State state) noexcept {
+      value_.store(state, std::memory_order_release);
+      return *this;
+    }
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    operator State() const noexcept { return value_.load(std::memory_order_acquire); }
+
+   private:
+    std::atomic<State> value_{State::posted};
+  };
 
   message::Buffer buffer;  // the application's, or
   bool apart = false;  // the host copy of one that lies in several memories, packed: brought there once all has come
@@ -48,9 +63,10 @@ struct Look : base::Recycled {
   const std::byte* landing = nullptr;      // where the message begins there: it has no holes
   std::unique_ptr<std::byte, Freed> temp;  // that place, for host memory with holes
 
-  State state = State::posted;
+  SharedState state;
   bool own = false;                             // MPI does not have it
   bool left = false;                            // its request was freed
+  bool matched = false;                         // by a probe, before
   bool started = false;                         // a persistent one, once
   engine::Completion pull;                      // the end of a payload's way here,
   message::Transfers::ReadingPointer reading;   // which the GPU reads by itself; or
@@ -65,9 +81,10 @@ struct Look : base::Recycled {
   int code = mpi::success;   // what MPI returned, and raised, for a message that it has completed already
   bool fails = false;        // MPI's completion call will
 
-  std::shared_ptr<Sending> send;    // MPI_Isendrecv: the other half while it is under way,
-  std::exception_ptr send_error;    // how it went,
-  std::shared_ptr<void> companion;  // and what it reads
+  std::shared_ptr<Sending> send;     // MPI_Isendrecv: the other half while it is under way,
+  std::exception_ptr send_error;     // how it went,
+  std::shared_ptr<void> companion;   // what it reads,
+  int send_dest = -1, send_tag = 0;  // and where it goes, if anywhere
 
   /// Only MPI can tell how it goes on.
   [[nodiscard]] bool awaits_mpi() const noexcept { return state == State::posted && send == nullptr; }

@@ -100,6 +100,7 @@ int receive_matched(const Site& site, const char* call, const Matched& what, MPI
   if (!gone) receive.comm = arrived->comm;
   return run_route(process, next, call, gone ? Target::self() : Target::of_comm(arrived->comm), [&](Route& route) {
     describe(route, receive, room_of(process, receive), on_gpu);
+    route.operation().look->matched = true;
     if (!arrived->held) process.unexpected().claim(*what.message);
     const int code = match(process, next, route.operation(), arrived, request);
     if (arrived->held) *what.message = arrived->message;
@@ -113,7 +114,8 @@ bool not_ours(const Site& site, int source, MPI_Comm comm) {
 }
 
 template <class Once>
-int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_Status* status, Once&& once) {
+int probing(const Site& site, const char* call, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status,
+            Once&& once) {
   auto& process = site.process();
   return run_route(process, site.next(), call, Target::of_comm(comm), [&](Route& route) {
     process.settle(false);
@@ -122,13 +124,15 @@ int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_St
       probed = once();
       *flag = probed.there ? 1 : 0;
     } else {
+      const auto told = [&] { return waits_for_message(source, tag); };
+      const Waiting waiting{route.operation(), told};
       wait_until(
           process,
           [&] {
             probed = once();
             return probed.there || probed.code != mpi::success;
           },
-          route.operation().watch());
+          waiting.watch());
     }
     if (probed.there) mpi::copy_but_error(probed.status, status);
     return probed.code;
@@ -140,14 +144,15 @@ int probing(const Site& site, const char* call, MPI_Comm comm, int* flag, MPI_St
 int manual::probe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Status* status) {
   const auto& next = site.next();
   if (not_ours(site, source, comm)) return next.Probe(source, tag, comm, status);
-  return probing(site, "MPI_Probe", comm, nullptr, status,
+  return probing(site, "MPI_Probe", source, tag, comm, nullptr, status,
                  [&] { return probe_once(site.process(), source, tag, comm); });
 }
 
 int manual::iprobe(const Site& site, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
   const auto& next = site.next();
   if (not_ours(site, source, comm)) return next.Iprobe(source, tag, comm, flag, status);
-  return probing(site, "MPI_Iprobe", comm, flag, status, [&] { return probe_once(site.process(), source, tag, comm); });
+  return probing(site, "MPI_Iprobe", source, tag, comm, flag, status,
+                 [&] { return probe_once(site.process(), source, tag, comm); });
 }
 
 int manual::mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
@@ -155,7 +160,7 @@ int manual::mprobe(const Site& site, int source, int tag, MPI_Comm comm, MPI_Mes
   const auto& next = site.next();
   const bool plain = not_ours(site, source, comm);
   const int code = plain ? next.Mprobe(source, tag, comm, message, status)
-                         : probing(site, call, comm, nullptr, status,
+                         : probing(site, call, source, tag, comm, nullptr, status,
                                    [&] { return match_once(site.process(), source, tag, comm, message); });
   return code == mpi::success ? remember_matched(site.process(), call, comm, *message) : code;
 }
@@ -166,7 +171,7 @@ int manual::improbe(const Site& site, int source, int tag, MPI_Comm comm, int* f
   const auto& next = site.next();
   const bool plain = not_ours(site, source, comm);
   const int code = plain ? next.Improbe(source, tag, comm, flag, message, status)
-                         : probing(site, call, comm, flag, status,
+                         : probing(site, call, source, tag, comm, flag, status,
                                    [&] { return match_once(site.process(), source, tag, comm, message); });
   const bool matched = code == mpi::success && *flag != 0;
   return matched ? remember_matched(site.process(), call, comm, *message) : code;

@@ -45,16 +45,50 @@ Target Operation::raised_on() const noexcept {
   return gone ? Target::self() : target;
 }
 
+std::string waits_for_message(int source, int tag) {
+  return fmt::format(
+      "waiting for a message from {}, {}; see whether it is sent, with this tag and on this communicator",
+      source == mpi::any_source ? "MPI_ANY_SOURCE" : fmt::format("rank {}", source),
+      tag == mpi::any_tag ? "MPI_ANY_TAG" : fmt::format("tag {}", tag));
+}
+
+std::string waits_for_receiver(int dest, int tag) {
+  return fmt::format(
+      "waiting for rank {} to receive the message with tag {}; see whether it does, on this communicator", dest, tag);
+}
+
+namespace {
+
+// Whom a receive waits for; nothing where that is a GPU alone.
+std::string look_waits_for(const Operation& operation) {
+  const Look& look = *operation.look;
+  if (!operation.active) return {};  // it is only made ready
+  switch (look.state) {
+    case Look::State::posted:
+      if (look.matched) return "waiting for the rest of a message that a probe has matched; see what its sender does";
+      if (look.own) return {};
+      if (look.left)
+        return waits_for_message(look.source, look.tag) +
+               "; its request was freed, and MPI_Finalize waits for it: a receive that may never be matched is to be "
+               "cancelled";
+      return waits_for_message(look.source, look.tag);
+    case Look::State::pulling:
+      return fmt::format(
+          "the message from rank {}, tag {}, has come, and its {} bytes are on their way; see what that rank does",
+          mpi::source(look.status), mpi::tag(look.status), look.payload);
+    default:
+      return look.send_dest < 0 ? std::string() : waits_for_receiver(look.send_dest, look.send_tag);
+  }
+}
+
+}  // namespace
+
 engine::Watch Operation::watch() const noexcept {
-  engine::Watch watch{.call = call};
-  if (look && look->left)
-    watch.details = [](const void*) -> std::string {
-      return "its request was freed, and MPI_Finalize waits for it: a receive that may never be matched is to be "
-             "cancelled";
-    };
+  engine::Watch watch{.call = call, .context = this};
+  if (look && !look->ready())
+    watch.details = [](const void* context) { return look_waits_for(*static_cast<const Operation*>(context)); };
   if (communicator == nullptr) return watch;
   watch.sequence = sequence;
-  watch.context = this;
   watch.name = [](const void* context) -> std::string {
     const auto& operation = *static_cast<const Operation*>(context);
     if (operation.communicator->freed.load(std::memory_order_acquire)) return "a communicator that was freed";
@@ -62,6 +96,18 @@ engine::Watch Operation::watch() const noexcept {
   };
   if (undertaking)
     watch.details = [](const void* context) { return static_cast<const Operation*>(context)->undertaking->details(); };
+  return watch;
+}
+
+engine::Watch Waiting::watch() const noexcept {
+  engine::Watch watch = operation.watch();
+  watch.context = this;
+  if (watch.name != nullptr)
+    watch.name = [](const void* context) {
+      const engine::Watch of_operation = static_cast<const Waiting*>(context)->operation.watch();
+      return of_operation.name(of_operation.context);
+    };
+  watch.details = [](const void* context) { return static_cast<const Waiting*>(context)->details(); };
   return watch;
 }
 

@@ -2,6 +2,7 @@
 // copies hang on it. It must not know MPI's calls: completion.cpp asks the MPI, this keeps the books.
 #pragma once
 
+#include "base/function_ref.h"
 #include "base/recycler.h"
 #include "engine/watch.h"
 #include "interpose/argument.h"
@@ -18,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,7 +75,7 @@ struct Operation {
   void place(team::Communicators* known);
   /// Whom an error is raised on now: the application may have freed the communicator of an operation under way.
   [[nodiscard]] Target raised_on() const noexcept;
-  /// For the watchdog; refers to this object.
+  /// For the watchdog; refers to this object. Costs a few stores: words are found when there is something to report.
   [[nodiscard]] engine::Watch watch() const noexcept;
   /// Lends host copies to all arguments.
   void stage(lane::Copier& copier, Argument::Staging staging = Argument::Staging::pinned);
@@ -88,6 +90,18 @@ struct Operation {
   void deliver(lane::Batch& batch, const MPI_Status* status, const mpi::Functions& below);
   /// Copies one partition that has arrived to the GPU, once, and returns when it is there. The caller holds `handling`.
   void deliver_partition(lane::Copier& copier, std::size_t partition);
+};
+
+/// What the watchdog says of who waits for a message, and of who waits for its receiver: whom to look at.
+[[nodiscard]] std::string waits_for_message(int source, int tag);
+[[nodiscard]] std::string waits_for_receiver(int dest, int tag);
+
+/// A wait of which the operation does not know what it waits for. `details` is asked when there is something to report; it, and this, must
+/// outlive the watch.
+struct Waiting {
+  const Operation& operation;
+  base::FunctionRef<std::string()> details;
+  [[nodiscard]] engine::Watch watch() const noexcept;
 };
 
 [[nodiscard]] inline std::shared_ptr<Operation> make_operation() {

@@ -46,14 +46,14 @@ void look_again(Process& process, message::Buffer& buffer) {
 
 // What MPI and the transfer refer to, whatever becomes of the call.
 struct Sending::Posted {
-  Posted(const message::HeaderMessage& message, MPI_Request none, std::shared_ptr<Operation> of, int to)
-      : header(message), request(none), operation(std::move(of)), dest(to) {}
+  Posted(const message::HeaderMessage& message, MPI_Request none, std::shared_ptr<Operation> of, int to, int with)
+      : header(message), request(none), operation(std::move(of)), dest(to), tag(with) {}
 
   const message::HeaderMessage header;
   MPI_Request request;
   MPI_Status status{};
   const std::shared_ptr<Operation> operation;
-  const int dest;
+  const int dest, tag;
   std::optional<message::Transfers::Offering> offering{};  // the transfer, or
   engine::Completion transfer{};                           // its task,
   engine::Completion matched{};                            // which waits for `request`
@@ -73,9 +73,7 @@ class Sending::Started final : public Undertaking, public base::Recycled {
   [[nodiscard]] bool over() const noexcept override { return posted_->over(); }
   void deliver() override {}
   void rethrow() const override { posted_->rethrow(); }
-  [[nodiscard]] std::string details() const override {
-    return fmt::format("waiting for rank {} to receive the message", posted_->dest);
-  }
+  [[nodiscard]] std::string details() const override { return waits_for_receiver(posted_->dest, posted_->tag); }
   void cancel() override {
     if (over()) return;
     if (posted_->offering) return posted_->offering->cancel();
@@ -191,7 +189,9 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
     batch.wait();
   }
   posted_ = std::allocate_shared<Posted>(base::RecyclingAllocator<Posted>{}, message::encode(*header_),
-                                         process_.library().handles().request_null, operation_, dest);
+                                         process_.library().handles().request_null, operation_, dest, tag);
+  dest_ = dest;
+  tag_ = tag;
   const auto bytes = static_cast<int>(header_->token != 0 ? header_->bytes : posted_->header.size());
   const auto byte = process_.library().handles().byte;
   const bool shown = next_.Send != below.Send && seen != nullptr;
@@ -227,6 +227,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
 
 int Sending::start_plain(const void* address, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   plain_ = true;
+  dest_ = dest;
+  tag_ = tag;
   return start_request(process_, &request_,
                        [&] { return mpi::calls::Isend(next_, address, count, type, dest, tag, comm, &request_); });
 }
@@ -246,7 +248,10 @@ bool Sending::done() {
 }
 
 void Sending::finish() {
-  wait_until(process_, [&] { return done(); }, operation_->watch());
+  const auto told = [&] { return details(); };
+  const Waiting waiting{*operation_, told};
+  wait_until(
+      process_, [&] { return done(); }, waiting.watch());
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -55,6 +56,10 @@ class Sending {
   bool done();
   /// Waits for one with a header.
   void finish();
+  /// Once it was started: whom it waits for, for the watchdog.
+  [[nodiscard]] std::string details() const { return waits_for_receiver(dest_, tag_); }
+  [[nodiscard]] int dest() const noexcept { return dest_; }
+  [[nodiscard]] int tag() const noexcept { return tag_; }
   /// What is under way with a header, to be completed by a request.
   [[nodiscard]] std::unique_ptr<Undertaking> undertaking();
 
@@ -71,6 +76,7 @@ class Sending {
   std::shared_ptr<Posted> posted_;
   MPI_Request request_{};
   bool plain_ = false;
+  int dest_ = 0, tag_ = 0;
 };
 
 /// Whether the element type and count are the application's mistake, which the MPI shall name; else the packed bytes.

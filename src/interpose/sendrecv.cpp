@@ -8,6 +8,7 @@
 #include "message/protocols.h"
 #include "mpi/status.h"
 
+#include <string>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -159,6 +160,8 @@ int go_along(Route& receiving, MPI_Request& request, const std::shared_ptr<Sendi
   Look& look = *receiving.operation().look;
   look.send = sending;
   look.companion = std::move(kept);
+  look.send_dest = sending->dest();
+  look.send_tag = sending->tag();
   receiving.process().requests().add(request, receiving.shared_operation());
   return mpi::success;
 }
@@ -168,6 +171,13 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
   auto& process = receiving.process();
   bool sent = false;
   std::exception_ptr failure;
+  const auto both = [&] {
+    const engine::Watch watch = receiving.operation().watch();
+    std::string text = watch.details == nullptr ? std::string() : watch.details(watch.context);
+    if (!sent) text += (text.empty() ? "" : "; and ") + sending.details();
+    return text;
+  };
+  const Waiting waiting{receiving.operation(), both};
   wait_until(
       process,
       [&] {
@@ -182,7 +192,7 @@ int wait_for_both(Route& receiving, Sending& sending, MPI_Request* request, MPI_
         look_at(process, receiving.operation(), *request);
         return sent && receiving.operation().look->ready();
       },
-      receiving.operation().watch());
+      waiting.watch());
   const int result = finish(process, receiving.next(), receiving.operation(), request, status, Ends::blocking);
   if (failure) std::rethrow_exception(failure);
   return result;

@@ -240,6 +240,11 @@ TEST(Watch, NamesWhatItHasToAskFor) {
   EXPECT_EQ(describe(watch), "MPI_Recv on halo, call 3");
 }
 
+TEST(Watch, SaysNoMoreWhereThereIsNoMore) {
+  const Watch watch{.call = "MPI_Recv", .details = [](const void*) { return std::string{}; }};
+  EXPECT_EQ(describe(watch), "MPI_Recv");
+}
+
 TEST_F(EngineTest, WatchdogIsSilentWhileSomethingMoves) {
   Engine engine{below_, 1};  // longer than a loaded machine keeps a thread waiting
   std::atomic<std::uint64_t> ticks{0};
