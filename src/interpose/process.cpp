@@ -148,7 +148,12 @@ std::string Process::take_error_message(int code) {
   return message;
 }
 
+bool Process::may_ask_without_world() noexcept {
+  return had_session_.load(std::memory_order_acquire) || mpi::world_exists(next(Level::pmpi));
+}
+
 int Process::session_began(MPI_Session session, MPI_Errhandler handler) noexcept {
+  had_session_.store(true, std::memory_order_release);
   if (settings_error_.empty()) return mpi::success;
   const base::Error error(base::ErrorClass::argument, settings_error_);
   if (handler != library_.handles().errors_return)

@@ -103,6 +103,9 @@ class Process {
   /// programs that use sessions alone, and where Crosslane is switched off. Sessions' communicators are as if they were in another world.
   [[nodiscard]] team::World* world() noexcept { return world_.get(); }
   [[nodiscard]] team::Communicators* communicators() noexcept { return communicators_.get(); }
+  /// MPI can be asked about datatypes and communicators: between MPI_Init and MPI_Finalize, and once there was a session, whose end is not known
+  /// here. Of a call that comes too early or too late it would name the question. One load in the world's life.
+  [[nodiscard]] bool may_ask_mpi() noexcept { return world_ != nullptr || may_ask_without_world(); }
   /// True if this rank looks at what it receives: then transfers() and unexpected() are there.
   [[nodiscard]] bool looks() const noexcept { return looks_; }
   /// A message of fewer bytes stands for no other: what has no more room need not be looked at.
@@ -166,6 +169,7 @@ class Process {
   ~Process();  // where Teams is known
   static Process& make() noexcept;
   const mpi::Functions& find_next(Level level) noexcept;
+  [[nodiscard]] bool may_ask_without_world() noexcept;
   void make_services();
   void form_world();
   void free_attachments();
@@ -176,6 +180,7 @@ class Process {
   bool active_ = false;
   bool initialized_ = false;
   bool finalized_ = false;
+  std::atomic<bool> had_session_{false};
   mpi::Library library_;
   const mpi::Functions absent_{};
   std::unique_ptr<gpu::Gpu> gpu_;
@@ -331,9 +336,9 @@ class Site {
     return !absent_ && !handles.surely_predefined(type) && type != handles.datatype_null;
   }
   [[nodiscard]] bool begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept;
-  // Is a driver library loaded; its absence is asked about once a call.
+  // Is a driver library loaded, and an MPI there that can be asked what a buffer is; else the call goes on as it is. Asked about once a call.
   [[nodiscard]] bool driver() const noexcept {
-    if (!absent_ && !process_.gpu().present()) absent_ = true;
+    if (!absent_ && !(process_.gpu().present() && process_.may_ask_mpi())) absent_ = true;
     return !absent_;
   }
 
