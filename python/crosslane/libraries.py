@@ -16,24 +16,50 @@ LEVELS = ("", "_mpi4", "_mpi4_int", "_mpi3")
 
 
 def folders() -> list[Path]:
-    """Folders that may hold the libraries; first the one that CROSSLANE_PRELOAD (it, or a library in it) names.
+    """Folders that may hold the libraries: the one that CROSSLANE_PRELOAD names, else the package's and the checkout's.
 
-    Problem where that does not exist: another folder's libraries would be taken unnoticed.
+    Where it is set, it alone counts: another build's libraries would be taken, or mixed in, unnoticed.
     """
-    found = []
+    named = _named_folder()
+    return [named] if named else _own_folders()
+
+
+def _named_folder() -> Path | None:
+    """The folder that CROSSLANE_PRELOAD (it, or a library in it) names; Problem where that does not exist."""
     named = os.environ.get("CROSSLANE_PRELOAD")
-    if named:
-        path = Path(named).absolute()
-        if not path.exists():
-            raise Problem(
-                f"CROSSLANE_PRELOAD={named} does not exist",
-                "set it to the folder that holds the libraries (or to a library in it), or unset it",
-            )
-        found.append(path if path.is_dir() else path.parent)
-    found.append(HERE / "lib")
+    if not named:
+        return None
+    path = Path(named).absolute()
+    if not path.exists():
+        raise Problem(
+            f"CROSSLANE_PRELOAD={named} does not exist",
+            "set it to the folder that holds the libraries (or to a library in it), or unset it",
+        )
+    return path if path.is_dir() else path.parent
+
+
+def _own_folders() -> list[Path]:
+    found = [HERE / "lib"]
     if _is_checkout():
         found.append(HERE.parent.parent / "build" / "release" / "lib")
     return found
+
+
+def _find(file: str, what: str, remedy: str) -> Path:
+    """A file of the libraries' folder; Problem where there is none, with the remedy where no folder was named."""
+    searched = folders()
+    for folder in searched:
+        if (folder / file).is_file():
+            return folder / file
+    named = os.environ.get("CROSSLANE_PRELOAD")
+    if named:
+        # cmake --install has them one folder further down.
+        inside = next((one for one in (searched[0] / "crosslane", searched[0] / "lib") if (one / file).is_file()), None)
+        raise Problem(
+            f"CROSSLANE_PRELOAD={named}: {searched[0]} does not hold {what}",
+            f"set it to {inside}" if inside else "set it to the folder that holds all libraries of one build, or unset it",
+        )
+    raise Problem(f"{what} is in none of {', '.join(map(str, searched))}", remedy)
 
 
 def interposed(family: str, mpi: Path | None = None) -> Path:
@@ -42,15 +68,13 @@ def interposed(family: str, mpi: Path | None = None) -> Path:
     A program may ask whether its MPI has a procedure, and would find ours.
     """
     name = f"libcrosslane_{family}.so"
-    for folder in folders():
-        if (folder / name).is_file():
-            return _for_mpi(folder, family, mpi) if mpi else folder / name
-    searched = ", ".join(map(str, folders()))
-    raise Problem(
-        f"{name} is in none of {searched}",
+    path = _find(
+        name,
+        name,
         "install the package (pip install .), build the checkout (make build), "
         "or set CROSSLANE_PRELOAD to the folder that holds it",
     )
+    return _for_mpi(path.parent, family, mpi) if mpi else path
 
 
 def _for_mpi(folder: Path, family: str, mpi: Path) -> Path:
@@ -67,21 +91,17 @@ def _for_mpi(folder: Path, family: str, mpi: Path) -> Path:
 
 def emulated_driver() -> Path:
     """The emulated libcuda.so.1."""
-    for folder in folders():
-        path = folder / "emulated" / "libcuda.so.1"
-        if path.is_file():
-            return path
-    searched = ", ".join(str(folder / "emulated") for folder in folders())
-    raise Problem(
-        f"the emulated driver (libcuda.so.1) is in none of {searched}",
+    return _find(
+        "emulated/libcuda.so.1",
+        "the emulated driver (emulated/libcuda.so.1)",
         "install the package or build the checkout (make build), or use --gpus real",
     )
 
 
 def benchmark(family: str) -> Path:
-    """The benchmark program of a family."""
+    """The benchmark program of a family: of any build, as it takes the library that is preloaded."""
     name = f"crosslane_bench_{family}"
-    candidates = [folder.parent / "bin" / name for folder in folders()] + [HERE / "bin" / name]
+    candidates = [folder.parent / "bin" / name for folder in [*folders(), *_own_folders()]] + [HERE / "bin" / name]
     for path in candidates:
         if path.is_file():
             return path

@@ -184,9 +184,29 @@ def test_libraries_that_are_missing(program: Path, tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "python" / "crosslane", tmp_path / "crosslane", ignore=shutil.ignore_patterns("__pycache__", "lib")
     )
-    (tmp_path / "empty").mkdir()
-    command = CommandLine(tmp_path / "empty", tmp_path)
+    command = CommandLine(tmp_path, tmp_path)
+    del command.environment["CROSSLANE_PRELOAD"]
     refused(command("run", program), 2, "libcrosslane_", str(tmp_path / "crosslane" / "lib"), "CROSSLANE_PRELOAD")
+
+
+@pytest.mark.parametrize("words", [["run", "-n", 1], ["preload"], ["doctor"]])
+def test_folder_that_lacks_the_libraries(crosslane: CommandLine, program: Path, tmp_path: Path, words: list) -> None:
+    """Those of the package or of the checkout would be taken unnoticed."""
+    told = (f"CROSSLANE_PRELOAD={tmp_path}: {tmp_path} does not hold libcrosslane_", "or unset it")
+    refused(crosslane.refuse(*words, program, CROSSLANE_PRELOAD=str(tmp_path)), 2, *told)
+    refused(crosslane.refuse("algorithms", CROSSLANE_PRELOAD=str(tmp_path)), 2, *told)
+    refused(crosslane.refuse("doctor", CROSSLANE_PRELOAD=str(tmp_path)), 2, *told)
+
+
+def test_prefix_s_own_lib_instead_of_the_folder_in_it(stand_ins: Path, program: Path, tmp_path: Path) -> None:
+    """cmake --install has the libraries in $PREFIX/lib/crosslane."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "crosslane").symlink_to(stand_ins)
+    done = CommandLine(tmp_path / "lib").refuse("run", program)
+    refused(done, 2, "does not hold libcrosslane_", f"remedy: set it to {tmp_path}/lib/crosslane")
+    done = CommandLine(tmp_path).refuse("run", program)
+    assert "does not hold" in done.err
+    assert CommandLine(tmp_path / "lib" / "crosslane")("run", program).status == 0
 
 
 @pytest.mark.parametrize("missing", ["none", "none/libcrosslane_mpich.so"])
@@ -208,6 +228,12 @@ def test_emulated_driver_that_is_missing(stand_ins: Path, program: Path, tmp_pat
         shutil.copy(library, lib)
     command = CommandLine(lib, tmp_path)
     assert command("run", program).status == 0
+    # That of another build would be mixed in unnoticed.
+    (tmp_path / "crosslane" / "lib").symlink_to(stand_ins)
+    refused(command("run", "--gpus", "emulated:2", program), 2, f"{lib} does not hold the emulated driver")
+    (tmp_path / "crosslane" / "lib").unlink()
+    (tmp_path / "crosslane" / "lib").symlink_to(lib)
+    del command.environment["CROSSLANE_PRELOAD"]
     refused(command("run", "--gpus", "emulated:2", program), 2, "emulated driver", "--gpus real")
 
 
