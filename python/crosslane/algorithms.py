@@ -25,6 +25,8 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)([kmg]?)", text.strip().lower())
     if not match:
         raise Problem(f"{text!r} is no number of bytes", "write it with an optional suffix k, m or g: 100, 64k, 1m")
+    if len(match[1]) >= 20:  # Python itself refuses thousands, with an error of its own
+        raise Problem(f"a number of bytes has {len(match[1])} digits", "write at most 9223372036854775807 bytes")
     return int(match[1]) * UNITS.get(match[2], 1)
 
 
@@ -51,6 +53,9 @@ def catalogue() -> list[dict[str, Any]]:
 
 def choose(collective: str, count: int, *, ranks: int, gpus: int, nodes: int, element: str, op: str) -> dict[str, Any]:
     """Where a call would go."""
+    for what, name in (("the collective", collective), ("--element", element), ("--op", op)):
+        if any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes of the command line that are no UTF-8
+            raise Problem(f"{what} {name!r} is not text", "write a name that `crosslane algorithms` or --help shows")
     request = {
         "collective": collective,
         "bytes": count,

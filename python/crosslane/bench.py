@@ -31,6 +31,9 @@ OPERATIONS = (
 
 TITLE = {"crosslane": "Crosslane", "by_hand": "by hand", "nccl": "NCCL"}
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+#: What the program takes (bench/operation/main.cpp): MPI counts floats by int, and times are kept for each iteration.
+MOST_BYTES = (2**31 - 1) * 4
+MOST_ITERATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,15 @@ def _bytes(text: str) -> int:
     word = text.strip().lower()
     unit = UNITS.get(word[-1:], 1)
     digits = word[:-1] if unit > 1 else word
-    if not digits.isdecimal() or int(digits) < 1 or int(digits) * unit % 4:
+    # Python itself refuses thousands of digits, with an error of its own.
+    if not digits.isdecimal() or (len(digits) < 20 and (int(digits) < 1 or int(digits) * unit % 4)):
         raise Problem(
             f"--sizes: {text!r} is not a size",
             "write bytes in multiples of 4 with an optional k, m or g: 8,4k,1m or 8:64m",
         )
+    if len(digits) >= 20 or int(digits) * unit > MOST_BYTES:
+        shown = text if len(text) <= 24 else f"{text[:20]}..."
+        raise Problem(f"--sizes: {shown} is too large", f"write at most {MOST_BYTES} bytes (just below 8g)")
     return int(digits) * unit
 
 
@@ -90,6 +97,8 @@ def measure(request: Request) -> int:
         raise Problem(f"unknown operation: {request.operation}", f"one of {', '.join(OPERATIONS)}")
     if request.operation in OPERATIONS[:3] and request.ranks < 2:
         raise Problem(f"{request.operation} is between two ranks", "-n 2")
+    if request.iterations > MOST_ITERATIONS:
+        raise Problem(f"--iterations {request.iterations} are too many", f"write at most {MOST_ITERATIONS}")
     words, variables = _command(request)
     if request.json_file:
         _require_writable(request.json_file)

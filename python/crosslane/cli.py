@@ -5,17 +5,20 @@ What they find out is in the modules beside this one.
 
 from __future__ import annotations
 
+import errno
 import functools
+import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from crosslane import __version__, algorithms, bench, doctor, environment, launcher, program
-from crosslane.families import FAMILIES
+from crosslane.families import FAMILIES, TITLES
 from crosslane.problem import Problem
 
 app = typer.Typer(
@@ -40,13 +43,32 @@ def _reports_problems(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
-            return command(*arguments, **options)
+            with _written_to_the_end():
+                return command(*arguments, **options)
         except Problem as problem:
             typer.secho(f"crosslane: {problem.text}", err=True, fg="red")
             typer.secho(f"  remedy: {problem.remedy}", err=True)
             raise typer.Exit(problem.status) from None
 
     return wrapped
+
+
+@contextmanager
+def _written_to_the_end() -> Iterator[None]:
+    """Makes a Problem of a standard output that takes no more (a full disk): without it, of what is buffered, too."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        # A reader that has gone is click's to answer; a file that has a name, or another error, is not the output.
+        if error.filename is not None or error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is buffered would fail again at the end
+        raise Problem(
+            f"standard output cannot be written: {error.strerror}", "free space there, or write elsewhere", 1
+        ) from error
 
 
 def _family(text: str) -> str | None:
@@ -58,9 +80,12 @@ def _family(text: str) -> str | None:
 
 
 @app.callback(invoke_without_command=True)
+@_reports_problems
 def _main(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a letter that the terminal's encoding lacks (µ) ends nothing
     if version:
         typer.echo(f"crosslane {__version__}")
         raise typer.Exit
@@ -89,6 +114,14 @@ def run(  # noqa: PLR0917 - options of a command line
         started = launcher.started_ranks()
         if ranks not in {0, started}:
             typer.echo(f"crosslane: -n {ranks} is ignored: a launcher started this process already", err=True)
+        if stranger := launcher.other_family(found.family):
+            typer.echo(
+                f"crosslane: a launcher of {TITLES[stranger]} started this process, but the program uses "
+                f"{TITLES[found.family]}: each rank may find itself alone\n"
+                f"  remedy: start it with the launcher of {TITLES[found.family]}, or by crosslane run -n outside of "
+                "any launcher",
+                err=True,
+            )
         _become(command, variables | launcher.own_environment(found.family))
     chosen = launcher.find(found, launcher_command or None)
     words = launcher.command_line(chosen, ranks, variables, command, own=bool(launcher_command))
@@ -120,7 +153,7 @@ def preload(
     if family is None:
         raise Problem("which MPI is not known", "name the program, or the family with --mpi openmpi or --mpi mpich")
     setting = environment.gpu_setting(gpus or None) or os.environ.get("CROSSLANE_GPU", "auto")
-    typer.echo(environment.preload(family, setting, library))
+    typer.echo(os.fsencode(environment.preload(family, setting, library)))  # the very bytes, whatever the encoding
 
 
 @app.command("doctor", context_settings=_PASS_ON)

@@ -34,6 +34,19 @@ def inside_a_launcher() -> bool:
     return any(name in os.environ for name in _RANK_VARIABLES)
 
 
+def other_family(family: str) -> str | None:
+    """The family of the launcher that started this process, where that is known and cannot join ranks of `family`.
+
+    Batch systems' launchers set some of these variables, too, and start either family.
+    """
+    found = []
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        found.append("openmpi")
+    if "PMI_RANK" in os.environ and "HYDI_CONTROL_FD" in os.environ:  # of Hydra's own proxy
+        found.append("mpich")
+    return found[0] if len(found) == 1 and found[0] != family else None  # one inside the other: who knows
+
+
 def started_ranks() -> int:
     """How many ranks the launcher started that started this process; 0 where it does not say."""
     said = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or ""
@@ -148,7 +161,8 @@ def own_environment(family: str | None) -> dict[str, str]:
     told = {}
     if os.geteuid() == 0:
         told = {f"{who}_ALLOW_RUN_AS_ROOT{what}": "1" for who in ("OMPI", "PRTE") for what in ("", "_CONFIRM")}
-    if "OMPI_MCA_plm_rsh_agent" not in os.environ and not any(map(shutil.which, ("ssh", "rsh"))):
+    path = os.environ.get("PATH", "")  # unset, which() would look in folders of its own, and Open MPI in none
+    if "OMPI_MCA_plm_rsh_agent" not in os.environ and not any(shutil.which(one, path=path) for one in ("ssh", "rsh")):
         told["OMPI_MCA_plm_rsh_agent"] = ""
     return told
 

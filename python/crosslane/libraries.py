@@ -57,7 +57,9 @@ def _find(file: str, what: str, remedy: str) -> Path:
         inside = next((one for one in (searched[0] / "crosslane", searched[0] / "lib") if (one / file).is_file()), None)
         raise Problem(
             f"CROSSLANE_PRELOAD={named}: {searched[0]} does not hold {what}",
-            f"set it to {inside}" if inside else "set it to the folder that holds all libraries of one build, or unset it",
+            f"set it to {inside}"
+            if inside
+            else "set it to the folder that holds all libraries of one build, or unset it",
         )
     raise Problem(f"{what} is in none of {', '.join(map(str, searched))}", remedy)
 

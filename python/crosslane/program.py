@@ -37,6 +37,8 @@ class Mpi:
 
 def find_executable(name: str) -> Path:
     """The file that exec would run for `name`; Problem with a shell's exit status where there is none."""
+    if not name:
+        raise Problem("the program's name is empty", "name a program (is a variable of a script unset?)", 127)
     found = shutil.which(name)
     if found:
         if not Path(found).is_file():  # a pipe, say: to read it would wait for ever

@@ -180,6 +180,9 @@ def test_among_nodes_the_user_says(built: CommandLine) -> None:
     [
         (["all_reduce", "8"], {}, '"all_reduce" is no collective; there are allreduce, reduce'),
         (["allreduce", "eight"], {}, "'eight' is no number of bytes"),
+        (["allreduce", "9" * 5000], {}, "a number of bytes has 5000 digits"),
+        (["\udcff", "8"], {}, "the collective '\\udcff' is not text"),
+        (["allreduce", "8", "--op", "\udcff"], {}, "--op '\\udcff' is not text"),
         (["allreduce", "99999999999g"], {}, "; it must be from 0 to 9223372036854775807"),
         (["allreduce", "8", "-n", "4294967297"], {}, "ranks is 4294967297; it must be from 1 to 1073741824"),
         (["allreduce", "8", "-n", "4", "--gpus", "8"], {}, "gpus is 8; it must be from 1 to 4"),

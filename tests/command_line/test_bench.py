@@ -36,6 +36,13 @@ def test_table_and_file(bench: CommandLine, family: str, tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+def test_table_in_an_encoding_that_lacks_its_letters(bench: CommandLine, family: str) -> None:
+    words = ["bench", "allreduce", "--mpi", family, "--sizes", "8", "--gpus", "emulated:2"]
+    done = bench(*words, PYTHONIOENCODING="ascii")
+    assert done.status == 0, done.err
+    assert "Crosslane ?s" in done.out
+
+
 def test_broadcast_is_bcast(bench: CommandLine, family: str) -> None:
     for operation in ("broadcast", "bcast"):
         done = bench("bench", operation, "--mpi", family, "--sizes", "8", "--gpus", "emulated:2")
@@ -55,6 +62,9 @@ def test_wrong_result_fails(bench: CommandLine, family: str) -> None:
         (["allfold"], "unknown operation"),
         (["latency", "-n", "1"], "between two ranks"),
         (["allreduce", "--sizes", "9"], "multiples of 4"),
+        (["allreduce", "--sizes", "16g"], "--sizes: 16g is too large"),
+        (["allreduce", "--sizes", "9" * 5000], "--sizes: 99999999999999999999... is too large"),
+        (["allreduce", "--iterations", "1000001"], "--iterations 1000001 are too many"),
         (["allreduce", "--gpus", "none"], "to be none"),
         (
             ["allreduce", "--gpus", "emulated:2", "--json", "/nonexistent/out.json"],

@@ -199,7 +199,7 @@ def test_folder_that_lacks_the_libraries(crosslane: CommandLine, program: Path, 
 
 
 def test_prefix_s_own_lib_instead_of_the_folder_in_it(stand_ins: Path, program: Path, tmp_path: Path) -> None:
-    """cmake --install has the libraries in $PREFIX/lib/crosslane."""
+    """That is where cmake --install puts them."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "crosslane").symlink_to(stand_ins)
     done = CommandLine(tmp_path / "lib").refuse("run", program)
@@ -245,6 +245,21 @@ def test_folder_that_ld_preload_cannot_name(stand_ins: Path, program: Path, tmp_
 
 def test_preload_of_nothing(crosslane: CommandLine) -> None:
     refused(crosslane.refuse("preload"), 2, "--mpi")
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["choose", "allreduce", "1k"], ["preload", "--mpi", "mpich"]])
+def test_output_that_cannot_be_written(built: CommandLine, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            built.words(*words), env=built.environment, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+            text=True, check=False, timeout=60,
+        )  # fmt: skip
+    refused(Result(done.returncode, "", done.stderr), 1, "standard output cannot be written: No space left")
+    assert "Exception ignored" not in done.stderr
+
+
+def test_program_without_a_name(crosslane: CommandLine) -> None:
+    refused(crosslane.refuse("run", "-n", 2, ""), 127, "the program's name is empty")
 
 
 def test_python_without_mpi4py(crosslane: CommandLine, tmp_path: Path) -> None:

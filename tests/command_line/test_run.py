@@ -132,6 +132,39 @@ def test_inside_a_launcher_it_only_preloads(crosslane: CommandLine, family: str,
     assert done.stderr.count("-n 5 is ignored") == 2
 
 
+def test_launcher_of_the_other_family_is_told(crosslane: CommandLine, family: str, program: Path) -> None:
+    """Each rank is then alone, and every program of one rank succeeds."""
+    other = "mpich" if family == "openmpi" else "openmpi"
+    marks = {"openmpi": {"OMPI_COMM_WORLD_SIZE": "2"}, "mpich": {"PMI_RANK": "0", "HYDI_CONTROL_FD": "7"}}
+    told = "launcher of Open MPI started" if other == "openmpi" else "launcher of MPICH"
+
+    def said(**variables: str) -> str:
+        # A plain program: an MPI that finds these variables would look for the launcher behind them.
+        done = crosslane("run", "--mpi", family, program.parent / "script.sh", **variables)
+        assert done.status == 0, done.err
+        return done.err
+
+    script = program.parent / "script.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    assert told in said(**marks[other])
+    assert "remedy: start it with the launcher of" in said(**marks[other])
+    # What starts either family, or was started by both, says nothing.
+    assert said(**marks[family]) == said(PMI_RANK="0") == said(**marks[other], **marks[family]) == ""
+
+
+def test_open_mpi_starts_without_a_path(crosslane: CommandLine, folder: Path) -> None:
+    """It finds no remote shell then, wherever that is."""
+    program = compile_c(HERE / "programs" / "ranks.c", folder / "ranks_pathless", compiler=wrapper("openmpi"))
+    environment = {name: value for name, value in crosslane.environment.items() if name != "PATH"}
+    done = subprocess.run(
+        crosslane.words("run", "-n", 2, program), env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"size": 2') == 2
+
+
 def test_open_mpi_starts_where_there_is_no_remote_shell(crosslane: CommandLine, folder: Path, tmp_path: Path) -> None:
     """Open MPI 4 does not, unless it is told that none is wanted."""
     program = compile_c(HERE / "programs" / "ranks.c", folder / "ranks_alone", compiler=wrapper("openmpi"))
