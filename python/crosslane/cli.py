@@ -32,7 +32,8 @@ app = typer.Typer(
 _PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
 Gpus = Annotated[
-    str, typer.Option("--gpus", help="emulated:<GPUs a node>[:<topology file>], real, or none.", metavar="GPUS")
+    str,
+    typer.Option("--gpus", help="emulated:<GPUs a node, 1 to 64>[:<topology file>], real, or none.", metavar="GPUS"),
 ]
 Family = Annotated[str, typer.Option("--mpi", help="auto (what the program uses), openmpi or mpich.", metavar="FAMILY")]
 

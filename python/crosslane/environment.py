@@ -9,7 +9,7 @@ from pathlib import Path
 from crosslane import libraries
 from crosslane.problem import Problem
 
-EMULATED = re.compile(r"emulated:([1-9]\d*)(?::(.+))?")
+EMULATED = re.compile(r"emulated:([1-9]|[1-5]\d|6[0-4])(?::(.+))?", re.ASCII)  # the driver's own limit: 64
 
 
 def gpu_setting(gpus: str | None) -> str | None:
@@ -23,7 +23,8 @@ def gpu_setting(gpus: str | None) -> str | None:
     match = EMULATED.fullmatch(gpus)
     if not match:
         raise Problem(
-            f"--gpus {gpus} is not understood", "write real, none, or emulated:<GPUs a node>, e.g. emulated:4"
+            f"--gpus {gpus} is not understood",
+            "write real, none, or emulated:<GPUs a node, 1 to 64>[:<topology file>], e.g. emulated:4",
         )
     if match[2]:
         topology = Path(match[2]).absolute()  # the ranks' folder may be another

@@ -97,16 +97,17 @@ std::string print_bytes(std::size_t bytes) {
   return fmt::format("{}", bytes);
 }
 
-/// auto, none, or emulated:<GPUs a node>[:<topology file>].
+/// auto, none, or emulated:<GPUs a node>[:<topology file>]; the emulated driver holds the same limit (state.cpp).
 bool read_gpu(std::string& gpu, const std::string& text) {
   constexpr std::string_view emulated = "emulated:";
+  constexpr int most_gpus = 64;
   if (text != "auto" && text != "none") {
     std::string_view rest = text;
     if (!rest.starts_with(emulated)) return false;
     rest.remove_prefix(emulated.size());
     const auto colon = rest.find(':');
     int gpus = 0;
-    if (!read_number(gpus, rest.substr(0, colon)) || gpus < 1) return false;
+    if (!read_number(gpus, rest.substr(0, colon)) || gpus < 1 || gpus > most_gpus) return false;
     if (colon != std::string_view::npos && rest.size() == colon + 1) return false;
   }
   gpu = text;
@@ -169,7 +170,7 @@ constexpr std::array<Entry, 42> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
-    {"CROSSLANE_GPU", "auto, none, or emulated:<GPUs a node>[:<topology file>]", "which GPU driver to use",
+    {"CROSSLANE_GPU", "auto, none, or emulated:<GPUs a node, 1 to 64>[:<topology file>]", "which GPU driver to use",
      [](Settings& s, const std::string& text) { return read_gpu(s.gpu, text); },
      [](const Settings& s) { return s.gpu; }},
     {"CROSSLANE_LOG", "a comma-separated list of info, route, debug, all",
@@ -197,10 +198,13 @@ constexpr std::array<Entry, 42> entries{{
        return true;
      },
      [](const Settings& s) { return fmt::format("{}", s.node_size); }, true},
-    {"CROSSLANE_ORDER", "none or legacy", "legacy: every call waits for the legacy default stream first",
+    {"CROSSLANE_ORDER", "none or legacy",
+     "legacy: every call waits for the default streams first, the legacy one and the thread's own",
      [](Settings& s, const std::string& text) { return read_word(orders, s.order, text); },
      [](const Settings& s) { return print_word(orders, s.order); }},
-    {"CROSSLANE_MODE", "auto, replace or passthrough", "what to do where the MPI below handles GPU buffers itself",
+    {"CROSSLANE_MODE", "auto, replace or passthrough",
+     "passthrough: forward every call untouched, as CROSSLANE_DISABLE=1 does, for an MPI that takes GPU buffers "
+     "itself; auto and replace: carry out calls with GPU memory even then",
      [](Settings& s, const std::string& text) { return read_word(modes, s.mode, text); },
      [](const Settings& s) { return print_word(modes, s.mode); }},
     {"CROSSLANE_WORLD", "all or partial", "partial: some ranks of the job do not load Crosslane",
@@ -266,7 +270,7 @@ constexpr std::array<Entry, 42> entries{{
     {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
      [](const Settings& s) { return print_bytes(s.pinned_limit); }},
-    {"CROSSLANE_COPY_BLOCKS", "a number of thread blocks, 0 for as many as keep the GPU's memory busy",
+    {"CROSSLANE_COPY_BLOCKS", "a number of thread blocks up to 65535, 0 for as many as keep the GPU's memory busy",
      "most thread blocks of a kernel that copies",
      [](Settings& s, const std::string& text) { return read_number(s.copy_blocks, text) && s.copy_blocks <= 65535; },
      [](const Settings& s) { return fmt::format("{}", s.copy_blocks); }},
@@ -318,11 +322,18 @@ constexpr std::array<std::string_view, 5> read_elsewhere{"CROSSLANE_EMULATED_MEM
                                                          "CROSSLANE_SANITIZE"};
 constexpr std::string_view tests_own = "CROSSLANE_TEST_";
 
-// Names that are no setting, and what they must mean: MPI's own word for a broadcast.
+// Names that are no setting, and what they must mean: MPI's own word for a broadcast, and procedures that go by the routes of another.
 struct Alias {
   std::string_view name, meant;
 };
-constexpr std::array<Alias, 1> aliases{{{"CROSSLANE_BCAST", "CROSSLANE_BROADCAST"}}};
+constexpr std::string_view as_alltoallv = "CROSSLANE_ALLTOALLV, by whose routes such calls go (docs/collectives.md)";
+constexpr std::array<Alias, 7> aliases{{{"CROSSLANE_BCAST", "CROSSLANE_BROADCAST"},
+                                        {"CROSSLANE_ALLTOALLW", as_alltoallv},
+                                        {"CROSSLANE_NEIGHBOR_ALLGATHER", as_alltoallv},
+                                        {"CROSSLANE_NEIGHBOR_ALLGATHERV", as_alltoallv},
+                                        {"CROSSLANE_NEIGHBOR_ALLTOALL", as_alltoallv},
+                                        {"CROSSLANE_NEIGHBOR_ALLTOALLV", as_alltoallv},
+                                        {"CROSSLANE_NEIGHBOR_ALLTOALLW", as_alltoallv}}};
 
 /// Levenshtein's distance: single-character edits from one name to the other.
 std::size_t edit_distance(std::string_view from, std::string_view to) {

@@ -22,8 +22,8 @@ struct Settings {
   std::string log;            ///< CROSSLANE_LOG: topics to print (info, route, debug, all). `base/log.h` parses them.
   double watchdog_s = 60;     ///< CROSSLANE_WATCHDOG_S: seconds without progress until a call is reported; 0 is never.
   int node_size = 0;          ///< CROSSLANE_NODE_SIZE: ranks a pretended node; 0 keeps the real nodes.
-  Order order = Order::none;  ///< CROSSLANE_ORDER: none, or legacy (wait for the legacy default stream first).
-  Mode mode = Mode::automatic;  ///< CROSSLANE_MODE: auto, replace or passthrough (when the MPI is CUDA-capable).
+  Order order = Order::none;  ///< CROSSLANE_ORDER: none, or legacy (wait for the default streams first).
+  Mode mode = Mode::automatic;  ///< CROSSLANE_MODE: auto, replace, or passthrough (as `disable`).
   World world = World::all;     ///< CROSSLANE_WORLD: all, or partial where some ranks do not load Crosslane.
   std::size_t pipeline_bytes = std::size_t{4}
                                << 20;  ///< CROSSLANE_PIPELINE_BYTES: from here calls that wait for a send overlap copy

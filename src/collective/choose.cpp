@@ -172,6 +172,13 @@ std::vector<Preference> parse_preferences(const std::string& setting, Collective
                           setting, item);
       }
     }
+    // No algorithm's name begins like a range.
+    if (name.empty() || (name.front() >= '0' && name.front() <= '9') || name.front() == '-') {
+      throw base::Error(base::ErrorClass::argument,
+                        "{}: \"{}\" names no algorithm; write it as <bytes>-<bytes>:<algorithm>, such as 0-4k:mpi; "
+                        "for {} there are {}",
+                        setting, item, name_of(collective), names_for(collective));
+    }
     if (name != mpi_itself && row_of(collective, name) == nullptr) {
       throw base::Error(base::ErrorClass::argument, "{}: \"{}\" is no algorithm for {}; there are {}", setting, name,
                         name_of(collective), names_for(collective));

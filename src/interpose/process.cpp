@@ -175,7 +175,7 @@ int Process::initialized() noexcept {
     if (tracer_ != nullptr) tracer_->open(world_->rank());
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
       base::log(base::Topic::info,
-                "the MPI is CUDA-capable itself: calls with GPU memory are staged all the same; "
+                "the MPI is CUDA-capable itself: Crosslane carries out calls with GPU memory all the same; "
                 "CROSSLANE_MODE=passthrough leaves them to it");
     }
   } catch (const base::Error& error) {

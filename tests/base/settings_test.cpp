@@ -189,6 +189,16 @@ TEST_F(SettingsTest, MpisWordForABroadcastIsKnown) {
   EXPECT_NE(message->find("the nearest one is CROSSLANE_BROADCAST"), std::string::npos) << *message;
 }
 
+TEST_F(SettingsTest, ProceduresThatGoByOthersRoutesAreKnown) {
+  for (const char* name : {"CROSSLANE_ALLTOALLW", "CROSSLANE_NEIGHBOR_ALLGATHER", "CROSSLANE_NEIGHBOR_ALLTOALLW"}) {
+    set(name, "0-:mpi");
+    const auto message = error();
+    ASSERT_TRUE(message) << name;
+    EXPECT_NE(message->find("the nearest one is CROSSLANE_ALLTOALLV"), std::string::npos) << *message;
+    unsetenv(name);
+  }
+}
+
 // docs/settings.md names in one paragraph what must be the same on all ranks: the preferred algorithms, and each other one.
 TEST_F(SettingsTest, DocumentationOfWhatMustBeAlikeAgrees) {
   std::ifstream file(CROSSLANE_SOURCE_FOLDER "/docs/settings.md");
@@ -233,6 +243,7 @@ TEST_F(SettingsTest, NamesOfOtherPartsAreKnown) {
 TEST_F(SettingsTest, MalformedValuesNameVariableValueAndWhatIsAllowed) {
   const std::vector<std::pair<const char*, const char*>> wrong{{"CROSSLANE_DISABLE", "maybe"},
                                                                {"CROSSLANE_GPU", "emulated:0"},
+                                                               {"CROSSLANE_GPU", "emulated:65"},
                                                                {"CROSSLANE_GPU", "emulated:2:"},
                                                                {"CROSSLANE_GPU", "emulated:two"},
                                                                {"CROSSLANE_GPU", ""},

@@ -171,7 +171,9 @@ def test_two_mpis_in_one_program(crosslane: CommandLine, tmp_path: Path) -> None
     refused(crosslane.refuse("run", program), 2, "two MPIs", "libmpi.so.40", "libmpi.so.12")
 
 
-@pytest.mark.parametrize("gpus", ["emulated", "emulated:0", "emulated:x", "4", "emulated:2:/no/such/file"])
+@pytest.mark.parametrize(
+    "gpus", ["emulated", "emulated:0", "emulated:65", "emulated:x", "4", "emulated:2:/no/such/file"]
+)
 def test_gpus_that_make_no_sense(crosslane: CommandLine, program: Path, gpus: str) -> None:
     refused(crosslane.refuse("run", "--gpus", gpus, program), 2, "emulated")
 

@@ -16,7 +16,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <numeric>
+#include <string>
 #include <string_view>
 
 namespace crosslane::gpu::emulated {
@@ -124,23 +126,52 @@ std::vector<std::size_t> visible(const std::vector<std::unique_ptr<Device>>& all
   return chosen;
 }
 
+// A misspelt key would leave a default in force unnoticed.
+void require_keys(const nlohmann::json& object, std::initializer_list<std::string_view> known, const std::string& what,
+                  const std::string& path) {
+  std::string names;
+  for (const std::string_view name : known) names += (names.empty() ? "" : ", ") + std::string(name);
+  if (!object.is_object()) malformed(what + " in " + path + " must be an object with any of " + names);
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      malformed("\"" + key + "\" is no key of " + what + " in " + path + "; there are " + names);
+  }
+}
+
+void read_gpu(const nlohmann::json& gpu, Device& device, const std::string& path) {
+  require_keys(gpu, {"name", "pci", "numa"}, "a GPU of \"gpus\"", path);
+  const auto text = [&](const char* key, std::string& value) {
+    const auto found = gpu.find(key);
+    if (found == gpu.end()) return;
+    if (!found->is_string()) malformed(std::string("\"") + key + "\" of a GPU in " + path + " must be a text");
+    value = found->get<std::string>();
+  };
+  text("name", device.name);
+  text("pci", device.pci);
+  if (const auto numa = gpu.find("numa"); numa != gpu.end()) {
+    constexpr int most = 1 << 20;
+    if (!numa->is_number_integer() || *numa < -1 || *numa > most)
+      malformed("\"numa\" of a GPU in " + path + " must be a node's number, or -1");
+    device.numa = numa->get<int>();
+  }
+}
+
+// docs/settings.md tells of the format.
 void read_topology(const std::string& path, std::vector<std::unique_ptr<Device>>& all, Topology& topology) {
   std::ifstream file(path);
   if (!file) malformed("cannot read the topology file " + path);
   const auto json = nlohmann::json::parse(file, nullptr, false, true);
   if (json.is_discarded() || !json.is_object()) malformed("the topology file " + path + " is no JSON object");
-  if (const auto gpus = json.find("gpus"); gpus != json.end() && gpus->is_array()) {
-    for (std::size_t at = 0; at < std::min(all.size(), gpus->size()); ++at) {
-      const auto& gpu = (*gpus)[at];
-      all[at]->name = gpu.value("name", all[at]->name);
-      all[at]->pci = gpu.value("pci", all[at]->pci);
-      all[at]->numa = gpu.value("numa", all[at]->numa);
-    }
+  require_keys(json, {"gpus", "peer"}, "the object", path);
+  if (const auto gpus = json.find("gpus"); gpus != json.end()) {
+    if (!gpus->is_array()) malformed("\"gpus\" in " + path + " must be a list, one object a GPU");
+    for (std::size_t at = 0; at < std::min(all.size(), gpus->size()); ++at) read_gpu((*gpus)[at], *all[at], path);
   }
   if (const auto peer = json.find("peer"); peer != json.end()) {
     for (std::size_t from = 0; from < all.size(); ++from) {
       for (std::size_t to = 0; to < all.size(); ++to) {
-        if (!peer->is_array() || from >= peer->size() || to >= (*peer)[from].size() || !(*peer)[from][to].is_number()) {
+        if (!peer->is_array() || from >= peer->size() || !(*peer)[from].is_array() || to >= (*peer)[from].size() ||
+            !(*peer)[from][to].is_number()) {
           malformed("\"peer\" in " + path + " must be rows of numbers, one a GPU: 0 for no access, else GB/s");
         }
         topology.peer[from][to] = (*peer)[from][to].get<double>() > 0;
