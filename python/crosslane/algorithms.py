@@ -124,7 +124,9 @@ def print_choice(answer: dict[str, Any]) -> None:
     for went in answer["calls"]:
         title = f"{answer['collective']} of {print_bytes(answer['bytes'])} on {answer['ranks']} ranks"
         if several:
-            if went.get("enqueued_alone"):
+            if answer["collective"] == "barrier":
+                title += ", enqueued" if went.get("enqueued_alone") else ", MPI_Barrier"
+            elif went.get("enqueued_alone"):
                 title += ", enqueued on prepared buffers"
             else:
                 title += ", buffers mapped" if went["mapped"] else ", first calls with these buffers"

@@ -91,11 +91,14 @@ collective::Shape shape_of(const Json& request) {
       named<collective::Collective>(request, "collective", collective::collective_count, collective::collective_named,
                                     [](auto value) { return collective::name_of(value); });
   shape.bytes = number<std::size_t>(request, "bytes", 0, std::numeric_limits<std::ptrdiff_t>::max());
+  // What does not exist is wrong where nothing is combined, too.
+  const auto element = named<kernel::Element>(request, "element", kernel::element_count, collective::element_named,
+                                              [](auto value) { return collective::name_of(value); });
+  const auto op = named<kernel::Op>(request, "op", kernel::op_count, collective::op_named,
+                                    [](auto value) { return collective::name_of(value); });
   if (!combines(shape.collective)) return shape;
-  shape.element = named<kernel::Element>(request, "element", kernel::element_count, collective::element_named,
-                                         [](auto value) { return collective::name_of(value); });
-  shape.op = named<kernel::Op>(request, "op", kernel::op_count, collective::op_named,
-                               [](auto value) { return collective::name_of(value); });
+  shape.element = element;
+  shape.op = op;
   const std::size_t each = kernel::bytes_of(shape.element);
   if (shape.bytes % each != 0)
     throw base::Error(base::ErrorClass::argument, "{} bytes are no whole number of {} elements, of {} bytes each",
@@ -225,7 +228,16 @@ Json choose(const Json& request) {
     answer["algorithm"] = answer["calls"].back()["algorithm"] = forwarded;
     return answer;
   }
+  const bool barrier = shape.collective == collective::Collective::barrier;
+  if (barrier) {
+    answer["calls"].push_back(went_to_mpi("MPI_Barrier has no data to move: crosslane_barrier_enqueue alone is ours"));
+    answer["calls"].back()["summary"] = forwarded_summary;
+    answer["calls"].back()["enqueued_alone"] = false;
+    answer["algorithm"] = answer["calls"].back()["algorithm"] = forwarded;
+    if (nodes > 1) return answer;
+  }
   if (const std::string why = staged_anyway(shape, on_a_node, ranks); !why.empty()) {
+    if (barrier) return answer;
     answer["calls"].push_back(went_to_mpi(why));
     answer["algorithm"] = staged;
     return answer;
@@ -244,13 +256,14 @@ Json choose(const Json& request) {
     return answer;
   }
   for (const bool mapped : {false, true}) {
+    if (mapped && barrier) break;  // it has no buffers
     const bool prepared = mapped && !collective::worth_exposing(shape, ranks);
     if (prepared && !collective::worth_exposing(shape, ranks, collective::least_worth_using_prepared)) continue;
     facts.exposed = mapped;
     facts.large_windows = mapped && collective::combines(shape.collective);  // others have them on streams alone
     answer["calls"].push_back(went(choice, shape, facts));
-    answer["calls"].back()["enqueued_alone"] = prepared;
-    if (!prepared) answer["algorithm"] = answer["calls"].back()["algorithm"];
+    answer["calls"].back()["enqueued_alone"] = prepared || barrier;
+    if (!prepared && !barrier) answer["algorithm"] = answer["calls"].back()["algorithm"];
   }
   return answer;
 }

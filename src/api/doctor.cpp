@@ -93,6 +93,15 @@ base::Settings read_settings(Json& report) {
   return settings;
 }
 
+/// All may be in order here, and still Crosslane does nothing.
+void look_whether_switched_off(Json& report, const base::Settings& settings) {
+  if (!settings.switched_off()) return;
+  add_problem(report, "warning",
+              fmt::format("{}: every call is forwarded untouched, and GPU memory is for the MPI below alone to take",
+                          settings.disable ? "CROSSLANE_DISABLE=1" : "CROSSLANE_MODE=passthrough"),
+              "unset it to have Crosslane carry out calls with GPU memory");
+}
+
 /// Loads the driver library as an application that uses GPUs would have by now.
 std::unique_ptr<gpu::Gpu> open_gpu(const base::Settings& settings) {
   if (settings.gpu == "auto") dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -112,7 +121,9 @@ std::string uuid(const gpu::Driver& driver, CUdevice device) {
 
 /// The visible GPUs; initializes the driver.
 std::vector<CUdevice> devices(const gpu::Driver& driver) {
-  gpu::check(driver, driver.initialize(0), "cuInit");
+  const CUresult initialized = driver.initialize(0);
+  if (initialized == CUDA_ERROR_NO_DEVICE) return {};  // CUDA_VISIBLE_DEVICES hides all of them, for one
+  gpu::check(driver, initialized, "cuInit");
   int count = 0;
   gpu::check(driver, driver.device_get_count(&count), "cuDeviceGetCount");
   std::vector<CUdevice> result(static_cast<std::size_t>(count));
@@ -186,10 +197,13 @@ void look_at_gpus(Json& report, gpu::Gpu& gpus) {
   const std::vector<CUdevice> all = devices(driver);
   if (all.empty()) {
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    add_problem(report, "error",
-                fmt::format("the driver shows no GPU to this process (CUDA_VISIBLE_DEVICES is {})",
-                            visible == nullptr ? "not set" : visible),
-                "set CUDA_VISIBLE_DEVICES to GPUs that exist, or give the container GPUs (docker run --gpus all)");
+    add_problem(
+        report, "error",
+        fmt::format("the driver shows no GPU to this process (CUDA_VISIBLE_DEVICES is {})",
+                    visible == nullptr ? "not set" : visible),
+        driver.emulated
+            ? "set CUDA_VISIBLE_DEVICES to GPUs that exist, or unset it"
+            : "set CUDA_VISIBLE_DEVICES to GPUs that exist, or give the container GPUs (docker run --gpus all)");
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     Json gpu = describe(driver, all[i], static_cast<int>(i));
@@ -215,6 +229,8 @@ void look_at_driver(Json& report, const base::Settings& settings) {
     add_problem(report, "note", "CROSSLANE_GPU is none: every buffer counts as host memory", "unset it to use GPUs");
     return;
   }
+  // Said already; the emulated driver, which reads it for itself, would say it once more.
+  if (report["settings"]["error"].get_ref<const std::string&>().starts_with("CROSSLANE_GPU=")) return;
   const bool emulated = settings.gpu.starts_with("emulated");
   attempt(report,
           emulated ? "correct the variable; docs/settings.md lists those of the emulated driver"
@@ -349,6 +365,7 @@ CROSSLANE_EXPORTED const char* crosslane_doctor_json(void) {
   Json report = {{"family", mpi::family}, {"usable", true}, {"problems", Json::array()}};
   try {
     const base::Settings settings = read_settings(report);
+    look_whether_switched_off(report, settings);
     look_at_driver(report, settings);
     look_at_mpi(report);
     report["mps"] = mps_state();

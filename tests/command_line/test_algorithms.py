@@ -68,6 +68,32 @@ def test_limits_are_the_documents(built: CommandLine) -> None:
     assert "| `gsb` | all-reduce, reduce, broadcast, up to 32 GiB |" in text
 
 
+#: Words of the table in docs/collectives.md, the longer ones first.
+WORDS = {
+    "all-to-all-v": "alltoallv", "all-to-all": "alltoall", "all-reduce": "allreduce", "all-gather": "allgather",
+    "`MPI_Reduce_scatter_block`": "reduce_scatter_block", "reduce-scatter": "a reduce-scatter, which of the two",
+    "broadcast": "broadcast", "gatherv": "gatherv", "scatterv": "scatterv", "gather": "gather", "scatter": "scatter",
+    "reduce": "reduce",
+}  # fmt: skip
+
+
+def test_collectives_are_the_documents(built: CommandLine) -> None:
+    has: dict[str, set[str]] = {}
+    for row in json.loads(built("algorithms", "--json").out):
+        has.setdefault(row["name"], set()).add(row["collective"])
+    text = (ROOT / "docs" / "collectives.md").read_text()
+    told: dict[str, set[str]] = {}
+    for name, column in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text.split("`crosslane algorithms`")[0], re.MULTILINE):
+        if re.match("all,|the (others|same)", column):
+            continue
+        named = {WORDS[word] for word in re.findall("|".join(map(re.escape, WORDS)), column)}
+        if "their v forms" in column:
+            named |= {one + "v" for one in named} & {"gatherv", "scatterv", "allgatherv", "alltoallv"}
+        told[name] = told.get(name, set()) | named
+    assert {"pipelined", "ring", "ll128", "pairwise", "copy_engine"} <= told.keys()
+    assert told == {name: has[name] for name in told}
+
+
 def test_papers_are_listed(built: CommandLine) -> None:
     texts = [row["source"] for row in json.loads(built("algorithms", "--json").out)]
     texts += [file.read_text() for file in [*(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")]]
@@ -143,6 +169,20 @@ def test_pretended_nodes_count(built: CommandLine) -> None:
     assert answer["algorithm"] == "hierarchy(gsb,btb)"
 
 
+def test_barrier_is_the_mpi_s_own_but_on_a_stream(built: CommandLine) -> None:
+    answer = choose(built, "barrier", 0)
+    assert answer["algorithm"] == "forwarded"
+    assert [(call["algorithm"], call["enqueued_alone"]) for call in answer["calls"]] == [
+        ("forwarded", False),
+        ("ll", True),
+    ]
+    shown = built("choose", "barrier", 0).out
+    assert "barrier of 0 on 2 ranks, MPI_Barrier: forwarded" in shown
+    assert "barrier of 0 on 2 ranks, enqueued: ll" in shown
+    for words in (["-n", 1], ["-n", 8, "--nodes", 2]):
+        assert [call["algorithm"] for call in choose(built, "barrier", 0, *words)["calls"]] == ["forwarded"]
+
+
 def test_mpi_s_word_for_a_broadcast(built: CommandLine) -> None:
     assert choose(built, "bcast", "1m") == choose(built, "broadcast", "1m")
 
@@ -189,6 +229,8 @@ def test_among_nodes_the_user_says(built: CommandLine) -> None:
         (["allreduce", "8", "-n", "4", "--nodes", "5"], {}, "nodes is 5; it must be from 1 to 4"),
         (["allreduce", "7"], {}, "7 bytes are no whole number of f32 elements"),
         (["allreduce", "8", "--op", "plus"], {}, '"plus" is no op; there are sum'),
+        (["broadcast", "8", "--op", "foo"], {}, '"foo" is no op; there are sum'),
+        (["broadcast", "8", "--element", "float"], {}, '"float" is no element; there are i8'),
         (["allreduce", "8", "--element", "float"], {}, '"float" is no element; there are i8'),
         (["allreduce", "8"], {"CROSSLANE_ALLREDUCE": "nonsense"}, 'CROSSLANE_ALLREDUCE: "nonsense" is no algorithm'),
     ],

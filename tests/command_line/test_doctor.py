@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import HERE, CommandLine, compile_c
+from conftest import HERE, ROOT, CommandLine, compile_c
 from crosslane import elf
 
 
@@ -73,6 +73,10 @@ def test_usable_gives_status_0_and_an_error_1(stand_ins: Path, tmp_path: Path) -
         ("CROSSLANE_LOG", "bogus", 'unknown topic "bogus"'),
         ("CROSSLANE_TRACE", "/nonexistent/x", "cannot write /nonexistent/x.0.json"),
         ("CROSSLANE_BCAST", "0-:ll", "the nearest one is CROSSLANE_BROADCAST"),
+        ("CROSSLANE_ALLTOALLW", "0-:mpi", "the nearest one is CROSSLANE_ALLTOALLV, by whose routes such calls go"),
+        ("CROSSLANE_NEIGHBOR_ALLGATHER", "0-:mpi", "the nearest one is CROSSLANE_ALLTOALLV"),
+        ("CROSSLANE_ALLREDUCE", "0-4k", '"0-4k" names no algorithm; write it as <bytes>-<bytes>:<algorithm>'),
+        ("CROSSLANE_COPY_BLOCKS", "65536", "expected a number of thread blocks up to 65535"),
     ],
 )
 def test_what_mpi_init_would_refuse_is_an_error(built: CommandLine, name: str, value: str, told: str) -> None:
@@ -106,7 +110,10 @@ def test_file_of_a_trace_stays_as_it_is(built: CommandLine, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"CROSSLANE_GPU": "emulated:65"}, "CROSSLANE_GPU is 'emulated:65'; give emulated:<1 to 64>"),
+        (
+            {"CROSSLANE_GPU": "emulated:65"},
+            'CROSSLANE_GPU="emulated:65": expected auto, none, or emulated:<GPUs a node, 1',
+        ),
         ({"CROSSLANE_GPU": "emulated:2:/nonexistent"}, "cannot read the topology file /nonexistent"),
         ({"CROSSLANE_GPU": "emulated:2", "CROSSLANE_EMULATED_MEMORY": "abc"}, "CROSSLANE_EMULATED_MEMORY is 'abc'"),
     ],
@@ -117,6 +124,57 @@ def test_the_emulated_driver_says_what_is_wrong(built: CommandLine, variables: d
     (error,) = [problem for problem in json.loads(done.out)["problems"] if problem["severity"] == "error"]
     assert told in error["text"]
     assert "nvidia-smi" not in error["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        ('{"gpus": [1]}', 'a GPU of "gpus" in FILE must be an object with any of name, pci, numa'),
+        ('{"gpus": [{"name": 5}]}', '"name" of a GPU in FILE must be a text'),
+        ('{"gpus": [{"numa": "first"}]}', '"numa" of a GPU in FILE must be a node\'s number'),
+        ('{"gpus": {}}', '"gpus" in FILE must be a list'),
+        ('{"gpus": [{"uuid": "GPU-1"}]}', '"uuid" is no key of a GPU of "gpus" in FILE; there are name, pci, numa'),
+        ('{"peers": []}', '"peers" is no key of the object in FILE; there are gpus, peer'),
+        ('{"peer": [1, 2]}', '"peer" in FILE must be rows of numbers'),
+        ("[]", "the topology file FILE is no JSON object"),
+    ],
+)
+def test_topology_that_is_wrong(built: CommandLine, tmp_path: Path, topology: str, told: str) -> None:
+    file = tmp_path / "node.json"
+    file.write_text(topology)
+    done = built("doctor", "--json", "--gpus", f"emulated:2:{file}")
+    assert done.status == 1
+    (error,) = [problem for problem in json.loads(done.out)["problems"] if problem["severity"] == "error"]
+    assert told.replace("FILE", str(file)) in error["text"]
+
+
+def test_topology_of_the_document(built: CommandLine, tmp_path: Path) -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "settings.md").read_text(), re.DOTALL)
+    file = tmp_path / "node.json"
+    file.write_text(text)
+    done = built("doctor", "--json", "--gpus", f"emulated:4:{file}")
+    report = json.loads(done.out)
+    assert done.status == 0, report["problems"]
+    assert report["gpus"][0]["name"] == "First"
+    access = [
+        [bool(rate) or at == to for to, rate in enumerate(row)] for at, row in enumerate(json.loads(text)["peer"])
+    ]
+    assert report["peer_access"] == access
+
+
+@pytest.mark.parametrize(("name", "value"), [("CROSSLANE_DISABLE", "1"), ("CROSSLANE_MODE", "passthrough")])
+def test_switched_off_is_a_warning(built: CommandLine, name: str, value: str) -> None:
+    report = json.loads(built("doctor", "--json", "--gpus", "emulated:2", **{name: value}).out)
+    assert report["usable"]
+    told = [one for one in report["problems"] if one["text"].startswith(f"{name}={value}: every call is forwarded")]
+    assert [(one["severity"], "unset it" in one["remedy"]) for one in told] == [("warning", True)]
+
+
+def test_hidden_gpus_are_told_by_their_variable(built: CommandLine) -> None:
+    report = json.loads(built("doctor", "--json", "--gpus", "emulated:2", CUDA_VISIBLE_DEVICES="5").out)
+    (error,) = [problem for problem in report["problems"] if problem["severity"] == "error"]
+    assert "shows no GPU to this process (CUDA_VISIBLE_DEVICES is 5)" in error["text"]
+    assert error["remedy"] == "set CUDA_VISIBLE_DEVICES to GPUs that exist, or unset it"
 
 
 def test_procedures_that_the_mpi_lacks_are_not_listed(built: CommandLine, program: Path) -> None:
