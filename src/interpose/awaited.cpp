@@ -19,7 +19,7 @@ constexpr unsigned short_ones_a_look = 32;
 constexpr base::Duration after_a_vain_look = std::chrono::microseconds{5};
 // Of messages that take about as long as the launch that reads them: one that is read as soon as it is there takes this rank as long as four sends, and
 // the other rank, which waits for these, sends ahead meanwhile; so it is not looked for more often than this, nor sooner after the first of a window
-// (two H200, windows of 1 MiB both ways: of 64 454 us rather than 680, of 8 73 rather than 95; UCX 434 and 62).
+// (two H200, windows of 1 MiB both ways: of 64 some 430 us rather than 640, of 8 75 rather than 95; UCX 434 and 62).
 constexpr base::Duration between_looks = std::chrono::microseconds{20};
 // Who waits so soon after the last message that it began has not done anything in between.
 constexpr base::Duration at_once = std::chrono::microseconds{20};
