@@ -216,5 +216,7 @@ def _print_coverage(console: Console, report: dict[str, Any]) -> None:
         console.print(f"this MPI lacks {len(lacking)} more that Crosslane knows", highlight=False)
     if direct := [one["procedure"] for one in coverage if one["route"] == "gpu"]:
         console.print(f"between GPUs (route gpu): {', '.join(direct)}", highlight=False)
+    if messages := [one["procedure"] for one in coverage if one["route"] == "message"]:
+        console.print(f"read between GPUs of a node (route message): {', '.join(messages)}", highlight=False)
     if enqueued := [one["on_stream"] for one in coverage if "on_stream" in one]:
         console.print(f"between GPUs, on a stream: {', '.join(enqueued)}", highlight=False)

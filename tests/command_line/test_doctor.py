@@ -182,12 +182,22 @@ def test_procedures_that_the_mpi_lacks_are_not_listed(built: CommandLine, progra
     has = elf.exported_names(Path(report["mpi"]["path"]), "MPI_")
     procedures = {one["procedure"] for one in report["coverage"]}
     assert set(report["lacking"]) == procedures - has
-    listed = re.search(r"\(route gpu\): (.*?)between GPUs", built("doctor", "--gpus", "none", program).out, re.DOTALL)
-    assert listed
-    assert (
-        set(re.findall(r"MPI_\w+", listed[1]))
-        == {one["procedure"] for one in report["coverage"] if one["route"] == "gpu"} & has
-    )
+    out = built("doctor", "--gpus", "none", program).out
+    for route in ("gpu", "message"):
+        listed = re.search(rf"\(route {route}\): (.*?)between GPUs", out, re.DOTALL)
+        assert listed
+        of_route = {one["procedure"] for one in report["coverage"] if one["route"] == route} & has
+        assert set(re.findall(r"MPI_\w+", listed[1])) == of_route
+
+
+def test_messages_have_a_route_of_their_own(built: CommandLine) -> None:
+    report = json.loads(built("doctor", "--json", "--gpus", "none").out)
+    routes = {one["procedure"]: one["route"] for one in report["coverage"]}
+    for procedure in ("Send", "Isend", "Ssend_init", "Recv", "Irecv", "Recv_init", "Mrecv", "Sendrecv"):
+        assert routes["MPI_" + procedure] == "message"
+    assert routes["MPI_Bsend"] == "staged"  # into the application's own buffer
+    assert routes["MPI_Pack"] == "kernels"
+    assert routes["MPI_Win_create"] == "shadowed"
 
 
 def test_paths_are_not_cut(stand_ins: Path, tmp_path: Path) -> None:

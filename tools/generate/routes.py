@@ -391,9 +391,9 @@ def table() -> dict[str, Staged | Manual | Maker]:
         (Single("inbuf", "count", "datatype", IN, "mirror"), Single("inoutbuf", "count", "datatype", INOUT, "mirror")), "blocking"
     )
     for name in ("Pack", "Pack_external"):
-        rows[name] = Manual("pack", "staged")
+        rows[name] = Manual("pack", "kernels")
     for name in ("Unpack", "Unpack_external"):
-        rows[name] = Manual("unpack", "staged")
+        rows[name] = Manual("unpack", "kernels")
 
     # The file view's data representation depends on the type: the host copy keeps it.
     write = Single("buf", "count", "datatype", IN, "mirror")
@@ -431,7 +431,7 @@ def table() -> dict[str, Staged | Manual | Maker]:
     rows["Compare_and_swap"] = Staged(
         (Single("origin_addr", *one, IN, "mirror"), Single("compare_addr", *one, IN, "mirror"), fetched_one), "one_sided"
     )
-    rows["Win_create"] = Manual("win_create", "staged")
+    rows["Win_create"] = Manual("win_create", "shadowed")
     for name in (
         "Win_create_dynamic",
         "Win_attach",

@@ -314,7 +314,9 @@ def extension(procedure: Procedure) -> str:
 
 def coverage_route(name: str, row: Staged | Manual | Maker) -> str:
     """What `crosslane doctor` says of a procedure."""
-    return "gpu" if routes.direct_form(name) else route_name(row)
+    if routes.direct_form(name):
+        return "gpu"
+    return "message" if isinstance(row, Staged) and (row.sent or row.looked) else route_name(row)
 
 
 def route_name(row: Staged | Manual | Maker) -> str:
