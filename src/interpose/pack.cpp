@@ -74,8 +74,8 @@ const char* limit_of(const Packing& packing) { return packing.packs ? "outsize" 
 // Bytes of a buffer, which MPI takes for no count.
 void check_size(const char* call, const char* argument, MPI_Count size) {
   if (size < 0)
-    throw base::Error(base::ErrorClass::argument, "{}: argument {} is {}; pass how many bytes the packed buffer has", call,
-                      argument, size);
+    throw base::Error(base::ErrorClass::argument, "{}: argument {} is {}; pass how many bytes the packed buffer has",
+                      call, argument, size);
 }
 
 void check_position(const char* call, const Packing& packing) {

@@ -250,8 +250,7 @@ bool Sending::done() {
 void Sending::finish() {
   const auto told = [&] { return details(); };
   const Waiting waiting{*operation_, told};
-  wait_until(
-      process_, [&] { return done(); }, waiting.watch());
+  wait_until(process_, [&] { return done(); }, waiting.watch());
 }
 
 namespace {

@@ -113,10 +113,12 @@ struct alignas(line_bytes) WindowRecord {
   /// after it.
   MemoryHandle door;
   std::atomic<std::uint32_t> door_shown;
-  /// Grows by two with each change of `shown`, which its owner makes while it is odd; who reads sees the same even number before and
+  /// Grows by two with each change of what follows, which its owner makes while it is odd; who reads sees the same even number before and
   /// after, or has read nothing.
   alignas(line_bytes) std::atomic<std::uint64_t> version;
   std::array<std::atomic<std::uint64_t>, most_shown> shown;  ///< Ids of living allocations; 0: none.
+  std::atomic<std::uint64_t>
+      evicted;  ///< How many went for want of a slot, alive: they may be shown again. Others never are.
 };
 
 /// One buffer as its owner shows it for one call. A buffer that nobody else may open has no `id`.

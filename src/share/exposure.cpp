@@ -67,53 +67,56 @@ void Exposure::drop_dead() noexcept {
     const bool lives =
         driver_.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, own->second.base) == CUDA_SUCCESS &&
         id == own->first;
-    if (!lives) withdraw(own);
+    if (!lives) withdraw(own, Gone::dead);
   }
 }
 
 std::size_t Exposure::free_slot() noexcept {
   const WindowRecord& record = board_.own_window();
   if (own_.size() == record.shown.size())
-    withdraw(std::ranges::min_element(own_, {}, [](const auto& each) { return each.second.used; }));
+    withdraw(std::ranges::min_element(own_, {}, [](const auto& each) { return each.second.used; }), Gone::alive);
   const auto slot =
       std::ranges::find_if(record.shown, [](const auto& id) { return id.load(std::memory_order_relaxed) == 0; });
   return static_cast<std::size_t>(slot - record.shown.begin());
 }
 
-void Exposure::withdraw(OwnById::iterator own) noexcept {
+void Exposure::withdraw(OwnById::iterator own, Gone gone) noexcept {
   WindowRecord& record = board_.own_window();
   record.version.fetch_add(1, std::memory_order_acq_rel);
+  if (gone == Gone::alive) record.evicted.fetch_add(1, std::memory_order_relaxed);
   record.shown[own->second.slot].store(0, std::memory_order_relaxed);
   record.version.fetch_add(1, std::memory_order_release);
   own_.erase(own);
 }
 
 template <class Condition>
-bool Exposure::close_those(int local_rank, Condition&& condition) noexcept {
-  const std::size_t closed = std::erase_if(
+std::size_t Exposure::close_those(int local_rank, Condition&& condition) noexcept {
+  return std::erase_if(
       peers_, [&](const auto& each) { return each.first.first == local_rank && condition(each.first, each.second); });
-  closings_.fetch_add(closed, std::memory_order_relaxed);
-  return closed != 0;
 }
 
 void Exposure::close_revoked(int local_rank) noexcept {
   const WindowRecord& record = board_.window(local_rank);
   const std::uint64_t version = record.version.load(std::memory_order_acquire);
-  if (version % 2 != 0 || seen_version_[local_rank] == version) return;
+  Seen& seen = seen_[local_rank];
+  if (version % 2 != 0 || seen.version == version) return;
   std::array<std::uint64_t, WindowRecord::most_shown> shown;
   for (std::size_t slot = 0; slot < shown.size(); ++slot)
     shown[slot] = record.shown[slot].load(std::memory_order_relaxed);
+  const std::uint64_t evicted = record.evicted.load(std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (record.version.load(std::memory_order_relaxed) != version) return;
   std::ranges::sort(shown);
   bool held = false;
-  close_those(local_rank, [&](const Key& key, const Peer& peer) {
+  const std::size_t closed = close_those(local_rank, [&](const Key& key, const Peer& peer) {
     if (std::ranges::binary_search(shown, key.second)) return false;
     if (peer.mapping.use_count() == 1) return true;
     held = true;
     return false;
   });
-  if (!held) seen_version_[local_rank] = version;
+  // What is dead is never reached again.
+  if (evicted != seen.evicted) closings_.fetch_add(closed, std::memory_order_relaxed);
+  if (!held) seen = {version, evicted};
 }
 
 void Exposure::tend() noexcept {
@@ -122,7 +125,7 @@ void Exposure::tend() noexcept {
   drop_dead();
   try {
     const gpu::ContextScope scope(driver_, context_);
-    for (const auto& [local_rank, version] : seen_version_) close_revoked(local_rank);
+    for (const auto& [local_rank, seen] : seen_) close_revoked(local_rank);
   } catch (const base::Error& error) {
     base::log(base::Topic::debug, "mappings of freed memory are not closed: {}", error.what());
   }
@@ -159,7 +162,9 @@ gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported) 
     return {driver_, handle};
   } catch (const base::Error&) {
     const auto unheld = [](const Key&, const Peer& peer) { return peer.mapping.use_count() == 1; };
-    if (!close_those(local_rank, unheld)) throw;
+    const std::size_t closed = close_those(local_rank, unheld);
+    if (closed == 0) throw;
+    closings_.fetch_add(closed, std::memory_order_relaxed);
   }
   return {driver_, handle};
 }

@@ -53,7 +53,7 @@ class Exposure {
   /// Throws Error (other) where the driver refuses.
   [[nodiscard]] gpu::Mapping map(int local_rank, const MemoryHandle& exported);
 
-  /// Grows each time that a mapping was closed: what was reached before may be gone.
+  /// Grows each time that a mapping was closed of memory that may live: what was reached before may be gone.
   [[nodiscard]] std::uint64_t closings() const noexcept { return closings_.load(std::memory_order_relaxed); }
 
  private:
@@ -84,11 +84,12 @@ class Exposure {
   [[nodiscard]] Exposed show_locked(const gpu::PointerInfo& info, const void* buffer) noexcept;
   void drop_dead() noexcept;
   std::size_t free_slot() noexcept;
-  void withdraw(OwnById::iterator own) noexcept;
+  enum class Gone { dead, alive };
+  void withdraw(OwnById::iterator own, Gone gone) noexcept;
   void close_revoked(int local_rank) noexcept;
   bool close_oldest() noexcept;
   template <class Condition>
-  bool close_those(int local_rank, Condition&& condition) noexcept;  // (Key, Peer): is it to be closed?
+  std::size_t close_those(int local_rank, Condition&& condition) noexcept;  // (Key, Peer): is it to be closed?
   std::shared_ptr<const gpu::Mapping> open(int local_rank, const Exposed& buffer) noexcept;
   gpu::Mapping map_locked(int local_rank, const MemoryHandle& exported);
 
@@ -100,7 +101,11 @@ class Exposure {
   std::array<Candidate, 256> candidates_{};  // by id
   std::uint64_t last_checked_ = 0;           // an id
   std::map<Key, Peer> peers_;
-  std::map<int, std::uint64_t> seen_version_;
+  // Of a rank's record, when all that it no longer shows was closed.
+  struct Seen {
+    std::uint64_t version = 0, evicted = 0;
+  };
+  std::map<int, Seen> seen_;
   std::uint64_t uses_ = 0;
   std::atomic<std::uint64_t> closings_{0};
 };

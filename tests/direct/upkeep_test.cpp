@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|full|refused|recovers|one_recovers|door|elsewhere_sent|elsewhere_combined|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|keeps|full|refused|recovers|one_recovers|door|elsewhere_sent|elsewhere_combined|events|missing|fails|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
@@ -179,6 +179,36 @@ void lets_go(Program& program) {
   CROSSLANE_CUDA(cuIpcCloseMemHandle(opened));
   polite_barrier();
   CROSSLANE_CUDA(cuMemFree(second));
+}
+
+// What else they have open they use as before, while they close freed memory, each at its own time.
+void keeps(Program& program) {
+  if (!kernels_may_wait(program)) return;
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  constexpr int count = 80'000;
+  constexpr std::size_t bytes = count * sizeof(int);
+  const auto sum = [](CUdeviceptr from, CUdeviceptr to) {
+    CROSSLANE_MPI(MPI_Allreduce(reinterpret_cast<void*>(from), reinterpret_cast<void*>(to), count, MPI_INT, MPI_SUM,
+                                MPI_COMM_WORLD));
+  };
+  std::array<CUdeviceptr, 2> known{}, freed{};
+  for (CUdeviceptr& buffer : known) CROSSLANE_CUDA(cuMemAlloc(&buffer, bytes));
+  for (int call = 0; call < 3; ++call) sum(known[0], known[1]);
+  for (int round = 0; round < 6; ++round) {  // of sets of buffers a few are known at a time
+    CROSSLANE_STEP("round {}", round);
+    for (CUdeviceptr& buffer : freed) CROSSLANE_CUDA(cuMemAlloc(&buffer, bytes));
+    for (int call = 0; call < 3; ++call) sum(freed[0], freed[1]);
+    for (const CUdeviceptr buffer : freed) CROSSLANE_CUDA(cuMemFree(buffer));
+    for (int call = 0; call < 8; ++call) {
+      const std::int64_t before = direct_calls(Kind::allreduce, "two_shot");
+      sum(known[0], known[1]);
+      CROSSLANE_CHECK(direct_calls(Kind::allreduce, "two_shot") == before + 1, "call {} found nothing mapped", call);
+      std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    }
+  }
+  polite_barrier();
+  for (const CUdeviceptr buffer : known) CROSSLANE_CUDA(cuMemFree(buffer));
 }
 
 // Takes all of the GPU's memory but less than half a mebibyte, of an emulated one that is not large.
@@ -407,6 +437,7 @@ int main(int argc, char** argv) {
                    {"crowded", crowded},
                    {"strangers", strangers},
                    {"lets_go", lets_go},
+                   {"keeps", keeps},
                    {"full", full},
                    {"refused", refused},
                    {"recovers", recovers},
