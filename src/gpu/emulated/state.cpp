@@ -134,7 +134,14 @@ void require_keys(const nlohmann::json& object, std::initializer_list<std::strin
   if (!object.is_object()) malformed(what + " in " + path + " must be an object with any of " + names);
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end())
-      malformed("\"" + key + "\" is no key of " + what + " in " + path + "; there are " + names);
+      malformed(std::string("\"")
+                    .append(key)
+                    .append("\" is no key of ")
+                    .append(what)
+                    .append(" in ")
+                    .append(path)
+                    .append("; there are ")
+                    .append(names));
   }
 }
 
