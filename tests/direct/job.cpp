@@ -4,8 +4,6 @@
 #include "support/linger.h"
 #include "support/sharing.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -101,13 +99,6 @@ Case sum_of_ints(std::size_t units, std::uint64_t seed, int repeats) {
   what.repeats = repeats;
   what.seed = seed;
   return what;
-}
-
-std::int64_t direct_calls(const std::string& name, const char* algorithm) {
-  using Query = std::uint64_t (*)(const char*, const char*);
-  static void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_direct_calls");
-  if (symbol == nullptr) return -1;
-  return static_cast<std::int64_t>(reinterpret_cast<Query>(symbol)(name.c_str(), algorithm));
 }
 
 std::int64_t direct_calls(Kind kind, const char* algorithm) {

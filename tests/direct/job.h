@@ -5,6 +5,7 @@
 #include "collectives/entry_points.h"
 #include "direct/buffer.h"
 #include "direct/elements.h"
+#include "support/direct_calls.h"
 #include "support/program.h"
 
 #include <mpi.h>
@@ -81,8 +82,7 @@ struct Manners {
 /// An all-reduce of ints.
 [[nodiscard]] Case sum_of_ints(std::size_t units, std::uint64_t seed, int repeats = 1);
 
-/// Direct calls of this process so far, of a collective by its name (crosslane_direct_calls); -1 if nobody can tell.
-[[nodiscard]] std::int64_t direct_calls(const std::string& collective, const char* algorithm = nullptr);
+/// As that of a collective by its name.
 [[nodiscard]] std::int64_t direct_calls(Kind kind, const char* algorithm = nullptr);
 
 class Job {

@@ -2,6 +2,7 @@
 // and NVTX ranges; each of them against what the program knows that it called. It must not know Crosslane's sources.
 //   --folder <folder>  where this test may write; --trace <file> in it, --stats 1, --nvtx 1: what the environment asked for
 #include "see/told.h"
+#include "support/direct_calls.h"
 #include "support/program.h"
 #include "support/sharing.h"
 
@@ -25,12 +26,6 @@ constexpr int count = 4096;
 constexpr int reductions = 6;
 constexpr int messages = 3;
 constexpr std::size_t bytes = count * sizeof(float);
-
-std::uint64_t direct_calls(const char* algorithm) {
-  using Ask = std::uint64_t (*)(const char*, const char*);
-  void* const symbol = dlsym(RTLD_DEFAULT, "crosslane_direct_calls");
-  return symbol == nullptr ? 0 : reinterpret_cast<Ask>(symbol)("allreduce", algorithm);
-}
 
 void communicate(Program& program) {
   Memory send(MemoryKind::device, bytes), receive(MemoryKind::device, bytes);
@@ -139,7 +134,7 @@ int main(int argc, char** argv) {
   const std::string folder = program.text_option("folder", ".");
   const bool in_turns = take_turns(MPI_COMM_WORLD);
   communicate(program);
-  const auto direct = static_cast<int>(direct_calls(nullptr));
+  const auto direct = static_cast<int>(direct_calls("allreduce"));
   // So short ones are staged where ranks take turns on a GPU.
   CROSSLANE_CHECK(in_turns ? direct == 0 : direct > 0 && direct <= reductions, "{} reductions went direct", direct);
   if (program.option("nvtx", 0) != 0) {
