@@ -8,12 +8,15 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string_view>
 
 // Every driver function that Crosslane calls: its name in the table, and its name in cuda.h. The header's macros turn
@@ -227,6 +230,8 @@ class Gpu {
   const Driver& load_driver();
   [[nodiscard]] bool recall(const Driver& table, CUdeviceptr address, PointerInfo& info) noexcept;
   void remember(const PointerInfo& info) noexcept;
+  /// That allocation is a mapping of cuMemMap's.
+  [[nodiscard]] bool is_mapped(const PointerInfo& info) noexcept;
 
   std::atomic<bool> enabled_;                   // may a driver library be used at all
   std::atomic<void*> library_{nullptr};         // dlopen's handle, never closed: device pointers may live until exit
@@ -236,10 +241,15 @@ class Gpu {
   std::unique_ptr<Driver> loaded_;
 
   // The last allocations that were asked about. An entry is believed while the driver gives the address the same id, which is
-  // the cheapest question that tells a living allocation from what came after it.
-  static constexpr std::size_t remembered = 8;
+  // the cheapest question that tells a living allocation from what came after it. As many as two buffers of many mappings have.
+  struct Known {
+    PointerInfo info{};
+    std::optional<bool> mapped{};
+  };
+  static constexpr std::size_t remembered = 64;
+  [[nodiscard]] std::span<Known> known() noexcept { return {known_.data(), std::min(next_known_, remembered)}; }
   std::mutex known_mutex_;  // guards the next two
-  std::array<PointerInfo, remembered> known_{};
+  std::array<Known, remembered> known_{};
   std::size_t next_known_ = 0;
 };
 

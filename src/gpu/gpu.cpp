@@ -36,10 +36,10 @@ std::uint64_t loaded_objects() noexcept {
 }
 
 // Memory of cuMemMap, which alone has a handle to retain.
-bool is_mapped(const Driver& driver, void* address) noexcept {
+bool has_handle(const Driver& driver, std::uintptr_t address) noexcept {
   const OutsideCaptures outside(driver);
   CUmemGenericAllocationHandle handle{};
-  return driver.mem_retain_allocation_handle(&handle, address) == CUDA_SUCCESS &&
+  return driver.mem_retain_allocation_handle(&handle, reinterpret_cast<void*>(address)) == CUDA_SUCCESS &&
          driver.mem_release(handle) == CUDA_SUCCESS;
 }
 
@@ -134,24 +134,44 @@ bool Gpu::on_gpu(const void* address) noexcept { return inspect(address).on_gpu(
 bool Gpu::recall(const Driver& table, CUdeviceptr address, PointerInfo& info) noexcept {
   {
     const std::lock_guard lock(known_mutex_);
+    const auto all = known();
     const auto found = std::ranges::find_if(
-        known_, [&](const PointerInfo& one) { return address >= one.base && address - one.base < one.size; });
-    if (found == known_.end()) return false;
-    info = *found;
+        all, [&](const Known& one) { return address >= one.info.base && address - one.info.base < one.info.size; });
+    if (found == all.end()) return false;
+    info = found->info;
   }
   unsigned long long id = 0;
   if (table.pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS && id == info.buffer_id)
     return true;
   const std::lock_guard lock(known_mutex_);
-  for (PointerInfo& one : known_)
-    if (one.buffer_id == info.buffer_id) one = {};
+  for (Known& one : known())
+    if (one.info.buffer_id == info.buffer_id) one = {};
   info = {};
   return false;
 }
 
 void Gpu::remember(const PointerInfo& info) noexcept {
   const std::lock_guard lock(known_mutex_);
-  known_[next_known_++ % remembered] = info;
+  known_[next_known_++ % remembered] = {info, std::nullopt};
+}
+
+// Each question costs several calls of the driver.
+bool Gpu::is_mapped(const PointerInfo& info) noexcept {
+  if (info.kind != PointerInfo::Kind::device || info.context != nullptr) return false;
+  const auto find = [&]() -> Known* {
+    const auto all = known();
+    const auto found =
+        std::ranges::find_if(all, [&](const Known& one) { return one.info.buffer_id == info.buffer_id; });
+    return found == all.end() ? nullptr : &*found;
+  };
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (const Known* const found = find(); found != nullptr && found->mapped) return *found->mapped;
+  }
+  const bool mapped = has_handle(driver(), info.base);
+  const std::lock_guard lock(known_mutex_);
+  if (Known* const found = find()) found->mapped = mapped;
+  return mapped;
 }
 
 PointerInfo Gpu::inspect(const void* address) noexcept {
@@ -205,7 +225,7 @@ std::size_t Gpu::contiguous_from(const void* address, std::size_t wanted) noexce
   while (at - begin < wanted && goes_on) {
     const PointerInfo info = inspect(reinterpret_cast<const void*>(at));
     if (!info.on_gpu() || info.base + info.size <= at) break;
-    const bool mapped = is_mapped(driver(), reinterpret_cast<void*>(at));
+    const bool mapped = is_mapped(info);
     if (at != begin && !mapped) break;
     at = info.base + info.size;
     goes_on = mapped;
