@@ -94,7 +94,7 @@ bool ArgumentBuilder::divide(const char* name, const void* base, const layout::L
 std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* base, const char* count_name,
                                                   MPI_Count count, MPI_Count blocks, MPI_Datatype type,
                                                   Direction direction, lane::Form form, bool received,
-                                                  bool cuttable) const {
+                                                  bool contiguous) const {
   auto argument = std::make_unique<Argument>();
   argument->address_ = writable(base);
   argument->count_ = count;
@@ -134,7 +134,7 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
   argument->form_ = form;
   const auto span = layout->span(all);
   if (form == lane::Form::mirror || layout->dense() ||
-      (!cuttable && mirrors(static_cast<std::size_t>(span.end - span.begin), bytes))) {
+      (!contiguous && mirrors(static_cast<std::size_t>(span.end - span.begin), bytes))) {
     argument->form_ = lane::Form::mirror;
     argument->host_bytes_ = static_cast<std::size_t>(span.end - span.begin);
     argument->first_ = static_cast<std::ptrdiff_t>(-span.begin);

@@ -19,11 +19,10 @@ class ArgumentBuilder {
                   const gpu::PointerInfo* seen = nullptr)
       : copier_(copier), layouts_(layouts), call_(call), seen_(seen) {}
 
-  /// blocks x count elements from `base` on. `cuttable`: what arrives may end inside an element (a header does), which only
-  /// a host copy without holes takes on every MPI.
+  /// blocks x count elements from `base` on. `contiguous`: a host copy has no gaps, unless it keeps its type (`form`).
   std::unique_ptr<Argument> single(const char* name, const void* base, const char* count_name, MPI_Count count,
                                    MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
-                                   bool received, bool cuttable) const;
+                                   bool received, bool contiguous) const;
 
   /// One block a peer. With `in_bytes` displacements are bytes and each block has a type, else they are extents of `type`.
   std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,

@@ -171,13 +171,15 @@ MPI_Count Route::checked(const char* argument, MPI_Count count) const {
 }
 
 const Argument& Route::single(const char* name, const void* base, const char* count_name, MPI_Count count,
-                              MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
-                              bool received) {
+                              MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form, bool received,
+                              bool contiguous) {
   // Switched off, a call is here only because its MPI lacks the large-count form: buffers are the MPI's affair.
   if (!process_.active()) direction = Direction::none;
   ArgumentBuilder builder(copier(), process_.layouts(), call_, seen_);
+  // What arrives may end inside an element (a header does), which only a host copy without gaps takes on every MPI.
   const bool cuttable = received && process_.looks();
-  auto argument = builder.single(name, base, count_name, count, blocks, type, direction, form, received, cuttable);
+  auto argument =
+      builder.single(name, base, count_name, count, blocks, type, direction, form, received, contiguous || cuttable);
   // Where a file holds other representations no status tells how much of the memory was written.
   if (argument->on_gpu() && received && operation_->target.kind == Target::Kind::file &&
       !is_native(process_, operation_->target.file)) {

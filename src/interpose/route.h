@@ -82,9 +82,11 @@ class Route {
     return operation_->arrays.emplace_back(counts, counts + length).data();
   }
 
-  /// Describes a buffer of blocks x count elements.
+  /// Describes a buffer of blocks x count elements. `received`: a status tells how much of it was written. `contiguous`: its host copy has
+  /// no gaps.
   const Argument& single(const char* name, const void* base, const char* count_name, MPI_Count count, MPI_Count blocks,
-                         MPI_Datatype type, Direction direction, lane::Form form, bool received = false);
+                         MPI_Datatype type, Direction direction, lane::Form form, bool received = false,
+                         bool contiguous = false);
 
   /// Describes a buffer of one block a peer, with displacements in extents of the type. The arrays are not read where the
   /// call does not (MPI_IN_PLACE, ranks other than the root).

@@ -54,7 +54,6 @@ class Traffic {
 struct Defects {
   bool inter = false;                    ///< inter-communicators: rooted collectives take each other's messages
   bool alone = false;                    ///< communicators of one rank
-  bool large = false;                    ///< large-count form
   bool user_defined = false;             ///< user-defined operations on non-contiguous types
   bool user_defined_persistent = false;  ///< the same of its persistent form alone
   bool directed = false;                 ///< graphs of directed edges

@@ -103,8 +103,7 @@ class Test {
     Running running;
     running.procedure = &procedure;
     const Defects defects = defects_of(procedure.collective->name);
-    running.entry =
-        procedure.large.address != nullptr && common.chance(40) && !defects.large ? &procedure.large : &procedure.plain;
+    running.entry = procedure.large.address != nullptr && common.chance(40) ? &procedure.large : &procedure.plain;
     const auto& kinds = procedure.collective->kinds;
     const auto kind =
         kinds.size() > 1 && groups_.has(kinds[1]) && common.chance(35) && !defects.inter ? kinds[1] : kinds[0];

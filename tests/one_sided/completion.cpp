@@ -101,6 +101,34 @@ void one_is_gone(Program& program, const Exposed& exposed) {
   CROSSLANE_CHECK(last.read() == exposed.contents(to, 2), "what came after");
 }
 
+// A request whose origin has gaps: when the access is over all has come, whatever the MPI took for its end.
+void with_gaps(Program& program) {
+  CROSSLANE_STEP("requests of origins with gaps");
+  constexpr int rounds = 40, blocks = 500, run = 8, stride = 12;
+  constexpr int bytes = blocks * run;
+  const int to = right_of(program);
+  const Exposed exposed(program, rounds, bytes);
+  Memory in(program.kind(), std::size_t{blocks} * stride);
+  MPI_Datatype gaps = MPI_DATATYPE_NULL;
+  CROSSLANE_MPI(MPI_Type_vector(blocks, run, stride, MPI_BYTE, &gaps));
+  CROSSLANE_MPI(MPI_Type_commit(&gaps));
+  for (int round = 0; round < rounds; ++round) {
+    CROSSLANE_MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, exposed.window()));
+    MPI_Request request = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(
+        MPI_Rget(in.data(), 1, gaps, to, MPI_Aint{round} * bytes, bytes, MPI_BYTE, exposed.window(), &request));
+    polite_wait(request);
+    CROSSLANE_MPI(MPI_Win_unlock(to, exposed.window()));
+    const auto got = in.read(), expected = exposed.contents(to, round);
+    bool same = true;
+    for (int block = 0; block < blocks; ++block)
+      same = same && std::equal(expected.begin() + block * run, expected.begin() + (block + 1) * run,
+                                got.begin() + block * stride);
+    CROSSLANE_CHECK(same, "round {} of {} from rank {} into {} memory", round, rounds, to, name(in.kind()));
+  }
+  CROSSLANE_MPI(MPI_Type_free(&gaps));
+}
+
 // Nothing else synchronises the window: locking all brings what others stored, unlocking all shows what this rank stored, and
 // freeing brings the rest.
 void by_locking_all(Program& program) {
@@ -142,6 +170,7 @@ void one_sided_completion(Program& program) {
   const Exposed exposed(program, 3);
   by_locking_all(program);
   requests_alone(program);
+  with_gaps(program);
   one_is_gone(program, exposed);
 }
 

@@ -75,9 +75,10 @@ def described(buffer: Single | Blocks) -> str:
     left = f"const Argument& {buffer.buffer}_argument = "
     if isinstance(buffer, Single):
         count_name = buffer.count if buffer.count.isidentifier() and buffer.count != "total" else "recvcounts"
+        arrives = ", true" if buffer.received else ", false, true" if buffer.contiguous else ""
         return (
             f'{left}route.single("{buffer.buffer}", {buffer.buffer}, "{count_name}", {buffer.count}, {buffer.blocks or 1}, '
-            f"{buffer.datatype}, {buffer.direction}, lane::Form::{buffer.form}, {'true' if buffer.received else 'false'});"
+            f"{buffer.datatype}, {buffer.direction}, lane::Form::{buffer.form}{arrives});"
         )
     method = "blocks_w" if buffer.each_type else "blocks"
     return (
