@@ -291,6 +291,11 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
   return code;
 }
 
+void meet_sender(Process& process, const Operation& operation) {
+  const Look& look = *operation.look;
+  if (look.buffer.on_gpu) static_cast<void>(meet(process, operation, look.source, look.buffer));
+}
+
 bool match_started(Process& process, Operation& operation) {
   Look& look = *operation.look;
   look.restart();

@@ -107,6 +107,7 @@ void Transfers::Offering::look() {
     stage_.store(Stage::open, std::memory_order_release);
     return;
   }
+  transfers_.peers_->came_in_time(to_, true);
   transfers_.close_offer(*this);
   transfers_.tags_.give_back(header_.tag);
   ++transfers_.events_;
@@ -155,6 +156,8 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   }
   std::exception_ptr failure;
   if (offers.state(ticket) == State::offered && !withdrawn) {
+    // Where nobody is waited for all go so.
+    if (patience_.count() > 0) peers_->came_in_time(to, false);
     // The offer stands until the copy is there, which it is then replaced by in one step: the application may leave this task alone
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();

@@ -26,6 +26,7 @@ PeerMemory::PeerMemory(team::World& world, engine::Engine& engine, lane::Copier&
       unreached_(static_cast<std::size_t>(world.directory().ranks())),
       meet_rests_(static_cast<std::size_t>(world.directory().ranks())),
       asks_(static_cast<std::size_t>(world.directory().ranks())),
+      late_(static_cast<std::size_t>(world.directory().ranks())),
       wrote_(static_cast<std::size_t>(world.directory().ranks())),
       untried_(world.directory().ranks() - 1) {
   tried_[static_cast<std::size_t>(world.directory().local_rank())] = true;
@@ -216,6 +217,19 @@ void PeerMemory::came(int world_rank, bool soon) noexcept {
   if (soon) return asks.wake();
   // Of several that were asked for at once the first tells.
   if (!asks.rests()) asks.rest();
+}
+
+bool PeerMemory::comes_late(int world_rank) noexcept {
+  auto& late = late_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
+  const bool rests = late.rests();
+  late.pass();
+  return rests;
+}
+
+void PeerMemory::came_in_time(int world_rank, bool in_time) noexcept {
+  auto& late = late_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
+  // Of several that were under way at once the first tells.
+  if (!late.rests()) in_time ? late.prove() : late.rest();
 }
 
 void PeerMemory::writes(int world_rank) noexcept {

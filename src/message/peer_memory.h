@@ -65,6 +65,12 @@ class PeerMemory {
   /// How a message of that rank came.
   void came_whole(int world_rank, bool whole) noexcept;
 
+  /// Whether the next message to that rank, which this asks about, had better need no receiver: it has left this one's waiting for it, until their
+  /// payloads were copied to the host.
+  [[nodiscard]] bool comes_late(int world_rank) noexcept;
+  /// What became of one: it came for the payload, or left it waiting.
+  void came_in_time(int world_rank, bool in_time) noexcept;
+
   /// It looks at short messages, too (token.h). Not this rank itself.
   [[nodiscard]] bool takes_tokens(int world_rank) const noexcept;
   [[nodiscard]] bool shares_gpu_with(int world_rank) const noexcept;
@@ -168,6 +174,7 @@ class PeerMemory {
   std::vector<std::atomic<int>> unreached_;  // by local rank: how its memory could not be opened, see count_unreached()
   std::vector<base::Backoff<4, 1024>> meet_rests_;  // by local rank: in receives, where memory was short
   std::vector<base::Backoff<4, 256>> asks_;         // by local rank: messages, where it did not come
+  std::vector<base::Backoff<4, 256>> late_;         // the same, where it came too late to read them where they lay
   std::vector<std::atomic<std::uint64_t>> wrote_;   // by local rank
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried

@@ -37,7 +37,7 @@ Protocol choose(const Envelope& envelope) noexcept {
       envelope.turns ? std::max(envelope.direct_threshold, worth_turns) : envelope.direct_threshold;
   const bool reads = envelope.peer_reads && envelope.peer_looks && envelope.direct_threshold != 0;
   const bool worth_reading = reaches(least) || (envelope.token && envelope.bytes >= least);
-  if (reads && envelope.regular && worth_reading) return Protocol::direct;
+  if (reads && envelope.regular && worth_reading && !envelope.late) return Protocol::direct;
   // Short ones are staged as fast: packing is a copy, and reading another.
   if (reads && envelope.window && !envelope.turns && reaches(std::max(least, envelope.packed_threshold)))
     return Protocol::packed;

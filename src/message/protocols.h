@@ -37,6 +37,7 @@ struct Envelope {
   bool regular =
       false;  ///< A header may be able to say where the payload lies: in one piece, a nest of loops, along a list.
   bool peer_reads = false;           ///< The receiver can open GPU memory of this rank.
+  bool late = false;                 ///< ... but came too late for the last ones to read them where they lay.
   bool token = false;                ///< A token may stand for the payload.
   bool turns = false;                ///< ... and takes turns with it on one GPU.
   bool window = false;               ///< The payload can be copied to this rank's message window.
