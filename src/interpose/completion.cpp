@@ -49,9 +49,9 @@ class Early {
   explicit Early(int count) : ended_(static_cast<std::size_t>(count)) {}
 
   void end(Pending& pending, MPI_Request requests[]) {
-    for (std::size_t i = 0; i < ended_.size(); ++i) {
-      const int index = static_cast<int>(i);
-      if (pending.may_end_early(index)) ended_[i].code = pending.end(index, &requests[i], &ended_[i].status);
+    for (const int index : pending.take_over()) {
+      Ended& one = ended_[static_cast<std::size_t>(index)];
+      if (pending.may_end_early(index)) one.code = pending.end(index, &requests[index], &one.status);
     }
   }
   /// The error code of what was completed, and its status; nothing of others.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -77,46 +78,110 @@ bool Pending::any_persistent() const noexcept {
   return std::ranges::any_of(operations_, [](const auto& one) { return one && one->persistent; });
 }
 
-bool Pending::advance(Until until) {
-  // Each costs a turn of MPI, and messages mostly come in order: what else is waited for shall not wait for many such. A call that does not
-  // wait knows nothing of the one before it, and might never come to the last of them.
-  const std::size_t most_missed = waits_ ? 8 : operations_.size();
-  if (!waits_) process_.engine().progress();
-  bool all = true, undertaken = false;
-  std::size_t missed = 0;
-  // Of one receive alone there is nothing to gather.
-  message::Transfers::Gathering gathering(receives_ > 1 && process_.looks() ? &process_.transfers() : nullptr);
-  const std::size_t count = operations_.size();
-  std::size_t begin = std::exchange(next_, 0);
-  // Of many requests that are completed one by one each call would look at all.
-  const bool stops = until == Until::first && !awaits_mpi_;
-  if (stops) begin = process_.requests().next_turn() % count;
-  for (std::size_t seen = 0; seen < count; ++seen) {
-    const std::size_t i = (begin + seen) % count;
-    Operation* const operation = look_at(static_cast<int>(i));
-    if (operation == nullptr || found_[i] == Found::ready || found_[i] == Found::over) continue;
-    const auto lock = process_.handle(*operation);
-    found_[i] = state_of(*operation);
-    if (stops && found_[i] == Found::over) break;
-    if (found_[i] != Found::unready) continue;
-    blamed_ = operation->raised_on();
-    if (operation->undertaking) {
-      undertaken = true;
-      operation->undertaking->look();
-    } else if (!operation->look->awaits_mpi()) {
-      interpose::look_at(process_, *operation, handles_[i], &gathering);
-    } else if (missed < most_missed) {
-      interpose::look_at(process_, *operation, handles_[i], &gathering);
-      if (operation->look->awaits_mpi() && ++missed == most_missed) next_ = i;
+// One pass over the open ones: what is found of each, and what there is to do for it.
+class Pending::Pass {
+ public:
+  Pass(Pending& pending, Until until)
+      : pending_(pending),
+        // Of many requests that are completed one by one each call would look at all.
+        stops_(until == Until::first && !pending.awaits_mpi_),
+        // Each costs a turn of MPI, and messages mostly come in order: what else is waited for shall not wait for many such. A call that does
+        // not wait knows nothing of the one before it, and might never come to the last of them.
+        may_miss_(pending.waits_ ? 8 : pending.open_.size()),
+        // Of one receive alone there is nothing to gather.
+        gathering_(pending.receives_ > 1 && pending.process_.looks() ? &pending.process_.transfers() : nullptr) {}
+
+  /// All, or only receives that MPI has, or only others.
+  enum class Which { all, received, others };
+  /// So many in turn, from the first on whose index is `from` or more. Where the next one is.
+  int over(Which which, int from, std::size_t most) {
+    auto& open = pending_.open_;
+    const auto at = static_cast<std::size_t>(std::ranges::lower_bound(open, from) - open.begin());
+    int next = from;
+    bool closed = false;
+    for (std::size_t seen = 0; seen < std::min(most, open.size()) && !stopped_; ++seen) {
+      int& place = open[(at + seen) % open.size()];
+      next = place + 1;
+      if (stays_open(which, place)) continue;
+      place = closed_;
+      closed = true;
     }
-    found_[i] = state_of(*operation);
-    all = all && found_[i] != Found::unready;
-    if (stops && found_[i] == Found::over) break;
+    if (closed) std::erase(open, closed_);
+    return next;
+  }
+  /// The receive at which this one has had enough of those that MPI has.
+  [[nodiscard]] std::optional<int> missed_at() const noexcept { return missed_at_; }
+  [[nodiscard]] bool stops() const noexcept { return stops_; }
+  [[nodiscard]] bool must_turn_mpi() const noexcept { return undertaken_ && missed_ == 0; }
+
+ private:
+  bool stays_open(Which which, int index) {
+    Operation* const operation = pending_.look_at(index);
+    if (operation == nullptr) return false;
+    const bool received = operation->look && operation->look->awaits_mpi();
+    if (which != Which::all && received != (which == Which::received)) return true;
+    auto& process = pending_.process_;
+    auto& found = pending_.found_[static_cast<std::size_t>(index)];
+    const auto lock = process.handle(*operation);
+    found = state_of(*operation);
+    if (found == Found::unready) {
+      pending_.blamed_ = operation->raised_on();
+      look(*operation, index);
+      found = state_of(*operation);
+    }
+    if (found == Found::over) {
+      pending_.over_.push_back(index);
+      stopped_ = stops_;
+    }
+    return found == Found::unready;
+  }
+
+  void look(Operation& operation, int index) {
+    if (operation.undertaking) {
+      undertaken_ = true;
+      return operation.undertaking->look();
+    }
+    const bool received = operation.look->awaits_mpi();
+    if (received && missed_ >= may_miss_) return;
+    interpose::look_at(pending_.process_, operation, pending_.handles_[static_cast<std::size_t>(index)], &gathering_);
+    if (received && operation.look->awaits_mpi() && ++missed_ == may_miss_) missed_at_ = index;
+  }
+
+  Pending& pending_;
+  const bool stops_;
+  const std::size_t may_miss_;
+  message::Transfers::Gathering gathering_;
+  static constexpr int closed_ = -1;
+  std::size_t missed_ = 0;
+  std::optional<int> missed_at_;
+  bool undertaken_ = false, stopped_ = false;
+};
+
+bool Pending::advance(Until until) {
+  if (!waits_) process_.engine().progress();
+  if (!std::exchange(listed_, true)) {
+    for (std::size_t i = 0; i < operations_.size(); ++i)
+      if (look_at(static_cast<int>(i)) != nullptr) open_.push_back(static_cast<int>(i));
+  }
+  if (open_.empty()) return true;
+  // Of very many each pass of a call that waits sees some: the next ones that MPI may have brought, and the next of those under way.
+  constexpr std::size_t many = 256;
+  Pass pass(*this, until);
+  if (waits_ && open_.size() > many) {
+    const int behind = pass.over(Pass::Which::received, next_, many);
+    next_ = pass.missed_at().value_or(behind);
+    next_other_ = pass.over(Pass::Which::others, next_other_, many);
+  } else {
+    const int begin = pass.stops() ? static_cast<int>(process_.requests().next_turn() % operations_.size()) : next_;
+    pass.over(Pass::Which::all, begin, open_.size());
+    next_ = pass.missed_at().value_or(0);
   }
   // What an undertaking waits for may depend on a message of this rank.
-  if (undertaken && missed == 0) process_.engine().make_mpi_progress();
-  return all;
+  if (pass.must_turn_mpi()) process_.engine().make_mpi_progress();
+  return open_.empty();
 }
+
+std::vector<int> Pending::take_over() noexcept { return std::exchange(over_, {}); }
 
 bool Pending::ends_here(int index) const { return found_[static_cast<std::size_t>(index)] == Found::over; }
 

@@ -58,10 +58,13 @@ class Pending {
   /// The call waits as Engine::until() does, which gives the engine its turns.
   void leave_turns_to_wait() noexcept;
   enum class Until { all, first };
-  /// Looks at every such one, or until the first that ends here where nothing is to be begun for others meanwhile; in a call that waits at no more than a few messages that MPI has yet to receive, and at others the next time.
-  /// True if all are ready: an ordinary message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below
-  /// say is what was found here: other threads' queries get on with them meanwhile.
+  /// Looks at every such one, or until the first that ends here where nothing is to be begun for others meanwhile; in a call that waits at no more
+  /// than a few messages that MPI has yet to receive, and of very many at some, and at others the next time. True if all are ready: an ordinary
+  /// message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below say is what was found here: other
+  /// threads' queries get on with them meanwhile.
   bool advance(Until until = Until::all);
+  /// Those of which it has found that they end here since this was asked last.
+  [[nodiscard]] std::vector<int> take_over() noexcept;
   /// It is ready, and end() completes it without MPI's call.
   [[nodiscard]] bool ends_here(int index) const;
   /// And nothing of it is left then, so that it may be completed before the others are ready: it is not persistent.
@@ -99,6 +102,7 @@ class Pending {
 
  private:
   enum class Found { nothing, unready, ready, over };
+  class Pass;
   [[nodiscard]] bool takes_out() const noexcept;
   [[nodiscard]] bool completes_alone() const noexcept;
   [[nodiscard]] Operation* look_at(int index) const;
@@ -116,7 +120,10 @@ class Pending {
   int receives_ = 0;          // of these
   bool awaits_mpi_ = false;   // one of these did when this was made
   std::vector<Found> found_;  // by advance(); what is ready stays so
-  std::size_t next_ = 0;      // where advance() begins
+  bool listed_ = false;
+  std::vector<int> open_;  // once listed: what is looked at, and was not found ready yet; in order
+  std::vector<int> over_;
+  int next_ = 0, next_other_ = 0;  // where advance() begins
   bool waits_ = false;
   std::vector<MPI_Request> handles_;
   std::size_t watched_ = 0;  // by watch()
