@@ -246,8 +246,7 @@ constexpr std::array<Entry, 42> entries{{
      [](const Settings& s) { return print_bytes(s.put_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds; 0: at once, and all messages alike",
      "until such a send, matched but not fetched by its receiver, keeps the rest in host memory and returns; short "
-     "ones "
-     "do sooner",
+     "ones do so sooner",
      [](Settings& s, const std::string& text) {
        double milliseconds = 0;
        if (!read_number(milliseconds, text) || !std::isfinite(milliseconds) || milliseconds < 0) return false;

@@ -241,7 +241,7 @@ class Gpu {
   std::unique_ptr<Driver> loaded_;
 
   // The last allocations that were asked about. An entry is believed while the driver gives the address the same id, which is
-  // the cheapest question that tells a living allocation from what came after it. As many as two buffers of many mappings have.
+  // the cheapest question that tells a living allocation from what came after it. Enough for two buffers of 32 mappings each.
   struct Known {
     PointerInfo info{};
     std::optional<bool> mapped{};

@@ -155,13 +155,13 @@ void Gpu::remember(const PointerInfo& info) noexcept {
   known_[next_known_++ % remembered] = {info, std::nullopt};
 }
 
-// Each question costs several calls of the driver.
+// Mappings belong to no context. Whether other memory is one costs several calls of the driver, so the answer is kept.
 bool Gpu::is_mapped(const PointerInfo& info) noexcept {
   if (info.kind != PointerInfo::Kind::device || info.context != nullptr) return false;
   const auto find = [&]() -> Known* {
     const auto all = known();
-    const auto found =
-        std::ranges::find_if(all, [&](const Known& one) { return one.info.buffer_id == info.buffer_id; });
+    const auto found = std::ranges::find_if(
+        all, [&](const Known& one) { return one.info.buffer_id == info.buffer_id && one.info.base == info.base; });
     return found == all.end() ? nullptr : &*found;
   };
   {

@@ -91,8 +91,8 @@ class Pending::Pass {
         // Of one receive alone there is nothing to gather.
         gathering_(pending.receives_ > 1 && pending.process_.looks() ? &pending.process_.transfers() : nullptr) {}
 
-  /// All, or only receives that MPI has, or only others.
-  enum class Which { all, received, others };
+  /// All, or only receives that MPI has yet to complete, or only others.
+  enum class Which { all, awaited, others };
   /// So many in turn, from the first on whose index is `from` or more. Where the next one is.
   int over(Which which, int from, std::size_t most) {
     auto& open = pending_.open_;
@@ -118,11 +118,12 @@ class Pending::Pass {
   bool stays_open(Which which, int index) {
     Operation* const operation = pending_.look_at(index);
     if (operation == nullptr) return false;
-    const bool received = operation->look && operation->look->awaits_mpi();
-    if (which != Which::all && received != (which == Which::received)) return true;
-    auto& process = pending_.process_;
+    const auto lock = pending_.process_.handle(*operation);
+    if (which != Which::all) {
+      const bool awaited = operation->look && operation->look->awaits_mpi();
+      if (awaited != (which == Which::awaited)) return true;
+    }
     auto& found = pending_.found_[static_cast<std::size_t>(index)];
-    const auto lock = process.handle(*operation);
     found = state_of(*operation);
     if (found == Found::unready) {
       pending_.blamed_ = operation->raised_on();
@@ -141,10 +142,10 @@ class Pending::Pass {
       undertaken_ = true;
       return operation.undertaking->look();
     }
-    const bool received = operation.look->awaits_mpi();
-    if (received && missed_ >= may_miss_) return;
+    const bool awaited = operation.look->awaits_mpi();
+    if (awaited && missed_ >= may_miss_) return;
     interpose::look_at(pending_.process_, operation, pending_.handles_[static_cast<std::size_t>(index)], &gathering_);
-    if (received && operation.look->awaits_mpi() && ++missed_ == may_miss_) missed_at_ = index;
+    if (awaited && operation.look->awaits_mpi() && ++missed_ == may_miss_) missed_at_ = index;
   }
 
   Pending& pending_;
@@ -161,19 +162,22 @@ bool Pending::advance(Until until) {
   if (!waits_) process_.engine().progress();
   if (!std::exchange(listed_, true)) {
     for (std::size_t i = 0; i < operations_.size(); ++i)
-      if (look_at(static_cast<int>(i)) != nullptr) open_.push_back(static_cast<int>(i));
+      if (look_at(static_cast<int>(i)) != nullptr) {
+        found_[i] = Found::unready;  // and MPI's are none of them before they are seen
+        open_.push_back(static_cast<int>(i));
+      }
   }
   if (open_.empty()) return true;
   // Of very many each pass of a call that waits sees some: the next ones that MPI may have brought, and the next of those under way.
   constexpr std::size_t many = 256;
   Pass pass(*this, until);
+  const int turn = pass.stops() ? static_cast<int>(process_.requests().next_turn() % operations_.size()) : 0;
   if (waits_ && open_.size() > many) {
-    const int behind = pass.over(Pass::Which::received, next_, many);
+    const int behind = pass.over(Pass::Which::awaited, next_, many);
     next_ = pass.missed_at().value_or(behind);
-    next_other_ = pass.over(Pass::Which::others, next_other_, many);
+    next_other_ = pass.over(Pass::Which::others, pass.stops() ? turn : next_other_, many);
   } else {
-    const int begin = pass.stops() ? static_cast<int>(process_.requests().next_turn() % operations_.size()) : next_;
-    pass.over(Pass::Which::all, begin, open_.size());
+    pass.over(Pass::Which::all, pass.stops() ? turn : next_, open_.size());
     next_ = pass.missed_at().value_or(0);
   }
   // What an undertaking waits for may depend on a message of this rank.

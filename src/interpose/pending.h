@@ -58,10 +58,10 @@ class Pending {
   /// The call waits as Engine::until() does, which gives the engine its turns.
   void leave_turns_to_wait() noexcept;
   enum class Until { all, first };
-  /// Looks at every such one, or until the first that ends here where nothing is to be begun for others meanwhile; in a call that waits at no more
-  /// than a few messages that MPI has yet to receive, and of very many at some, and at others the next time. True if all are ready: an ordinary
-  /// message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below say is what was found here: other
-  /// threads' queries get on with them meanwhile.
+  /// Looks at every such one; in a call that waits at no more than a few messages that MPI has yet to receive, and of very many at some, and at
+  /// others the next time. Or until the first that ends here, where nothing is to be begun for others meanwhile. True if all are ready: an
+  /// ordinary message that MPI has completed, a fetched payload, an undertaking that is over. What the functions below say is what was found
+  /// here: other threads' queries get on with them meanwhile.
   bool advance(Until until = Until::all);
   /// Those of which it has found that they end here since this was asked last.
   [[nodiscard]] std::vector<int> take_over() noexcept;
@@ -121,8 +121,8 @@ class Pending {
   bool awaits_mpi_ = false;   // one of these did when this was made
   std::vector<Found> found_;  // by advance(); what is ready stays so
   bool listed_ = false;
-  std::vector<int> open_;  // once listed: what is looked at, and was not found ready yet; in order
-  std::vector<int> over_;
+  std::vector<int> open_;          // once listed: what is looked at, and was not found ready yet; in order
+  std::vector<int> over_;          // for take_over()
   int next_ = 0, next_other_ = 0;  // where advance() begins
   bool waits_ = false;
   std::vector<MPI_Request> handles_;

@@ -291,11 +291,6 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
   return code;
 }
 
-void meet_sender(Process& process, const Operation& operation) {
-  const Look& look = *operation.look;
-  if (look.buffer.on_gpu) static_cast<void>(meet(process, operation, look.source, look.buffer));
-}
-
 bool match_started(Process& process, Operation& operation) {
   Look& look = *operation.look;
   look.restart();
@@ -304,6 +299,8 @@ bool match_started(Process& process, Operation& operation) {
     look_again(process, look.buffer);
     look.buffer.seen = {};  // it may be received in another call
   }
+  // The sender may have had no GPU when the request was made.
+  if (look.buffer.on_gpu) static_cast<void>(meet(process, operation, look.source, look.buffer));
   operation.delivered = false;
   if (process.unexpected().empty()) return false;
   const auto arrived = process.unexpected().take(operation.communicator.get(), look.source, look.tag);

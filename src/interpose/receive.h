@@ -56,10 +56,7 @@ void describe(Route& route, const Receive& receive, const Room& room, bool on_gp
 /// Posts the described receive, or matches it from the unexpected queue. Returns an MPI error code.
 int post(Route& route, MPI_Request* request);
 
-/// Before each start of a persistent receive: the sender may be one that had no GPU when the request was made.
-void meet_sender(Process& process, const Operation& operation);
-
-/// The same for a start of a persistent receive whose request is `request`: true if it was matched from the queue, else
+/// The same for a start of a persistent receive: true if it was matched from the queue, else
 /// MPI has to start it, with the gate of the queue still held by the caller.
 bool match_started(Process& process, Operation& operation);
 

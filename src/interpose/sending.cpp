@@ -128,9 +128,7 @@ message::Protocol Sending::choose(const message::Buffer& buffer, int dest, Manne
       envelope.regular = !manner.copies && (!envelope.to_self || buffer.layout->contiguous(buffer.count) ||
                                             buffer.layout->as_strided(buffer.count));
       envelope.peer_reads = peers->is_met(peer);
-      // Copies of so much are cheap beside the wait.
-      constexpr std::size_t most_late = std::size_t{1} << 20;
-      envelope.late = envelope.peer_reads && buffer.bytes <= most_late && peers->comes_late(peer);
+      envelope.late = envelope.peer_reads && peers->comes_late(peer, buffer.bytes);
       if (envelope.peer_reads && !envelope.to_self)
         process_.teams()->pass_elsewhere(*home, buffer.place.context, buffer.place.device, operation_->call);
       envelope.token = message::takes_token(buffer.bytes) && !envelope.to_self && peers->takes_tokens(peer) &&

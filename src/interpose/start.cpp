@@ -18,7 +18,6 @@ namespace {
 
 // Starts one receive that is looked at: the unexpected queue has it, or MPI.
 int start_look(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request) {
-  meet_sender(process, operation);
   const std::lock_guard lock(process.unexpected().gate());
   return match_started(process, operation) ? mpi::success : next.Start(request);
 }

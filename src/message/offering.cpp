@@ -107,7 +107,7 @@ void Transfers::Offering::look() {
     stage_.store(Stage::open, std::memory_order_release);
     return;
   }
-  transfers_.peers_->came_in_time(to_, true);
+  transfers_.peers_->came_for(to_, header_.bytes, true);
   transfers_.close_offer(*this);
   transfers_.tags_.give_back(header_.tag);
   ++transfers_.events_;
@@ -155,9 +155,11 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     co_await either(moves, engine::Completion::after(patience));
   }
   std::exception_ptr failure;
+  bool late = false;
   if (offers.state(ticket) == State::offered && !withdrawn) {
     // Where nobody is waited for all go so.
-    if (patience_.count() > 0) peers_->came_in_time(to, false);
+    if (patience_.count() > 0) peers_->came_for(to, header.bytes, false);
+    late = true;
     // The offer stands until the copy is there, which it is then replaced by in one step: the application may leave this task alone
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();
@@ -197,6 +199,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     co_await std::move(moving);
   }
   const State state = offers.state(ticket);
+  if (state == State::done && !late && !withdrawn) peers_->came_for(to, header.bytes, true);
   ++events_;
   close_offer(offering);
   co_await matched;

@@ -219,14 +219,19 @@ void PeerMemory::came(int world_rank, bool soon) noexcept {
   if (!asks.rests()) asks.rest();
 }
 
-bool PeerMemory::comes_late(int world_rank) noexcept {
+// Copies of so much are cheap beside the wait.
+constexpr std::size_t most_late = std::size_t{1} << 20;
+
+bool PeerMemory::comes_late(int world_rank, std::size_t bytes) noexcept {
+  if (bytes > most_late) return false;
   auto& late = late_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
   const bool rests = late.rests();
   late.pass();
   return rests;
 }
 
-void PeerMemory::came_in_time(int world_rank, bool in_time) noexcept {
+void PeerMemory::came_for(int world_rank, std::size_t bytes, bool in_time) noexcept {
+  if (bytes > most_late) return;
   auto& late = late_[static_cast<std::size_t>(world_.nodes().local_rank(world_rank))];
   // Of several that were under way at once the first tells.
   if (!late.rests()) in_time ? late.prove() : late.rest();

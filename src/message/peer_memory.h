@@ -65,11 +65,11 @@ class PeerMemory {
   /// How a message of that rank came.
   void came_whole(int world_rank, bool whole) noexcept;
 
-  /// Whether the next message to that rank, which this asks about, had better need no receiver: it has left this one's waiting for it, until their
-  /// payloads were copied to the host.
-  [[nodiscard]] bool comes_late(int world_rank) noexcept;
-  /// What became of one: it came for the payload, or left it waiting.
-  void came_in_time(int world_rank, bool in_time) noexcept;
+  /// True if the next message to that rank, of so many bytes, which this call counts, had better not wait for it: lately it came only when payloads
+  /// had been copied to the host. Of long ones it is never true.
+  [[nodiscard]] bool comes_late(int world_rank, std::size_t bytes) noexcept;
+  /// What became of one: it came for the payload in time, or not.
+  void came_for(int world_rank, std::size_t bytes, bool in_time) noexcept;
 
   /// It looks at short messages, too (token.h). Not this rank itself.
   [[nodiscard]] bool takes_tokens(int world_rank) const noexcept;

@@ -41,7 +41,7 @@ Protocol choose(const Envelope& envelope) noexcept {
   // Short ones are staged as fast: packing is a copy, and reading another.
   if (reads && envelope.window && !envelope.turns && reaches(std::max(least, envelope.packed_threshold)))
     return Protocol::packed;
-  const bool chunked = envelope.waits && envelope.peer_looks && !envelope.to_self;
+  const bool chunked = envelope.waits && envelope.peer_looks && !envelope.to_self && !envelope.late;
   return chunked && reaches(envelope.threshold) ? Protocol::chunked : Protocol::staged;
 }
 

@@ -1,15 +1,17 @@
 // One message behind many that are not sent before it is answered: each call that completes or asks, polled, finds it. Rank 0 receives, rank 1 sends.
 // It must not know Crosslane.
+//   --many <n>  how many (default 24)
 #include "support/program.h"
 
 #include <sched.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace crosslane::tests {
 namespace {
 
-constexpr int many = 24, count = 1000;
+constexpr int count = 1000;
 
 enum class Way { testany, testsome, waitany, waitsome, get_status, last };
 
@@ -42,9 +44,9 @@ int ask(Way way, std::vector<MPI_Request>& requests) {
   }
 }
 
-void receive(Program& program, Way way, int early) {
+void receive(Program& program, int many, Way way, int early) {
   std::vector<Memory> buffers;
-  std::vector<MPI_Request> requests(many, MPI_REQUEST_NULL);
+  std::vector<MPI_Request> requests(static_cast<std::size_t>(many), MPI_REQUEST_NULL);
   for (int tag = 0; tag < many; ++tag) {
     buffers.emplace_back(program.kind(program.local()), count * sizeof(int));
     buffers.back().fill(std::vector<int>(count, -1));
@@ -65,7 +67,7 @@ void receive(Program& program, Way way, int early) {
                     tag);
 }
 
-void send(Program& program, int early) {
+void send(Program& program, int many, int early) {
   std::vector<Memory> buffers;
   for (int tag = 0; tag < many; ++tag) {
     buffers.emplace_back(program.kind(program.local()), count * sizeof(int));
@@ -87,13 +89,14 @@ void send(Program& program, int early) {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "point_to_point_behind_many");
+  const int many = static_cast<int>(program.option("many", 24));
   for (int way = 0; way < static_cast<int>(Way::last); ++way) {
-    for (const int early : {many - 1, static_cast<int>(program.shared().below(many))}) {
+    for (const int early : {many - 1, static_cast<int>(program.shared().below(static_cast<std::uint64_t>(many)))}) {
       CROSSLANE_STEP("way {}, message {} first", way, early);
       if (program.rank == 0)
-        receive(program, static_cast<Way>(way), early);
+        receive(program, many, static_cast<Way>(way), early);
       else
-        send(program, early);
+        send(program, many, early);
     }
   }
   return program.finish();

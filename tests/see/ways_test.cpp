@@ -1,7 +1,7 @@
 // Which ways messages of patterns go that programs have, as the table of their calls tells. It must not know Crosslane.
 //   --folder <folder>  where this test may write
 //   --pattern late        rank 1 computes while its messages wait: after the first ones those of its sender need not wait for it
-//   --pattern persistent  nothing but persistent requests: their messages are read from where they lie, but for the first ones
+//   --pattern persistent  nothing but persistent requests: their messages are offered to be read from where they lie, but for the first ones
 #include "see/told.h"
 #include "support/program.h"
 #include "support/sharing.h"
@@ -127,10 +127,13 @@ int main(int argc, char** argv) {
     direct += route == "direct" ? calls : 0;
   }
   if (which != "late" || rank == 1) CROSSLANE_CHECK_EQUAL(all, static_cast<int>(lengths.size()) * rounds * faces);
-  // Where one is tried anew, those that are under way beside it wait as well.
-  CROSSLANE_CHECK(stored < all / 8 + 1, "{} of {} messages waited until they were copied to the host\n{}", stored, all,
-                  told);
   if (which == "persistent" && !in_turns)
-    CROSSLANE_CHECK(direct > all / 2, "{} of {} went direct\n{}", direct, all, told);
+    CROSSLANE_CHECK(direct + stored > all / 2, "{} of {} were offered\n{}", direct + stored, all, told);
+  if (which == "late" && rank == 1 && !in_turns) {
+    CROSSLANE_CHECK(stored > 0, "no message has waited\n{}", told);
+    // Where one is tried anew, those that are under way beside it wait as well.
+    CROSSLANE_CHECK(stored < all / 8, "{} of {} messages waited until they were copied to the host\n{}", stored, all,
+                    told);
+  }
   return failures() > 0 ? 1 : status;
 }
