@@ -163,7 +163,7 @@ bool Pending::advance(Until until) {
   if (!std::exchange(listed_, true)) {
     for (std::size_t i = 0; i < operations_.size(); ++i)
       if (look_at(static_cast<int>(i)) != nullptr) {
-        found_[i] = Found::unready;  // and MPI's are none of them before they are seen
+        found_[i] = Found::unready;  // MPI completes none of them before it was seen
         open_.push_back(static_cast<int>(i));
       }
   }

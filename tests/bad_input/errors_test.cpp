@@ -1,9 +1,10 @@
 // Wrong arguments among GPU buffers: every call returns the error class that MPI names for them, says which call and
 // which argument it was, calls the right error handler once, and leaves MPI usable. It must not know Crosslane.
-#include "bad_input/refused.h"
+#include "bad_input/usable.h"
 #include "support/direct_calls.h"
 #include "support/plain_mpi.h"
 #include "support/program.h"
+#include "support/refused.h"
 #include "support/sharing.h"
 
 #include <unistd.h>

@@ -1,7 +1,8 @@
 // Whom errors are told: the error handler of the communicator, once, whatever the memory. It must not know Crosslane.
-#include "bad_input/refused.h"
+#include "bad_input/usable.h"
 #include "support/plain_mpi.h"
 #include "support/program.h"
+#include "support/refused.h"
 
 #include <array>
 #include <cstddef>

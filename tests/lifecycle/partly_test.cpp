@@ -2,10 +2,10 @@
 // memory comes right, to and from host memory there, in order; and what cannot be is refused where it is asked for.
 // It must not know how Crosslane tells who has loaded it.
 #include "exchange.h"
-#include "one_sided/refused.h"
 #include "one_sided/to_next.h"
 #include "support/plain_mpi.h"
 #include "support/preload.h"
+#include "support/refused.h"
 
 #include <algorithm>
 #include <array>

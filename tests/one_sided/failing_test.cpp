@@ -1,10 +1,10 @@
 // Dynamic windows over an MPI that fails (failing_mpi.cpp): whoever asked hears of it, nothing is attached by halves, and all goes on behind
 // it. --library <path> of that MPI. It must not know Crosslane.
-#include "one_sided/refused.h"
 #include "one_sided/to_next.h"
 #include "support/plain_mpi.h"
 #include "support/preload.h"
 #include "support/program.h"
+#include "support/refused.h"
 
 #include <dlfcn.h>
 

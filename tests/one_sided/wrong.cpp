@@ -1,8 +1,8 @@
 // Wrong GPU buffers in one-sided calls: refused with the class and the names that MPI has for them, through the window's error handler,
 // after which the window works as before. It must not know Crosslane.
 #include "one_sided/parts.h"
-#include "one_sided/refused.h"
 #include "support/plain_mpi.h"
+#include "support/refused.h"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // See refused.h.
-#include "one_sided/refused.h"
+#include "support/refused.h"
 
 #include "support/check.h"
 
@@ -29,14 +29,18 @@ void Allocation::free() {
   if (std::exchange(live_, false)) CROSSLANE_CUDA(cuMemFree(address_));
 }
 
-void expect_refused(int result, std::initializer_list<std::string_view> words) {
+void expect(int result, int error_class, std::initializer_list<std::string_view> words) {
   int got = MPI_SUCCESS, length = 0;
   MPI_Error_class(result, &got);
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   MPI_Error_string(result, text.data(), &length);
   const std::string_view message(text.data(), static_cast<std::size_t>(length));
-  CROSSLANE_CHECK(got == MPI_ERR_BUFFER, "class {}, expected MPI_ERR_BUFFER: {}", got, message);
+  CROSSLANE_CHECK(got == error_class, "class {}, expected {}: {}", got, error_class, message);
   for (const auto word : words) CROSSLANE_CHECK(names(message, word), "\"{}\" is not named: {}", word, message);
+}
+
+void expect_refused(int result, std::initializer_list<std::string_view> words) {
+  expect(result, MPI_ERR_BUFFER, words);
 }
 
 }  // namespace crosslane::tests

@@ -24,7 +24,10 @@ class Allocation {
   bool live_ = true;
 };
 
-/// Checks that `result` is of MPI_ERR_BUFFER, and that its message has each word by itself: "base" does not stand in "database".
+/// The error is of that class, and its message has each word by itself: "base" does not stand in "database".
+void expect(int result, int error_class, std::initializer_list<std::string_view> words);
+
+/// The same of memory that cannot be had.
 void expect_refused(int result, std::initializer_list<std::string_view> words);
 
 }  // namespace crosslane::tests

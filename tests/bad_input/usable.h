@@ -1,0 +1,18 @@
+// Communication by which tests of refused calls show that MPI is usable.
+#pragma once
+
+#include "support/program.h"
+
+#include <cstddef>
+
+namespace crosslane::tests {
+
+/// An allocation of its own: no neighbour shares its pages.
+inline constexpr std::size_t megabytes = std::size_t{4} << 20;
+
+/// GPU memory goes round MPI_COMM_WORLD, and arrives.
+void still_usable(const Program& program);
+/// The same until ranks know what they can read of each other.
+void meet(const Program& program);
+
+}  // namespace crosslane::tests
