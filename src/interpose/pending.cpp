@@ -171,13 +171,13 @@ bool Pending::advance(Until until) {
   // Of very many each pass of a call that waits sees some: the next ones that MPI may have brought, and the next of those under way.
   constexpr std::size_t many = 256;
   Pass pass(*this, until);
-  const int turn = pass.stops() ? static_cast<int>(process_.requests().next_turn() % operations_.size()) : 0;
+  if (pass.stops()) next_ = next_other_ = static_cast<int>(process_.requests().next_turn() % operations_.size());
   if (waits_ && open_.size() > many) {
     const int behind = pass.over(Pass::Which::awaited, next_, many);
     next_ = pass.missed_at().value_or(behind);
-    next_other_ = pass.over(Pass::Which::others, pass.stops() ? turn : next_other_, many);
+    next_other_ = pass.over(Pass::Which::others, next_other_, many);
   } else {
-    pass.over(Pass::Which::all, pass.stops() ? turn : next_, open_.size());
+    pass.over(Pass::Which::all, next_, open_.size());
     next_ = pass.missed_at().value_or(0);
   }
   // What an undertaking waits for may depend on a message of this rank.

@@ -1,5 +1,5 @@
-// MPI_Neighbor_alltoallw of a graph whose ranks have as many edges in as they like, and others out: rank 0 sends two blocks to rank 1, which
-// sends one back, or none at all. All of it GPU memory, with which MPICH 4.0 is not wrong in small counts. It must not know Crosslane.
+// MPI_Neighbor_alltoallw of a graph whose ranks have as many edges in as they like, and others out: rank 0 sends some blocks to rank 1, which
+// sends others back, or none, or empty ones. All of it GPU memory, with which MPICH 4.0 is not wrong in small counts. It must not know Crosslane.
 #include "collectives/entry_points.h"
 #include "support/plain_mpi.h"
 #include "support/program.h"

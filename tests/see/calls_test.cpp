@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -138,13 +137,7 @@ int main(int argc, char** argv) {
   const std::string folder = program.text_option("folder", "."), trace = program.text_option("trace", "");
   const int rank = program.rank;
   const Calls made = Exchange(program).all();
-  int status = 0;
-  std::string told;
-  {
-    std::optional<Captured> captured;
-    status = program.finish([&] { captured.emplace(fmt::format("{}/calls.{}", folder, getpid())); });
-    told = captured->end();
-  }
+  const auto [status, told] = finish_and_hear(program, folder);
   const Calls rows = sums(counted(told, fmt::format("[rank {}] info: calls with GPU memory", rank)));
   CROSSLANE_CHECK(rows == made, "called{}, counted{}\n{}", text(made), text(rows), told);
   const auto dot = trace.find('.');

@@ -7,7 +7,6 @@
 #include "support/sharing.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -145,13 +144,7 @@ int main(int argc, char** argv) {
   const bool stats = program.option("stats", 0) != 0;
   const std::string trace = program.text_option("trace", "");
   const int rank = program.rank;
-  int status = 0;
-  std::string told;
-  {
-    std::optional<Captured> captured;
-    status = program.finish([&] { captured.emplace(fmt::format("{}/stderr.{}", folder, getpid())); });
-    told = captured->end();
-  }
+  const auto [status, told] = finish_and_hear(program, folder);
   if (stats) {
     check_stats(told, program, direct);
   } else {

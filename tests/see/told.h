@@ -1,12 +1,15 @@
 // What a program was told on standard error while it ended, and the table of its calls in it.
 #pragma once
 
+#include "support/program.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -35,6 +38,14 @@ class Captured {
   std::string file_;
   int kept_;
 };
+
+/// Ends the program: its exit status, and what was told meanwhile, by way of a file in that folder.
+inline std::pair<int, std::string> finish_and_hear(Program& program, const std::string& folder) {
+  std::optional<Captured> captured;
+  const int status =
+      program.finish([&] { captured.emplace(folder + "/told." + std::to_string(static_cast<long>(getpid()))); });
+  return {status, captured->end()};
+}
 
 /// Calls by procedure and route, of the table that standard error holds.
 using CountedCalls = std::map<std::pair<std::string, std::string>, int>;

@@ -6,15 +6,12 @@
 #include "support/program.h"
 #include "support/sharing.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -111,13 +108,7 @@ int main(int argc, char** argv) {
   if (which == "persistent") persistent(program);
   for (const int bytes : lengths)
     if (which == "late") late(program, bytes);
-  int status = 0;
-  std::string told;
-  {
-    std::optional<Captured> captured;
-    status = program.finish([&] { captured.emplace(fmt::format("{}/ways.{}", folder, getpid())); });
-    told = captured->end();
-  }
+  const auto [status, told] = finish_and_hear(program, folder);
   int all = 0, stored = 0, direct = 0;
   for (const auto& [row, calls] : counted(told, fmt::format("[rank {}] info: calls with GPU memory", rank))) {
     const auto& [call, route] = row;
