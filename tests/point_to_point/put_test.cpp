@@ -1,7 +1,7 @@
 // Messages that their sender writes to where they belong (CROSSLANE_PUT_BYTES, which is small here): they are right, with whatever lies around
 // them, whoever of the two waits, comes late, or leaves its message alone. Two ranks, mostly on a GPU each.
 //   --cases <n>   random sequences (default 60)
-//   --writes 0    none is written; 2: some may be or not (default 1: some are)
+//   --writes 0    none is written; 2: some may be or not, and any may come through the host (default 1: some are)
 //   --alone 1     instead messages whose receiver leaves them alone, for senders that wait as long as it takes
 //   --left 1      instead messages that are asked for, and then left alone by both; and memory that is freed while its receiver waits for more
 //   --full 1      instead messages whose sender's GPU has no room for kernels, which CUDA_DEVICE_MAX_CONNECTIONS=1 is needed for
@@ -654,8 +654,10 @@ int main(int argc, char** argv) {
     }
     put.again_until_written();
     put.long_windows();
-    // Where ranks take turns on a GPU such messages go through the host, and MPI_Irecv itself waits for what is first seen.
-    if (!take_turns(MPI_COMM_WORLD)) put.waits_for_nobody_else();
+    // Where ranks take turns on a GPU, or cannot open each other's memory, such messages go through the host: what is first seen is waited for in the
+    // call that begins or completes its message.
+    const bool may_be_staged = take_turns(MPI_COMM_WORLD) || program.option("writes", 1) == 2;
+    if (!may_be_staged) put.waits_for_nobody_else();
     put.another_is_over_first();
     put.waits_inside_mpi();
     const std::int64_t cases = program.option("cases", 60);
