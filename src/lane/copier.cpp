@@ -205,6 +205,12 @@ void Batch::across(const Place& place, const Side& to, const Side& from, std::si
   copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end, memory);
 }
 
+void Batch::combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element,
+                    void* inout, const void* in, std::size_t count) {
+  const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  kernels.reduce(stream_for(place, count * kernel::bytes_of(element), Toward::itself), op, element, inout, in, count);
+}
+
 void Batch::follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
                    std::size_t end, Memory memory) {
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);

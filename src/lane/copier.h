@@ -13,6 +13,7 @@
 #include "gpu/marker.h"
 #include "gpu/stores.h"
 #include "gpu/stream.h"
+#include "kernel/launch.h"
 #include "lane/mover.h"
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
@@ -154,6 +155,10 @@ class Batch {
   /// The same from elements of a peer whose list that context reaches, too (Mover::follow).
   void follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
               std::size_t end, Memory memory = Memory::gpu);
+
+  /// inout = in op inout, of `count` elements that the place's context reaches. Throws Error (op) where MPI does not define that.
+  void combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element, void* inout,
+               const void* in, std::size_t count);
 
   /// Copies bytes [begin, end) of the packed stream from a side in memory that the place's context reaches to lent memory.
   void fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end);

@@ -76,6 +76,16 @@ int error_class(base::ErrorClass error_class) noexcept {
       return err_truncate;
     case ErrorClass::request:
       return err_request;
+    case ErrorClass::group:
+      return err_group;
+    case ErrorClass::disp_unit:
+      return err_disp;
+    case ErrorClass::lock_type:
+      return err_locktype;
+    case ErrorClass::rma_sync:
+      return err_rma_sync;
+    case ErrorClass::rma_range:
+      return err_rma_range;
     case ErrorClass::no_memory:
       return err_no_mem;
     case ErrorClass::unsupported:
