@@ -3,12 +3,7 @@
 
 #include "support/program.h"
 
-#include <cstddef>
-
 namespace crosslane::tests {
-
-/// An allocation of its own: no neighbour shares its pages.
-inline constexpr std::size_t megabytes = std::size_t{4} << 20;
 
 /// GPU memory goes round MPI_COMM_WORLD, and arrives.
 void still_usable(const Program& program);

@@ -9,6 +9,9 @@
 
 namespace crosslane::tests {
 
+/// Of such an allocation no neighbour shares the pages.
+inline constexpr std::size_t megabytes = std::size_t{4} << 20;
+
 /// Unlike Memory without guards, and freed when the test says so.
 class Allocation {
  public:
