@@ -166,7 +166,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 42> entries{{
+constexpr std::array<Entry, 43> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -268,6 +268,11 @@ constexpr std::array<Entry, 42> entries{{
        return true;
      },
      [](const Settings& s) { return s.linger_us ? fmt::format("{}", *s.linger_us) : std::string("auto"); }},
+    {"CROSSLANE_MAPPED_WINDOWS", flag_values,
+     "MPI_Win_create: put to, get from and accumulate in GPU memory of the node's ranks where it lies; 0: on host "
+     "copies",
+     [](Settings& s, const std::string& text) { return read_flag(s.mapped_windows, text); },
+     [](const Settings& s) { return std::string{s.mapped_windows ? "1" : "0"}; }, true},
     {"CROSSLANE_PINNED_LIMIT", byte_values, "most bytes of pinned staging memory a rank",
      [](Settings& s, const std::string& text) { return read_positive_bytes(s.pinned_limit, text); },
      [](const Settings& s) { return print_bytes(s.pinned_limit); }},

@@ -57,6 +57,8 @@ struct Settings {
   /// CROSSLANE_ALLREDUCE, CROSSLANE_BROADCAST, ... by the collective's name: preferred algorithms by bytes, such as
   /// 0-4k:ll,4k-:two_shot. `collective/choose.h` parses them.
   std::map<std::string, std::string> algorithms;
+  bool mapped_windows =
+      true;  ///< CROSSLANE_MAPPED_WINDOWS: one-sided communication within a node where memory lies. The same on all ranks.
   bool deterministic = false;      ///< CROSSLANE_DETERMINISTIC: reductions give the same bits whatever the algorithm.
                                    ///< The same on all ranks.
   Mixed mixed = Mixed::automatic;  ///< CROSSLANE_MIXED: whether ranks of several nodes may pass GPU memory and host

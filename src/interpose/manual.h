@@ -123,6 +123,7 @@ int win_detach(const Site& site, MPI_Win win, const void* base);
 int win_free(const Site& site, MPI_Win* win);
 int win_get_attr(const Site& site, MPI_Win win, int win_keyval, void* attribute_val, int* flag);
 int win_fence(const Site& site, int assert, MPI_Win win);
+int win_start(const Site& site, MPI_Group group, int assert, MPI_Win win);
 int win_complete(const Site& site, MPI_Win win);
 int win_post(const Site& site, MPI_Group group, int assert, MPI_Win win);
 int win_wait(const Site& site, MPI_Win win);

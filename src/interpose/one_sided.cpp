@@ -1,12 +1,14 @@
 // Windows in GPU memory, and the calls that complete one-sided accesses or synchronise windows (MPI 5.0, sections 12.2, 12.5, 12.7).
-// The host copy of such a window is its public copy in the separate memory model, which it says it has, and rules 5 and 6 of
-// section 12.7 say where the two are synchronised: stores to the window become public at a post, a fence, an unlock (whosever)
-// and MPI_Win_sync of its owner; what others stored is in the GPU memory after its wait, fence, lock and MPI_Win_sync; and once the
-// window is freed.
+// Where its ranks have each other's memory mapped there is one copy of a window, and MPI has no part in it (mapped_epochs.h). The host
+// copy of another one is its public copy in the separate memory model, which it says it has, and rules 5 and 6 of section 12.7 say
+// where the two are synchronised: stores to the window become public at a post, a fence, an unlock (whosever) and MPI_Win_sync of
+// its owner; what others stored is in the GPU memory after its wait, fence, lock and MPI_Win_sync; and once the window is freed.
 #include "interpose/exports.h"
 #include "interpose/manual.h"
+#include "interpose/mapped_epochs.h"
 #include "interpose/process.h"
 #include "interpose/route.h"
+#include "interpose/window_maker.h"
 #include "interpose/windows.h"
 #include "mpi/calls.h"
 
@@ -74,8 +76,17 @@ int manual::win_create(const Site& site, const char* call, void* base, MPI_Aint 
                        MPI_Comm comm, MPI_Win* win) {
   return run_route(site.process(), site.next(), call, Target::of_comm(comm), [&](Route& route) {
     auto& process = route.process();
+    const bool on_gpu = size > 0 && site.watching() && beyond_cpu(site, base);
+    if (site.watching() && !site.is_null(comm)) {
+      if (auto mapped = map_window(process, call, base, size, on_gpu, disp_unit, info, comm)) {
+        process.took_route(call, "direct", static_cast<std::uint64_t>(size));
+        *win = mapped->epochs().window();
+        process.windows().put(*win, std::make_shared<Window>(std::move(mapped)));
+        return mpi::success;
+      }
+    }
     std::unique_ptr<Shadow> shadow;
-    if (size > 0 && site.watching() && beyond_cpu(site, base)) {
+    if (on_gpu) {
       process.took_route(call, "shadowed", static_cast<std::uint64_t>(size));
       shadow = std::make_unique<Shadow>(process, call, base, size);
     }
@@ -150,6 +161,22 @@ int manual::win_free(const Site& site, MPI_Win* win) {
   auto& process = site.process();
   const MPI_Win handle = win == nullptr ? process.library().handles().win_null : *win;
   const auto window = site.watching() ? process.windows().find(handle) : nullptr;
+  constexpr const char* call = "MPI_Win_free";
+  MappedWindow* const mapped = window == nullptr ? nullptr : window->mapped();
+  std::exception_ptr failure;
+  if (mapped != nullptr) {
+    // Who comes to it has no access under way, and others may still have one to its memory until they come.
+    const int code = run_route(process, site.next(), call, Target::of_win(handle), [&](Route&) {
+      try {
+        mapped->finish();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      mapped->epochs().fence(call, false);
+      return mpi::success;
+    });
+    if (code != mpi::success) return code;
+  }
   int result = mpi::success;
   {
     // Callbacks of the application's attributes run in it, for which the window is what it was.
@@ -158,8 +185,11 @@ int manual::win_free(const Site& site, MPI_Win* win) {
   }
   if (window == nullptr || result != mpi::success) return result;
   process.windows().drop(handle, window);
+  if (failure) {
+    return raising(process, Target::self(), call, [&]() -> int { std::rethrow_exception(failure); });
+  }
+  if (mapped != nullptr) return result;
   if (window->attachments() != nullptr) window->attachments()->free();
-  constexpr const char* call = "MPI_Win_free";
   return run_route(process, site.next(), call, Target::self(), [&](Route&) {
     window->complete(process, std::nullopt, window->begun());
     window->acquire(call);
@@ -168,11 +198,24 @@ int manual::win_free(const Site& site, MPI_Win* win) {
 }
 
 int manual::win_get_attr(const Site& site, MPI_Win win, int win_keyval, void* attribute_val, int* flag) {
-  static constexpr int separate = mpi::win_separate;
-  const bool ours = win_keyval == mpi::win_base || win_keyval == mpi::win_model;
+  static constexpr int separate = mpi::win_separate, unified = mpi::win_unified, created = mpi::win_flavor_create;
+  const bool mapped_alone = win_keyval == mpi::win_size || win_keyval == mpi::win_create_flavor;
+  const bool ours = win_keyval == mpi::win_base || win_keyval == mpi::win_model || mapped_alone;
   const auto window = ours && site.watching() ? site.process().windows().find(win) : nullptr;
   const int result = site.next().Win_get_attr(win, win_keyval, attribute_val, flag);
-  if (result != mpi::success || window == nullptr || !window->shadowed()) return result;
+  if (result != mpi::success || window == nullptr) return result;
+  if (const MappedWindow* const mapped = window->mapped()) {
+    if (win_keyval == mpi::win_model)
+      *static_cast<const int**>(attribute_val) = &unified;
+    else if (win_keyval == mpi::win_create_flavor)
+      *static_cast<const int**>(attribute_val) = &created;
+    else if (win_keyval == mpi::win_size)
+      *static_cast<const MPI_Aint**>(attribute_val) = &mapped->size();
+    else
+      *static_cast<void**>(attribute_val) = mapped->base();
+    return result;
+  }
+  if (mapped_alone || !window->shadowed()) return result;
   if (win_keyval == mpi::win_model)
     *static_cast<const int**>(attribute_val) = &separate;
   else if (window->shadow() != nullptr)
@@ -181,75 +224,94 @@ int manual::win_get_attr(const Site& site, MPI_Win win, int win_keyval, void* at
 }
 
 int manual::win_fence(const Site& site, int assert, MPI_Win win) {
+  if (const auto done = mapped::fence(site, assert, win)) return *done;
   return synchronise(
       site, "MPI_Win_fence", win,
       {.publishes = true, .completed = Completed::all, .acquires = true, .unchanged = nothing_stored(assert)},
       [&](const mpi::Functions& next) { return next.Win_fence(assert, win); });
 }
 
+int manual::win_start(const Site& site, MPI_Group group, int assert, MPI_Win win) {
+  if (const auto done = mapped::start(site, group, win)) return *done;
+  return site.next().Win_start(group, assert, win);
+}
+
 int manual::win_complete(const Site& site, MPI_Win win) {
+  if (const auto done = mapped::complete(site, win)) return *done;
   return synchronise(site, "MPI_Win_complete", win, {.completed = Completed::all},
                      [&](const mpi::Functions& next) { return next.Win_complete(win); });
 }
 
 int manual::win_post(const Site& site, MPI_Group group, int assert, MPI_Win win) {
+  if (const auto done = mapped::post(site, group, win)) return *done;
   return synchronise(site, "MPI_Win_post", win, {.publishes = true, .unchanged = nothing_stored(assert)},
                      [&](const mpi::Functions& next) { return next.Win_post(group, assert, win); });
 }
 
 int manual::win_wait(const Site& site, MPI_Win win) {
+  if (const auto done = mapped::wait(site, win)) return *done;
   return synchronise(site, "MPI_Win_wait", win, {.acquires = true},
                      [&](const mpi::Functions& next) { return next.Win_wait(win); });
 }
 
 int manual::win_test(const Site& site, MPI_Win win, int* flag) {
+  if (const auto done = mapped::test(site, win, flag)) return *done;
   return synchronise(
       site, "MPI_Win_test", win, {.acquires = true},
       [&](const mpi::Functions& next) { return next.Win_test(win, flag); }, [&] { return *flag != 0; });
 }
 
 int manual::win_lock(const Site& site, int lock_type, int rank, int assert, MPI_Win win) {
+  if (const auto done = mapped::lock(site, lock_type, rank, win)) return *done;
   return synchronise(site, "MPI_Win_lock", win, {.acquires = true},
                      [&](const mpi::Functions& next) { return next.Win_lock(lock_type, rank, assert, win); });
 }
 
 int manual::win_lock_all(const Site& site, int assert, MPI_Win win) {
+  if (const auto done = mapped::lock_all(site, win)) return *done;
   return synchronise(site, "MPI_Win_lock_all", win, {.acquires = true},
                      [&](const mpi::Functions& next) { return next.Win_lock_all(assert, win); });
 }
 
 int manual::win_unlock(const Site& site, int rank, MPI_Win win) {
+  if (const auto done = mapped::unlock(site, rank, win)) return *done;
   return synchronise(site, "MPI_Win_unlock", win,
                      {.publishes = true, .completed = Completed::of_target, .target = rank},
                      [&](const mpi::Functions& next) { return next.Win_unlock(rank, win); });
 }
 
 int manual::win_unlock_all(const Site& site, MPI_Win win) {
+  if (const auto done = mapped::unlock_all(site, win)) return *done;
   return synchronise(site, "MPI_Win_unlock_all", win, {.publishes = true, .completed = Completed::all},
                      [&](const mpi::Functions& next) { return next.Win_unlock_all(win); });
 }
 
 int manual::win_flush(const Site& site, int rank, MPI_Win win) {
+  if (const auto done = mapped::flush(site, rank, win)) return *done;
   return synchronise(site, "MPI_Win_flush", win, {.completed = Completed::of_target, .target = rank},
                      [&](const mpi::Functions& next) { return next.Win_flush(rank, win); });
 }
 
 int manual::win_flush_all(const Site& site, MPI_Win win) {
+  if (const auto done = mapped::flush_all(site, win)) return *done;
   return synchronise(site, "MPI_Win_flush_all", win, {.completed = Completed::all},
                      [&](const mpi::Functions& next) { return next.Win_flush_all(win); });
 }
 
 int manual::win_flush_local(const Site& site, int rank, MPI_Win win) {
+  if (const auto done = mapped::flush_local(site, rank, win)) return *done;
   return synchronise(site, "MPI_Win_flush_local", win, {.completed = Completed::of_target, .target = rank},
                      [&](const mpi::Functions& next) { return next.Win_flush_local(rank, win); });
 }
 
 int manual::win_flush_local_all(const Site& site, MPI_Win win) {
+  if (const auto done = mapped::flush_local_all(site, win)) return *done;
   return synchronise(site, "MPI_Win_flush_local_all", win, {.completed = Completed::all},
                      [&](const mpi::Functions& next) { return next.Win_flush_local_all(win); });
 }
 
 int manual::win_sync(const Site& site, MPI_Win win) {
+  if (const auto done = mapped::sync(site, win)) return *done;
   return synchronise(site, "MPI_Win_sync", win, {.publishes = true, .acquires = true},
                      [&](const mpi::Functions& next) { return next.Win_sync(win); });
 }

@@ -227,6 +227,11 @@ void Process::finalizing() noexcept {
   };
   step([this] { settle(true); });
   step([this] { free_attachments(); });
+  step([this] {
+    windows_.for_each([](MPI_Win /*handle*/, const std::shared_ptr<Window>& window) {
+      if (window->mapped() != nullptr) window->mapped()->leave();
+    });
+  });
   step([this] { layouts_->release(); });
   for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
   // First, for others may still read what this rank has sent from the memory that goes with its teams.

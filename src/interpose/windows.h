@@ -5,6 +5,7 @@
 #include "base/function_ref.h"
 #include "interpose/attachments.h"
 #include "interpose/handle_table.h"
+#include "interpose/mapped_window.h"
 #include "interpose/route.h"
 #include "interpose/shadow.h"
 #include "mpi/abi.h"
@@ -29,6 +30,8 @@ class Window {
   explicit Window(std::unique_ptr<Shadow> shadow) { shadows_.push_back(std::move(shadow)); }
   /// It is dynamic: what of it is GPU memory comes and goes.
   explicit Window(std::unique_ptr<Attachments> attachments) : attachments_(std::move(attachments)) {}
+  /// It is GPU memory on all ranks, which have each other's mapped.
+  explicit Window(std::unique_ptr<MappedWindow> mapped) : mapped_(std::move(mapped)) {}
 
   /// The GPU memory that it was made of; null where it is another one.
   [[nodiscard]] const Shadow* shadow() const noexcept {
@@ -38,6 +41,8 @@ class Window {
   [[nodiscard]] bool shadowed();
   /// Of a dynamic window; else null.
   [[nodiscard]] Attachments* attachments() const noexcept { return attachments_.get(); }
+  /// Of one whose ranks have each other's memory mapped; else null.
+  [[nodiscard]] MappedWindow* mapped() const noexcept { return mapped_.get(); }
 
   /// MPI has attached that copy. Where that throws, it is its owner's still.
   void attach(std::unique_ptr<Shadow>& shadow, std::size_t bytes);
@@ -73,6 +78,7 @@ class Window {
   void for_each_shadow(const F& f);
 
   const std::unique_ptr<Attachments> attachments_;
+  const std::unique_ptr<MappedWindow> mapped_;
   std::mutex copying_;  // between the GPU and host copies: one call after the other. Of the next two
   std::vector<std::unique_ptr<Shadow>> shadows_;
   bool published_ = false;  // by the last synchronisation
@@ -81,6 +87,9 @@ class Window {
   std::list<Access> accesses_;
   std::size_t enough_ = 64;  // of them, until those whose requests were completed are left out
 };
+
+/// Whether the memory of a window is mapped by its ranks, so that MPI's own window is of something else.
+[[nodiscard]] bool is_mapped(const Site& site, MPI_Win win);
 
 /// Of an access to `count` elements of a type at a rank of a dynamic window: makes the displacement what MPI is to be told, where they lie in GPU
 /// memory that the target has attached. Returns an MPI error code.

@@ -132,6 +132,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
                                                                {"CROSSLANE_SCAN", "ll"},
                                                                {"CROSSLANE_EXSCAN", "window"},
                                                                {"CROSSLANE_PUT_BYTES", "123k"},
+                                                               {"CROSSLANE_MAPPED_WINDOWS", "0"},
                                                                {"CROSSLANE_PATIENCE_MS", "2.5"},
                                                                {"CROSSLANE_LINGER_US", "12.5"},
                                                                {"CROSSLANE_CHECK", "1"},

@@ -45,7 +45,9 @@ Agreed::Agreed(Random& shared)
     : whole_(shared.pick(int_number().commuting())), real_(shared.pick(double_number().commuting())) {}
 
 const Operator& Agreed::operator()(const Number& number) const {
-  return number.kind == Number::Kind::real ? real_ : whole_;
+  static const Operator largest{"MPI_MAX", MPI_MAX};
+  const bool saturates = number.bytes == 1 && whole_.op == MPI_SUM && left_out().sums_saturate;
+  return number.kind == Number::Kind::real ? real_ : saturates ? largest : whole_;
 }
 
 Access::Access(Side& side, const Agreed& agreed, bool passive, std::string where)

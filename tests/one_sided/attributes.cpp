@@ -78,7 +78,8 @@ void check_attributes(const Window& window, void* base, std::size_t bytes, int u
   const int made_by = attribute<int>(handle, MPI_WIN_CREATE_FLAVOR, "MPI_WIN_CREATE_FLAVOR");
   CROSSLANE_CHECK(made_by == MPI_WIN_FLAVOR_CREATE, "MPI_WIN_CREATE_FLAVOR is {}", made_by);
   const int model = attribute<int>(handle, MPI_WIN_MODEL, "MPI_WIN_MODEL");
-  if (kind == MemoryKind::device) CROSSLANE_CHECK(model == MPI_WIN_SEPARATE, "MPI_WIN_MODEL is {}", model);
+  if (kind == MemoryKind::device)
+    CROSSLANE_CHECK(model == MPI_WIN_SEPARATE || model == MPI_WIN_UNIFIED, "MPI_WIN_MODEL is {}", model);
   if (kind == MemoryKind::host) CROSSLANE_CHECK(model == plain, "MPI_WIN_MODEL is {}, the MPI says {}", model, plain);
 }
 

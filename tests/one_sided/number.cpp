@@ -1,6 +1,9 @@
 // See number.h.
 #include "one_sided/number.h"
 
+#include "one_sided/plain.h"
+
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -25,15 +28,20 @@ const std::vector<Operator>& bitwise() {
   return all;
 }
 
+// On any bytes. `brief`: of one or two each.
+std::vector<Operator> of_unsigned(bool brief) {
+  auto all = bitwise();
+  if (left_out().unsigned_as_signed)
+    std::erase_if(all, [](const Operator& each) { return each.op == MPI_MAX || each.op == MPI_MIN; });
+  if (!(brief && left_out().sums_saturate)) all.push_back({"MPI_SUM", MPI_SUM});
+  all.push_back({"MPI_PROD", MPI_PROD});
+  return all;
+}
+
 }  // namespace
 
 const std::vector<Operator>& Number::ordered() const {
-  static const std::vector<Operator> without_sign = [] {
-    auto all = bitwise();
-    all.push_back({"MPI_SUM", MPI_SUM});
-    all.push_back({"MPI_PROD", MPI_PROD});
-    return all;
-  }();
+  static const std::vector<Operator> brief = of_unsigned(true), without_sign = of_unsigned(false);
   static const std::vector<Operator> real{
       {"MPI_SUM", MPI_SUM}, {"MPI_MAX", MPI_MAX}, {"MPI_MIN", MPI_MIN}, {"MPI_REPLACE", MPI_REPLACE}};
   static const std::vector<Operator> pair{
@@ -42,7 +50,7 @@ const std::vector<Operator>& Number::ordered() const {
     case Kind::with_sign:
       return bitwise();
     case Kind::without_sign:
-      return without_sign;
+      return bytes <= 2 ? brief : without_sign;
     case Kind::real:
       return real;
     case Kind::pair:

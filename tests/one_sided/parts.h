@@ -23,5 +23,7 @@ void one_sided_completion(Program& program);
 void one_sided_sharing(Program& program);
 /// Windows that come and go leave nothing.
 void one_sided_many(Program& program);
+/// Windows of which there is one copy.
+void one_sided_unified(Program& program);
 
 }  // namespace crosslane::tests

@@ -14,11 +14,12 @@ LeftOut known() {
   LeftOut result;
 #if defined(CROSSLANE_TEST_MPI_MPICH)
   result.early_posts = result.window_bases = result.rget_with_gaps = result.flush_local_of_gets = result.nocheck_locks =
-      true;
+      result.unsigned_as_signed = true;
 #elif defined(CROSSLANE_TEST_MPI_OPENMPI)
   const char* const component = std::getenv("OMPI_MCA_osc");
   const bool messages = component != nullptr && std::string_view(component) == "pt2pt";
-  result.get_accumulate_of_derived = result.accumulates_below_address = result.forgotten_windows = true;
+  result.get_accumulate_of_derived = result.accumulates_below_address = result.forgotten_windows =
+      result.sums_saturate = result.unsigned_as_signed = true;
   result.nocheck_locks = result.flush_local = result.several_locks = result.proc_null_under_lock =
       result.accumulates_in_order = messages;
   result.get_accumulate_of_much = result.communicators_of_one = result.atomics_on_oneself = result.absolute_targets =
@@ -40,6 +41,8 @@ void leave_out(const Program& program) {
       {"window_bases", &LeftOut::window_bases},
       {"rget_with_gaps", &LeftOut::rget_with_gaps},
       {"flush_local_of_gets", &LeftOut::flush_local_of_gets},
+      {"unsigned_as_signed", &LeftOut::unsigned_as_signed},
+      {"sums_saturate", &LeftOut::sums_saturate},
       {"nocheck_locks", &LeftOut::nocheck_locks},
       {"get_accumulate_of_derived", &LeftOut::get_accumulate_of_derived},
       {"accumulates_below_address", &LeftOut::accumulates_below_address},

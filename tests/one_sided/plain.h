@@ -17,6 +17,10 @@ struct LeftOut {
   /// MPI_Win_flush_local and MPI_Win_flush_local_all do not complete an MPI_Get that came before an MPI_Put.
   bool flush_local_of_gets = false;
 
+  // MPICH 4.0.2; Open MPI 4.1.4, of eight bytes, with vector instructions:
+  /// Unsigned numbers are compared as if they were signed.
+  bool unsigned_as_signed = false;
+
   // MPICH 4.0.2, where that target's locks are never given back from then on; Open MPI 4.1.4, osc/pt2pt, which hangs in these locks:
   bool nocheck_locks = false;
 
@@ -26,6 +30,8 @@ struct LeftOut {
   /// Accumulates into a datatype with a negative lower bound change bytes before the target, too (osc/pt2pt).
   bool accumulates_below_address = false;
 
+  /// Sums of numbers of one or two bytes stay at the largest number, with vector instructions, rather than wrap around.
+  bool sums_saturate = false;
   /// MPI_Finalize may hang where windows are left that threads have made in another order on another rank.
   bool forgotten_windows = false;
 

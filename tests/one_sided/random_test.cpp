@@ -1,5 +1,6 @@
 // One-sided communication between windows and buffers in every kind of memory.
-//   --what <part>   epochs, attributes, dynamic, dynamic_threads, wrong, completion, threads, sharing, many
+//   --what <part>   epochs, attributes, dynamic, dynamic_threads, wrong, completion, threads, sharing, many, unified,
+//                   unified_threads
 //   --cases <n>     of epochs: random programs; of dynamic: windows; of what has threads, and of many: rounds
 //   --only <n>      of epochs: this case alone
 #include "direct/parts.h"
@@ -16,5 +17,7 @@ int main(int argc, char** argv) {
                    {"completion", one_sided_completion},
                    {"threads", one_sided_threads, MPI_THREAD_MULTIPLE},
                    {"sharing", one_sided_sharing, MPI_THREAD_MULTIPLE},
-                   {"many", one_sided_many}});
+                   {"many", one_sided_many},
+                   {"unified", one_sided_unified},
+                   {"unified_threads", one_sided_unified, MPI_THREAD_MULTIPLE}});
 }

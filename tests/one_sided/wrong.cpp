@@ -9,7 +9,6 @@
 namespace crosslane::tests {
 namespace {
 
-constexpr std::size_t megabytes = std::size_t{4} << 20;  // an allocation of its own: no neighbour shares its pages
 constexpr std::size_t small_bytes = 1000;
 // Far enough for an allocation to end under it, whatever the driver rounds to.
 constexpr int too_many = 256 << 20;

@@ -435,6 +435,7 @@ def table() -> dict[str, Staged | Manual | Maker]:
         (Single("origin_addr", *one, IN, "mirror"), Single("compare_addr", *one, IN, "mirror"), fetched_one), "one_sided"
     )
     rows["Win_create"] = Manual("win_create", "shadowed")
+    rows["Win_shared_query"] = Manual("win_shared_query", "window")
     for name in (
         "Win_create_dynamic",
         "Win_attach",
@@ -442,6 +443,7 @@ def table() -> dict[str, Staged | Manual | Maker]:
         "Win_free",
         "Win_get_attr",
         "Win_fence",
+        "Win_start",
         "Win_complete",
         "Win_post",
         "Win_wait",

@@ -1,0 +1,257 @@
+// See mapped_window.h.
+#include "interpose/mapped_window.h"
+
+#include "base/error.h"
+#include "interpose/elements.h"
+#include "mpi/calls.h"
+#include "mpi/returns_errors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace crosslane::interpose {
+namespace {
+
+// Host memory goes through pinned blocks: so much at a time, and no more under way.
+constexpr std::size_t chunk_bytes = std::size_t{8} << 20, most_lent = std::size_t{64} << 20;
+
+}  // namespace
+
+MappedWindow::MappedWindow(Process& process, team::Home& home, void* base, MPI_Aint size, std::vector<Part> parts)
+    : process_(process), home_(&home), epochs_(process), base_(base), size_(size), parts_(std::move(parts)) {}
+
+void MappedWindow::check_home(const char* call) const {
+  if (home_ == nullptr)
+    throw base::Error(base::ErrorClass::other,
+                      "{}: MPI is being finalized: GPU memory of a window cannot be accessed any more", call);
+  if (!home_->stands())
+    throw base::Error(
+        base::ErrorClass::other,
+        "{}: the application has ended the CUDA context of its memory in the window; free the window first", call);
+}
+
+TypedMemory MappedWindow::at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
+                             std::shared_ptr<const layout::Layout> layout) const {
+  const Part& part = parts_[static_cast<std::size_t>(rank)];
+  const auto [begin, end] = layout->span(count);
+  std::int64_t first = 0, low = 0, high = 0;
+  const bool fits = begin >= end || (!__builtin_mul_overflow(displacement, part.unit, &first) &&
+                                     !__builtin_add_overflow(first, begin, &low) &&
+                                     !__builtin_add_overflow(first, end, &high) && low >= 0 && high <= part.size);
+  if (!fits)
+    throw base::Error(base::ErrorClass::rma_range,
+                      "{}: target_disp: {} in units of {} bytes, and from there bytes {} to {}, is not all within the "
+                      "{} bytes of rank {}'s window; check "
+                      "displacement, count and datatype",
+                      call, displacement, part.unit, begin, end, part.size, rank);
+  return {lane::byte_at(part.data, static_cast<std::ptrdiff_t>(first)), std::move(layout), count, place()};
+}
+
+lane::Batch& MappedWindow::begun(const char* call) {
+  if (!batch_) batch_.emplace(process_.copier(), engine::Watch{.call = call});
+  return *batch_;
+}
+
+MappedWindow::Block MappedWindow::lend(const char* call, std::size_t bytes) {
+  lent_.push_back(begun(call).lend(place(), bytes));
+  lent_bytes_ += bytes;
+  return {lent_.back().data(), lent_.back().mapped() ? lane::Memory::mapped : lane::Memory::host};
+}
+
+void MappedWindow::put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
+                              std::size_t end) {
+  if (local.place) return begun(call).across(place_with(local), remote.side(), local.side(), begin, end);
+  for (std::size_t at = begin; at < end; at += chunk_bytes) {
+    const std::size_t stop = std::min(end, at + chunk_bytes);
+    if (lent_bytes_ + (stop - at) > most_lent) finish_locked();
+    const Block block = lend(call, stop - at);
+    local.layout->pack(block.data, local.address, local.count, at, stop);
+    begun(call).across(place(), remote.side(), lane::Side::packed(block.data), at, stop, block.memory);
+  }
+}
+
+void MappedWindow::get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
+                              std::size_t end) {
+  if (local.place) return begun(call).across(place_with(local), local.side(), remote.side(), begin, end);
+  for (std::size_t at = begin; at < end; at += chunk_bytes) {
+    const std::size_t stop = std::min(end, at + chunk_bytes);
+    if (lent_bytes_ + (stop - at) > most_lent) finish_locked();
+    const Block block = lend(call, stop - at);
+    begun(call).across(place(), lane::Side::packed(block.data), remote.side(), at, stop, block.memory);
+    landings_.push_back({local, block.data, at, stop});
+  }
+}
+
+void MappedWindow::leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  forget();
+  for (Part& part : parts_) part.mapping.reset();
+  home_ = nullptr;
+}
+
+void MappedWindow::settle(const char* call) {
+  if (home_ == nullptr || process_.copier().settled(place())) return;
+  lane::Batch batch(process_.copier(), {.call = call});
+  batch.settle(place());
+  batch.wait();
+}
+
+// What the application has enqueued since the last access comes before this one, too, where that is asked for.
+void MappedWindow::begin() noexcept {
+  if (batch_) batch_->begin_again();
+}
+
+void MappedWindow::put(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  begin();
+  put_locked(call, remote, local, 0, bytes);
+}
+
+void MappedWindow::get(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  begin();
+  get_locked(call, local, remote, 0, bytes);
+}
+
+void MappedWindow::finish() {
+  const std::lock_guard lock(mutex_);
+  finish_locked();
+}
+
+void MappedWindow::finish_locked() {
+  if (!batch_) return;
+  const Forgetting forgetting(*this);
+  lane::Batch& batch = *batch_;
+  batch.wait();
+  for (const Landing& landing : landings_)
+    landing.to.layout->unpack(landing.to.address, landing.from, landing.to.count, landing.begin, landing.end);
+}
+
+// What was begun is over, well or not.
+void MappedWindow::forget() noexcept {
+  batch_.reset();  // which waits
+  landings_.clear();
+  lent_.clear();
+  lent_bytes_ = 0;
+  for (auto& spare : spares_) home_->spares().take_back(std::move(spare));
+  spares_.clear();
+}
+
+// Packed bytes [begin, end) of elements, in lent memory: once the batch is over.
+MappedWindow::Block MappedWindow::to_host(const char* call, const TypedMemory& elements, std::size_t begin,
+                                          std::size_t end) {
+  const Block block = lend(call, end - begin);
+  if (elements.place)
+    begun(call).across(place_with(elements), lane::Side::packed(block.data), elements.side(), begin, end, block.memory);
+  else
+    elements.layout->pack(block.data, elements.address, elements.count, begin, end);
+  return block;
+}
+
+void MappedWindow::combine_on_gpu(const char* call, const TypedMemory& remote, const TypedMemory& local, kernel::Op op,
+                                  kernel::Element element, std::size_t begin, std::size_t end) {
+  const auto spare = [&] { return spares_.emplace_back(home_->spares().lend(end - begin)).data(); };
+  // The operand as one run that kernels reach.
+  std::byte* in = nullptr;
+  if (local.place && local.contiguous()) {
+    in = local.first() + begin;
+    if (!local.place->settled) begun(call).settle(*local.place);
+  } else if (local.place) {
+    in = spare();
+    begun(call).across(place_with(local), lane::Side::packed(in), local.side(), begin, end);
+  } else {
+    const Block block = to_host(call, local, begin, end);
+    in = block.data;
+    if (block.memory == lane::Memory::host) {
+      in = spare();
+      begun(call).across(place(), lane::Side::packed(in), lane::Side::packed(block.data), begin, end, block.memory);
+    }
+  }
+  std::byte* inout = remote.first() + begin;
+  if (!remote.contiguous()) {
+    inout = spare();
+    begun(call).across(place(), lane::Side::packed(inout), remote.side(), begin, end);
+  }
+  begun(call).combine(place(), home_->kernels(), op, element, inout, in, (end - begin) / kernel::bytes_of(element));
+  if (!remote.contiguous()) begun(call).across(place(), remote.side(), lane::Side::packed(inout), begin, end);
+}
+
+// What no kernel combines: types that a GPU does not have, or that have gaps.
+void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, const TypedMemory& local,
+                                   const Accumulation& how, std::size_t begin, std::size_t end) {
+  const auto& below = process_.library().below();
+  const Block theirs = to_host(call, remote, begin, end);
+  const Block ours = to_host(call, local, begin, end);
+  lane::Batch& batch = begun(call);
+  batch.wait();
+  const auto type = process_.layouts().of(how.type);
+  const std::size_t bytes = end - begin;
+  const auto count = static_cast<MPI_Count>(bytes / type->size());
+  const auto room = static_cast<std::size_t>(count * type->extent());
+  std::vector<std::byte> operand(room), result(room);
+  type->unpack(operand.data(), ours.data, count, 0, bytes);
+  type->unpack(result.data(), theirs.data, count, 0, bytes);
+  int code = mpi::success;
+  {
+    const mpi::ReturnsErrorsOfRequests returns(below);
+    code = mpi::calls::Reduce_local(below, operand.data(), result.data(), count, how.type, how.op);
+  }
+  if (code != mpi::success)
+    throw base::Error(base::ErrorClass::op,
+                      "{}: op: the MPI does not have that operation for the elements of the datatypes", call);
+  type->pack(theirs.data, result.data(), count, 0, bytes);
+  begun(call).across(place(), remote.side(), lane::Side::packed(theirs.data), begin, end, theirs.memory);
+}
+
+void MappedWindow::accumulate(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
+                              const Accumulation& how, const TypedMemory* result, std::size_t bytes) {
+  const auto& handles = process_.library().handles();
+  const WindowEpochs::Guard guard(epochs_, call, target);
+  const std::lock_guard lock(mutex_);
+  finish_locked();                     // what fails here is not to take others along
+  const Forgetting forgetting(*this);  // before others may write there
+  if (result != nullptr) get_locked(call, *result, remote, 0, std::min(bytes, result->bytes()));
+  if (how.op == handles.replace) {
+    put_locked(call, remote, local, 0, bytes);
+  } else if (how.op != handles.no_op) {
+    const auto combining = combining_of(handles, how.type, how.op);
+    const std::size_t size = process_.layouts().of(how.type)->size();
+    const bool on_gpu = combining && kernel::bytes_of(combining->element) == size;
+    const bool at_once = on_gpu && remote.contiguous() && local.place && local.contiguous();  // without memory of ours
+    const std::size_t step = at_once ? bytes : std::max(chunk_bytes / size, std::size_t{1}) * size;
+    for (std::size_t at = 0; at < bytes; at += step) {
+      const std::size_t stop = std::min(bytes, at + step);
+      if (on_gpu)
+        combine_on_gpu(call, remote, local, combining->op, combining->element, at, stop);
+      else
+        combine_on_host(call, remote, local, how, at, stop);
+      finish_locked();
+    }
+  }
+  finish_locked();
+}
+
+void MappedWindow::compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
+                                    const TypedMemory& compare, const TypedMemory& result) {
+  const std::size_t bytes = remote.bytes();
+  finish();  // what fails here is not to take others along, nor others to wait for that
+  const WindowEpochs::Guard guard(epochs_, call, target);
+  const std::lock_guard lock(mutex_);
+  finish_locked();
+  const Forgetting forgetting(*this);
+  const Block there = to_host(call, remote, 0, bytes);
+  const Block wanted = to_host(call, compare, 0, bytes);
+  const Block next = to_host(call, local, 0, bytes);
+  lane::Batch& batch = begun(call);
+  batch.wait();
+  if (std::memcmp(there.data, wanted.data, bytes) == 0)
+    begun(call).across(place(), remote.side(), lane::Side::packed(next.data), 0, bytes, next.memory);
+  if (result.place)
+    begun(call).across(place_with(result), result.side(), lane::Side::packed(there.data), 0, bytes, there.memory);
+  else
+    landings_.push_back({result, there.data, 0, bytes});
+  finish_locked();
+}
+
+}  // namespace crosslane::interpose

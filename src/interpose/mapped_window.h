@@ -1,0 +1,150 @@
+// A window in GPU memory whose ranks share a node and have each other's memory mapped: accesses go to where it lies, over the GPUs' links, and are there
+// for kernels once their epoch ends, or is flushed. So the window has MPI's unified memory model (MPI 5.0, section 12.4). It must not know which
+// procedure the application called.
+#pragma once
+
+#include "interpose/process.h"
+#include "interpose/teams.h"
+#include "interpose/window_epochs.h"
+#include "kernel/catalogue.h"
+#include "lane/copier.h"
+#include "layout/layout.h"
+#include "mpi/abi.h"
+#include "share/exposure.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// Elements of a datatype: in memory of this process that an access reads or writes, or in another rank's as mapped here.
+struct TypedMemory {
+  std::byte* address = nullptr;
+  std::shared_ptr<const layout::Layout> layout;
+  MPI_Count count = 0;
+  /// In GPU memory of the window's context; nothing of the host's memory.
+  std::optional<lane::Place> place;
+
+  [[nodiscard]] std::size_t bytes() const { return layout->packed_size(count); }
+  [[nodiscard]] bool contiguous() const { return layout->contiguous(count); }
+  [[nodiscard]] lane::Side side() const noexcept { return lane::Side::of(address, *layout, count); }
+  [[nodiscard]] std::byte* first() const {
+    return lane::byte_at(address, static_cast<std::ptrdiff_t>(layout->true_lb()));
+  }
+};
+
+/// How an accumulating access combines: with a predefined operation on a predefined type, of which all elements are.
+struct Accumulation {
+  MPI_Op op{};
+  MPI_Datatype type{};
+};
+
+/// One rank's. Thread-safe as far as MPI lets threads use a window at once.
+class MappedWindow {
+ public:
+  /// What a rank has in the window: as this one reaches it.
+  struct Part {
+    std::byte* data = nullptr;
+    MPI_Aint size = 0, unit = 1;
+    std::shared_ptr<const gpu::Mapping> mapping;  ///< Of another rank's.
+  };
+  /// Of `size` bytes at `base`, this rank's, and all ranks' parts. epochs() is to be opened before anything else is called.
+  MappedWindow(Process& process, team::Home& home, void* base, MPI_Aint size, std::vector<Part> parts);
+  MappedWindow(const MappedWindow&) = delete;
+  MappedWindow& operator=(const MappedWindow&) = delete;
+  [[nodiscard]] void* base() const noexcept { return base_; }
+  [[nodiscard]] const MPI_Aint& size() const noexcept { return size_; }
+  [[nodiscard]] WindowEpochs& epochs() noexcept { return epochs_; }
+  /// Null once MPI is being finalized, when the memory of others is out of reach.
+  [[nodiscard]] team::Home* home() const noexcept { return home_; }
+  /// Throws Error (other), naming `call`, then, or where the application has ended the context of this rank's memory.
+  void check_home(const char* call) const;
+  /// MPI is being finalized. Nothing is under way any more.
+  void leave() noexcept;
+  /// CROSSLANE_ORDER=legacy: what the application has enqueued on its default streams, which may store to this rank's part, is over.
+  void settle(const char* call);
+
+  [[nodiscard]] bool has(int rank) const noexcept {
+    return rank >= 0 && static_cast<std::size_t>(rank) < parts_.size();
+  }
+  /// `count` elements at a displacement in memory of a rank that it has. Throws Error (rma_range), naming `call`, where that is not all in its part.
+  [[nodiscard]] TypedMemory at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
+                               std::shared_ptr<const layout::Layout> layout) const;
+
+  // Accesses: begun, in the order of these calls as far as they go to one rank's memory, and over after finish(). Accumulating ones are over when they
+  // return. `bytes` of the packed streams; each throws what the GPU reports.
+  void put(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t bytes);
+  void get(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t bytes);
+  /// What was at `target` is fetched to `result`, if that is not null.
+  void accumulate(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
+                  const Accumulation& how, const TypedMemory* result, std::size_t bytes);
+  void compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
+                        const TypedMemory& compare, const TypedMemory& result);
+  /// Returns when all accesses of this rank are over: at their targets, and here.
+  void finish();
+
+ private:
+  // What was fetched to host memory, until its copies are over.
+  struct Landing {
+    TypedMemory to;
+    const std::byte* from;
+    std::size_t begin, end;
+  };
+  // However what holds it ends, nothing that was begun is under way any more.
+  class Forgetting {
+   public:
+    explicit Forgetting(MappedWindow& window) noexcept : window_(window) {}
+    ~Forgetting() { window_.forget(); }
+    Forgetting(const Forgetting&) = delete;
+    Forgetting& operator=(const Forgetting&) = delete;
+
+   private:
+    MappedWindow& window_;
+  };
+
+  // The mutex is held in what follows.
+  lane::Batch& begun(const char* call);
+  [[nodiscard]] lane::Place place(bool settled = true) const noexcept {
+    return {home_->context(), home_->device(), settled};
+  }
+  [[nodiscard]] lane::Place place_with(const TypedMemory& local) const noexcept {
+    return place(!local.place || local.place->settled);
+  }
+  // Lent memory, and whether kernels reach it.
+  struct Block {
+    std::byte* data;
+    lane::Memory memory;
+  };
+  Block lend(const char* call, std::size_t bytes);
+  void put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
+                  std::size_t end);
+  void get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
+                  std::size_t end);
+  Block to_host(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end);
+  void combine_on_gpu(const char* call, const TypedMemory& remote, const TypedMemory& local, kernel::Op op,
+                      kernel::Element element, std::size_t begin, std::size_t end);
+  void combine_on_host(const char* call, const TypedMemory& remote, const TypedMemory& local, const Accumulation& how,
+                       std::size_t begin, std::size_t end);
+  void begin() noexcept;
+  void finish_locked();
+  void forget() noexcept;
+
+  Process& process_;
+  team::Home* home_;
+  WindowEpochs epochs_;
+  void* const base_;
+  const MPI_Aint size_;
+  std::vector<Part> parts_;            // by rank
+  std::mutex mutex_;                   // of what follows
+  std::vector<lane::HostBlock> lent_;  // outlives the batch, which waits for what it has enqueued
+  std::size_t lent_bytes_ = 0;
+  std::vector<gpu::Buffer> spares_;
+  std::vector<Landing> landings_;
+  std::optional<lane::Batch> batch_;
+};
+
+}  // namespace crosslane::interpose

@@ -1,0 +1,112 @@
+// The epochs of a window whose ranks share a node (MPI 5.0, section 12.5): who may access whose memory, and when; told by words that all of them see,
+// so that no rank waits for another one's host but where MPI says so. It must not know accesses, nor what memory the window is of.
+//
+// States (who may change them, and what holds then), in the memory of each rank t; all start at zero.
+//
+//   lock       0 free <-> n shared holders     by holders; acquire at the lock, release at the unlock
+//              0 free <-> exclusive            the same
+//   waiting    n <-> n + 1                     by who waits for all of the lock: who wants to share it lets it pass, for a while
+//   guard      0 free <-> 1 held               by who is in an accumulating access to memory of t: each is atomic as a whole
+//   fences     n -> n + 1                      by t, when it comes to a fence and its accesses are complete (release)
+//   posts[o]   n -> n + 1                      by t, when it posts to o (release); o starts an epoch for each
+//   ends[o]    n -> n + 1                      by o, when it completes such an epoch, and its accesses are complete (release); t waits for each
+#pragma once
+
+#include "interpose/process.h"
+#include "mpi/abi.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace crosslane::interpose {
+
+/// One rank's. Threads may lock, access and flush at once; other calls on a window are one thread's at a time, as MPI has it.
+class WindowEpochs {
+ public:
+  explicit WindowEpochs(Process& process);
+  ~WindowEpochs();
+  WindowEpochs(const WindowEpochs&) = delete;
+  WindowEpochs& operator=(const WindowEpochs&) = delete;
+
+  /// Makes MPI's window, whose memory is the words: collective over `comm`, all of whose ranks are on this node, and whose errors are returned. False on
+  /// all of them where one has none. To be called before anything else.
+  bool open(MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm);
+  /// It is the application's from then on, to be freed by it.
+  [[nodiscard]] MPI_Win window() const noexcept { return window_; }
+
+  [[nodiscard]] int ranks() const noexcept { return static_cast<int>(words_.size()); }
+  [[nodiscard]] int me() const noexcept { return me_; }
+
+  /// Throws Error (rma_sync), naming `call`, unless an epoch is open in which this rank may access memory of `target`; and one that began with a lock.
+  void check_access(const char* call, int target) const;
+  void check_locked(const char* call, std::optional<int> target) const;
+
+  // What follows returns once other ranks have done their part. Accesses of this rank that the call completes are over before it. Each throws Error
+  // (rma_sync), naming `call`, where its other half is missing.
+  /// `succeeds`: accesses may follow.
+  void fence(const char* call, bool succeeds);
+  void post(const char* call, MPI_Group origins);
+  void start(const char* call, MPI_Group targets);
+  void complete(const char* call);
+  void end_post(const char* call);
+  /// Whether all have completed, in which case it was end_post().
+  [[nodiscard]] bool try_end_post(const char* call);
+  /// MPI_PROC_NULL is a target, too, whom nobody waits for.
+  void lock(const char* call, int target, int lock_type);
+  void unlock(const char* call, int target);
+  void lock_all(const char* call);
+  void unlock_all(const char* call);
+
+  /// While one lives, no other rank or thread is in an accumulating access to memory of that rank.
+  class Guard {
+   public:
+    Guard(WindowEpochs& epochs, const char* call, int target);
+    ~Guard() { held_.store(0, std::memory_order_release); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    std::atomic<std::uint64_t>& held_;
+  };
+
+ private:
+  struct Words;
+  struct Pair;
+  enum class Locked : std::uint8_t { no, shared, exclusive };
+
+  [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept;
+  [[nodiscard]] Words& words(int rank) const noexcept;
+  /// What `target` and `origin` tell each other.
+  [[nodiscard]] Pair& pair(int target, int origin) const noexcept;
+  [[nodiscard]] std::vector<int> members(const char* call, MPI_Group group) const;
+  void check_rank(const char* call, int rank) const;
+  void await(const char* call, int rank, base::FunctionRef<bool()> done) const;
+  [[nodiscard]] bool try_share(int target) const noexcept;
+  void share(const char* call, std::span<const int> targets);
+  void exclude(const char* call, int target);
+  void release(int target, Locked locked) const noexcept;
+
+  [[nodiscard]] bool find_words(int ranks);
+
+  Process& process_;
+  MPI_Win window_;
+  MPI_Group group_;
+  int me_ = 0;
+  std::vector<std::byte*> words_;  // by rank
+  std::atomic<std::int64_t> polite_from_{
+      0};                     // nanoseconds of the clock: until then who waits alone is not let pass again
+  mutable std::mutex mutex_;  // of what follows
+  bool fenced_ = false;       // accesses may follow the last fence
+  std::optional<std::vector<int>> posted_, started_;  // ranks of such an epoch
+  bool all_locked_ = false;
+  int nobody_locked_ = 0;
+  std::vector<Locked> locked_;                         // by target
+  std::vector<std::uint64_t> posts_seen_, ends_seen_;  // by target; by origin
+};
+
+}  // namespace crosslane::interpose

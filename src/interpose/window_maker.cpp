@@ -1,0 +1,150 @@
+// See window_maker.h.
+#include "interpose/window_maker.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "gpu/context.h"
+#include "interpose/argument_builder.h"
+#include "interpose/teams.h"
+#include "mpi/returns_errors.h"
+#include "team/messenger.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace crosslane::interpose {
+namespace {
+
+enum class State : std::int64_t { elsewhere, empty, takes_part, failed };
+
+/// What a rank tells the others of its part.
+struct Card {
+  State state = State::elsewhere;
+  MPI_Aint size = 0, unit = 1;
+  share::Exposed exposed{};
+};
+
+// True if it lies in the home's context: then what the application has enqueued there before is over, and others may open it.
+bool show(Process& process, const char* call, void* base, MPI_Aint size, team::Home*& home, share::Exposed& exposed) {
+  const auto byte = process.layouts().of(process.library().handles().byte);
+  lane::Place place;
+  static_cast<void>(
+      ArgumentBuilder(process.copier(), process.layouts(), call).locate("base", base, *byte, size, place));
+  process.see_device(place.device);
+  home = process.teams()->home_at(place);
+  if (home == nullptr || place.context != home->context()) return false;
+  lane::Batch batch(process.copier(), {.call = call});
+  batch.settle(place);
+  batch.wait();
+  exposed = home->exposure().show(process.gpu().inspect(base), base);
+  return true;
+}
+
+// Of a rank that has nothing in a window of others, and has passed no GPU memory yet: where it works, if it works anywhere.
+team::Home* home_here(Process& process) {
+  if (!process.gpu().present()) return nullptr;
+  const auto& driver = process.gpu().driver();
+  CUcontext context = nullptr;
+  if (driver.ctx_get_current(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
+  const int device = gpu::current_device(driver);
+  process.see_device(device);
+  return process.teams()->home_at({context, device, true});
+}
+
+// All ranks' parts as this one reaches them; nothing where it cannot reach one.
+std::vector<MappedWindow::Part> mapped_parts(Process& process, team::Home& home, void* base,
+                                             const std::vector<Card>& cards, const std::vector<int>& world_ranks,
+                                             int me) {
+  const auto& nodes = process.world()->nodes();
+  std::vector<MappedWindow::Part> parts;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    auto& part = parts.emplace_back(MappedWindow::Part{.size = card.size, .unit = card.unit, .mapping = nullptr});
+    if (card.size == 0) continue;
+    if (static_cast<int>(rank) == me) {
+      part.data = static_cast<std::byte*>(base);
+      continue;
+    }
+    part.mapping = home.exposure().hold(nodes.local_rank(world_ranks[rank]), card.exposed);
+    if (part.mapping == nullptr) return {};
+    part.data = part.mapping->data() + card.exposed.offset;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, void* base, MPI_Aint size, bool on_gpu,
+                                         MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm) {
+  // The same on all ranks.
+  team::World* const world = process.world();
+  Teams* const teams = process.teams();
+  if (!process.settings().mapped_windows || world == nullptr || !world->agreed() || !world->node_looks() ||
+      teams == nullptr || process.of_session(comm))
+    return nullptr;
+  const auto facts = process.communicators()->share(comm);
+  const auto& ranks = facts->world_ranks;
+  if (facts->inter || !std::ranges::all_of(ranks, [&](int rank) { return world->on_my_node(rank); }) ||
+      std::ranges::none_of(ranks, [&](int rank) { return world->may_have_gpus(rank); }))
+    return nullptr;
+
+  const auto& below = process.library().below();
+  const auto& handles = process.library().handles();
+  int me = 0;
+  below.Comm_rank(comm, &me);
+  Card mine{.size = size, .unit = disp_unit};
+  team::Home* home = teams->standing_home();
+  std::exception_ptr failure;
+  try {
+    if (size < 0) throw base::Error(base::ErrorClass::argument, "{}: size: {} is negative", call, size);
+    if (disp_unit <= 0)
+      throw base::Error(base::ErrorClass::disp_unit, "{}: disp_unit: {} is not positive", call, disp_unit);
+    if (on_gpu)
+      mine.state = show(process, call, base, size, home, mine.exposed) && (mine.exposed.id != 0 || ranks.size() == 1)
+                       ? State::takes_part
+                       : State::elsewhere;
+    else if (size == 0)
+      mine.state = State::empty;
+  } catch (...) {
+    failure = std::current_exception();
+    mine.state = State::failed;
+  }
+  std::vector<Card> cards(ranks.size());
+  static_assert(std::is_trivially_copyable_v<Card>);
+  const mpi::ReturnsErrors returns(below, comm);
+  team::check(below, below.Allgather(&mine, sizeof mine, handles.byte, cards.data(), sizeof mine, handles.byte, comm),
+              "MPI_Allgather");
+  if (failure) std::rethrow_exception(failure);
+  const auto failed = std::ranges::find(cards, State::failed, &Card::state);
+  if (failed != cards.end())
+    throw base::Error(base::ErrorClass::buffer,
+                      "{}: rank {} of the communicator cannot take part in the window, and has been told why", call,
+                      failed - cards.begin());
+  if (std::ranges::any_of(cards, [](const Card& card) { return card.state == State::elsewhere; }) ||
+      std::ranges::none_of(cards, [](const Card& card) { return card.state == State::takes_part; }))
+    return nullptr;
+
+  std::unique_ptr<MappedWindow> made;
+  try {
+    if (home == nullptr) home = home_here(process);
+    auto parts =
+        home == nullptr ? std::vector<MappedWindow::Part>{} : mapped_parts(process, *home, base, cards, ranks, me);
+    if (!parts.empty()) made = std::make_unique<MappedWindow>(process, *home, base, size, std::move(parts));
+  } catch (const std::exception& error) {
+    base::log(base::Topic::info, "{}: {}", call, error.what());
+  }
+  const int ready = made != nullptr ? 1 : 0;
+  int all_ready = 0;
+  team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
+  if (all_ready != 0 && made->epochs().open(disp_unit, info, comm)) return made;
+  base::log(base::Topic::info,
+            "{}: memory of some ranks cannot be mapped by others: the window is accessed on host copies", call);
+  return nullptr;
+}
+
+}  // namespace crosslane::interpose
