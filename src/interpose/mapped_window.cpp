@@ -207,9 +207,10 @@ void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, 
 void MappedWindow::accumulate(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                               const Accumulation& how, const TypedMemory* result, std::size_t bytes) {
   const auto& handles = process_.library().handles();
+  finish();  // what fails here is not to take others along, nor others to wait for that
   const WindowEpochs::Guard guard(epochs_, call, target);
   const std::lock_guard lock(mutex_);
-  finish_locked();                     // what fails here is not to take others along
+  finish_locked();
   const Forgetting forgetting(*this);  // before others may write there
   if (result != nullptr) get_locked(call, *result, remote, 0, std::min(bytes, result->bytes()));
   if (how.op == handles.replace) {

@@ -78,6 +78,7 @@ bool WindowEpochs::find_words(int ranks) {
     void* base = nullptr;
     if (mpi::calls::Win_shared_query(below, window_, rank, &bytes, &unit, &base) != mpi::success || base == nullptr)
       break;
+    // Memory is shared by whole pages, so that all ranks find the same line.
     const auto past = reinterpret_cast<std::uintptr_t>(base) % share::line_bytes;
     found.push_back(static_cast<std::byte*>(base) + (share::line_bytes - past) % share::line_bytes);
   }
