@@ -120,9 +120,9 @@ template <class Body>
 std::optional<int> accessing(const Site& site, const char* call, MPI_Win win, const Remote& target,
                              std::span<const Local> buffers, MPI_Request* request, const Body& body) {
   auto& process = site.process();
-  const auto window = site.watching() ? process.windows().find(win) : nullptr;
-  MappedWindow* const mapped = window == nullptr ? nullptr : window->mapped();
-  if (mapped == nullptr || target.rank == mpi::proc_null) return std::nullopt;
+  const auto window = mapped_window(site, win);
+  if (window == nullptr || target.rank == mpi::proc_null) return std::nullopt;
+  MappedWindow* const mapped = window->mapped();
   return run_route(process, site.next(), call, Target::of_win(win), [&](Route& route) {
     if (!mapped->has(target.rank))
       throw base::Error(base::ErrorClass::rank, "{}: target_rank: {} is no rank of the window", call, target.rank);
@@ -187,7 +187,8 @@ std::optional<int> accumulating(const Site& site, const char* call, MPI_Win win,
     const TypedMemory& from = reads ? locals.front() : nothing;
     const std::size_t bytes = reads ? access.bytes_to_remote(from) : access.remote().bytes();
     if (bytes == 0) return;
-    const Accumulation how{op, element_type(process, target.type)};
+    const bool combines = reads && op != process.library().handles().replace;
+    const Accumulation how{op, combines ? element_type(process, target.type) : target.type};
     window.accumulate(call, target.rank, access.remote(), from, how, result != nullptr ? &locals.back() : nullptr,
                       bytes);
     access.lower();

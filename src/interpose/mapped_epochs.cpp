@@ -18,9 +18,9 @@ template <class Body>
 std::optional<int> synchronising(const Site& site, const char* call, MPI_Win win, Completes completes,
                                  const Body& body) {
   auto& process = site.process();
-  const auto window = site.watching() ? process.windows().find(win) : nullptr;
-  MappedWindow* const mapped = window == nullptr ? nullptr : window->mapped();
-  if (mapped == nullptr) return std::nullopt;
+  const auto window = mapped_window(site, win);
+  if (window == nullptr) return std::nullopt;
+  MappedWindow* const mapped = window->mapped();
   return run_route(process, site.next(), call, Target::of_win(win), [&](Route&) {
     std::exception_ptr failure;
     try {
@@ -89,24 +89,9 @@ std::optional<int> unlock_all(const Site& site, MPI_Win win) {
                        [&](const char* call, WindowEpochs& epochs) { epochs.unlock_all(call); });
 }
 
-std::optional<int> flush(const Site& site, int rank, MPI_Win win) {
-  return synchronising(site, "MPI_Win_flush", win, Completes::accesses,
-                       [&](const char* call, const WindowEpochs& epochs) { epochs.check_locked(call, rank); });
-}
-
-std::optional<int> flush_all(const Site& site, MPI_Win win) {
-  return synchronising(site, "MPI_Win_flush_all", win, Completes::accesses,
-                       [&](const char* call, const WindowEpochs& epochs) { epochs.check_locked(call, std::nullopt); });
-}
-
-std::optional<int> flush_local(const Site& site, int rank, MPI_Win win) {
-  return synchronising(site, "MPI_Win_flush_local", win, Completes::accesses,
-                       [&](const char* call, const WindowEpochs& epochs) { epochs.check_locked(call, rank); });
-}
-
-std::optional<int> flush_local_all(const Site& site, MPI_Win win) {
-  return synchronising(site, "MPI_Win_flush_local_all", win, Completes::accesses,
-                       [&](const char* call, const WindowEpochs& epochs) { epochs.check_locked(call, std::nullopt); });
+std::optional<int> flush(const Site& site, const char* call, std::optional<int> rank, MPI_Win win) {
+  return synchronising(site, call, win, Completes::accesses,
+                       [&](const char*, const WindowEpochs& epochs) { epochs.check_locked(call, rank); });
 }
 
 // There is one copy, and what lies there is what all see.

@@ -19,10 +19,8 @@ std::optional<int> lock(const Site& site, int lock_type, int rank, MPI_Win win);
 std::optional<int> lock_all(const Site& site, MPI_Win win);
 std::optional<int> unlock(const Site& site, int rank, MPI_Win win);
 std::optional<int> unlock_all(const Site& site, MPI_Win win);
-std::optional<int> flush(const Site& site, int rank, MPI_Win win);
-std::optional<int> flush_all(const Site& site, MPI_Win win);
-std::optional<int> flush_local(const Site& site, int rank, MPI_Win win);
-std::optional<int> flush_local_all(const Site& site, MPI_Win win);
+/// Each of the four of that name; of one rank's memory, or of all.
+std::optional<int> flush(const Site& site, const char* call, std::optional<int> rank, MPI_Win win);
 std::optional<int> sync(const Site& site, MPI_Win win);
 
 }  // namespace crosslane::interpose::mapped

@@ -59,28 +59,32 @@ MappedWindow::Block MappedWindow::lend(const char* call, std::size_t bytes) {
   return {lent_.back().data(), lent_.back().mapped() ? lane::Memory::mapped : lane::Memory::host};
 }
 
-void MappedWindow::put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
-                              std::size_t end) {
-  if (local.place) return begun(call).across(place_with(local), remote.side(), local.side(), begin, end);
+// Calls f(block, at, stop) for each part of bytes [begin, end).
+template <class F>
+void MappedWindow::through_blocks(const char* call, std::size_t begin, std::size_t end, const F& f) {
   for (std::size_t at = begin; at < end; at += chunk_bytes) {
     const std::size_t stop = std::min(end, at + chunk_bytes);
     if (lent_bytes_ + (stop - at) > most_lent) finish_locked();
-    const Block block = lend(call, stop - at);
+    f(lend(call, stop - at), at, stop);
+  }
+}
+
+void MappedWindow::put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
+                              std::size_t end) {
+  if (local.place) return begun(call).across(place_with(local), remote.side(), local.side(), begin, end);
+  through_blocks(call, begin, end, [&](const Block& block, std::size_t at, std::size_t stop) {
     local.layout->pack(block.data, local.address, local.count, at, stop);
     begun(call).across(place(), remote.side(), lane::Side::packed(block.data), at, stop, block.memory);
-  }
+  });
 }
 
 void MappedWindow::get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
                               std::size_t end) {
   if (local.place) return begun(call).across(place_with(local), local.side(), remote.side(), begin, end);
-  for (std::size_t at = begin; at < end; at += chunk_bytes) {
-    const std::size_t stop = std::min(end, at + chunk_bytes);
-    if (lent_bytes_ + (stop - at) > most_lent) finish_locked();
-    const Block block = lend(call, stop - at);
+  through_blocks(call, begin, end, [&](const Block& block, std::size_t at, std::size_t stop) {
     begun(call).across(place(), lane::Side::packed(block.data), remote.side(), at, stop, block.memory);
     landings_.push_back({local, block.data, at, stop});
-  }
+  });
 }
 
 void MappedWindow::leave() noexcept {
@@ -98,19 +102,19 @@ void MappedWindow::settle(const char* call) {
 }
 
 // What the application has enqueued since the last access comes before this one, too, where that is asked for.
-void MappedWindow::begin() noexcept {
+void MappedWindow::order_anew() noexcept {
   if (batch_) batch_->begin_again();
 }
 
 void MappedWindow::put(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  begin();
+  order_anew();
   put_locked(call, remote, local, 0, bytes);
 }
 
 void MappedWindow::get(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  begin();
+  order_anew();
   get_locked(call, local, remote, 0, bytes);
 }
 

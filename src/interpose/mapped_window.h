@@ -37,7 +37,7 @@ struct TypedMemory {
   }
 };
 
-/// How an accumulating access combines: with a predefined operation on a predefined type, of which all elements are.
+/// How an accumulating access combines: with a predefined operation; if it is one of two operands, on a predefined type, of which all elements are.
 struct Accumulation {
   MPI_Op op{};
   MPI_Datatype type{};
@@ -120,6 +120,8 @@ class MappedWindow {
     lane::Memory memory;
   };
   Block lend(const char* call, std::size_t bytes);
+  template <class F>
+  void through_blocks(const char* call, std::size_t begin, std::size_t end, const F& f);
   void put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
                   std::size_t end);
   void get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
@@ -129,7 +131,7 @@ class MappedWindow {
                       kernel::Element element, std::size_t begin, std::size_t end);
   void combine_on_host(const char* call, const TypedMemory& remote, const TypedMemory& local, const Accumulation& how,
                        std::size_t begin, std::size_t end);
-  void begin() noexcept;
+  void order_anew() noexcept;
   void finish_locked();
   void forget() noexcept;
 

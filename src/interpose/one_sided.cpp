@@ -287,25 +287,25 @@ int manual::win_unlock_all(const Site& site, MPI_Win win) {
 }
 
 int manual::win_flush(const Site& site, int rank, MPI_Win win) {
-  if (const auto done = mapped::flush(site, rank, win)) return *done;
+  if (const auto done = mapped::flush(site, "MPI_Win_flush", rank, win)) return *done;
   return synchronise(site, "MPI_Win_flush", win, {.completed = Completed::of_target, .target = rank},
                      [&](const mpi::Functions& next) { return next.Win_flush(rank, win); });
 }
 
 int manual::win_flush_all(const Site& site, MPI_Win win) {
-  if (const auto done = mapped::flush_all(site, win)) return *done;
+  if (const auto done = mapped::flush(site, "MPI_Win_flush_all", std::nullopt, win)) return *done;
   return synchronise(site, "MPI_Win_flush_all", win, {.completed = Completed::all},
                      [&](const mpi::Functions& next) { return next.Win_flush_all(win); });
 }
 
 int manual::win_flush_local(const Site& site, int rank, MPI_Win win) {
-  if (const auto done = mapped::flush_local(site, rank, win)) return *done;
+  if (const auto done = mapped::flush(site, "MPI_Win_flush_local", rank, win)) return *done;
   return synchronise(site, "MPI_Win_flush_local", win, {.completed = Completed::of_target, .target = rank},
                      [&](const mpi::Functions& next) { return next.Win_flush_local(rank, win); });
 }
 
 int manual::win_flush_local_all(const Site& site, MPI_Win win) {
-  if (const auto done = mapped::flush_local_all(site, win)) return *done;
+  if (const auto done = mapped::flush(site, "MPI_Win_flush_local_all", std::nullopt, win)) return *done;
   return synchronise(site, "MPI_Win_flush_local_all", win, {.completed = Completed::all},
                      [&](const mpi::Functions& next) { return next.Win_flush_local_all(win); });
 }

@@ -39,10 +39,7 @@ class WindowEpochs {
   /// It is the application's from then on, to be freed by it.
   [[nodiscard]] MPI_Win window() const noexcept { return window_; }
 
-  [[nodiscard]] int ranks() const noexcept { return static_cast<int>(words_.size()); }
-  [[nodiscard]] int me() const noexcept { return me_; }
-
-  /// Throws Error (rma_sync), naming `call`, unless an epoch is open in which this rank may access memory of `target`; and one that began with a lock.
+  /// Throws Error (rma_sync), naming `call`, unless an epoch is open in which this rank may access memory of `target`; or this rank holds a lock of it, or any.
   void check_access(const char* call, int target) const;
   void check_locked(const char* call, std::optional<int> target) const;
 
@@ -80,6 +77,8 @@ class WindowEpochs {
   enum class Locked : std::uint8_t { no, shared, exclusive };
 
   [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept;
+  [[nodiscard]] bool find_words(int ranks);
+  [[nodiscard]] int ranks() const noexcept { return static_cast<int>(words_.size()); }
   [[nodiscard]] Words& words(int rank) const noexcept;
   /// What `target` and `origin` tell each other.
   [[nodiscard]] Pair& pair(int target, int origin) const noexcept;
@@ -91,17 +90,15 @@ class WindowEpochs {
   void exclude(const char* call, int target);
   void release(int target, Locked locked) const noexcept;
 
-  [[nodiscard]] bool find_words(int ranks);
-
   Process& process_;
   MPI_Win window_;
   MPI_Group group_;
   int me_ = 0;
   std::vector<std::byte*> words_;  // by rank
-  std::atomic<std::int64_t> polite_from_{
-      0};                     // nanoseconds of the clock: until then who waits alone is not let pass again
-  mutable std::mutex mutex_;  // of what follows
-  bool fenced_ = false;       // accesses may follow the last fence
+  /// In nanoseconds of the clock: until then who waits for all of a lock is not let pass again.
+  std::atomic<std::int64_t> polite_from_{0};
+  mutable std::mutex mutex_;                          // of what follows
+  bool fenced_ = false;                               // accesses may follow the last fence
   std::optional<std::vector<int>> posted_, started_;  // ranks of such an epoch
   bool all_locked_ = false;
   int nobody_locked_ = 0;

@@ -130,9 +130,9 @@ void Window::pass_by() {
   published_ = false;
 }
 
-bool is_mapped(const Site& site, MPI_Win win) {
-  const auto window = site.watching() ? site.process().windows().find(win) : nullptr;
-  return window != nullptr && window->mapped() != nullptr;
+std::shared_ptr<Window> mapped_window(const Site& site, MPI_Win win) {
+  auto window = site.watching() ? site.process().windows().find(win) : nullptr;
+  return window != nullptr && window->mapped() != nullptr ? window : nullptr;
 }
 
 int place_access(const Site& site, const char* call, MPI_Win win, int target, MPI_Aint& displacement, MPI_Count count,

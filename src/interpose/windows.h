@@ -88,8 +88,8 @@ class Window {
   std::size_t enough_ = 64;  // of them, until those whose requests were completed are left out
 };
 
-/// Whether the memory of a window is mapped by its ranks, so that MPI's own window is of something else.
-[[nodiscard]] bool is_mapped(const Site& site, MPI_Win win);
+/// The window that a call is on, if its ranks have each other's memory mapped, so that MPI's own window is of something else; else null.
+[[nodiscard]] std::shared_ptr<Window> mapped_window(const Site& site, MPI_Win win);
 
 /// Of an access to `count` elements of a type at a rank of a dynamic window: makes the displacement what MPI is to be told, where they lie in GPU
 /// memory that the target has attached. Returns an MPI error code.

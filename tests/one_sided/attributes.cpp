@@ -1,5 +1,6 @@
 // What windows over GPU memory say of themselves, several of them over one memory, and GPU buffers with windows whose memory is the
 // MPI's or is attached. It must not know Crosslane.
+#include "one_sided/attribute.h"
 #include "one_sided/parts.h"
 #include "one_sided/plain.h"
 #include "support/plain_mpi.h"
@@ -35,15 +36,6 @@ class Window {
  private:
   MPI_Win handle_ = MPI_WIN_NULL;
 };
-
-template <class Value>
-Value attribute(MPI_Win window, int key, const char* name) {
-  void* value = nullptr;
-  int found = 0;
-  CROSSLANE_MPI(MPI_Win_get_attr(window, key, static_cast<void*>(&value), &found));
-  CROSSLANE_CHECK(found != 0, "{} is not set", name);
-  return found == 0 ? Value{} : *static_cast<Value*>(value);
-}
 
 void* base_of(MPI_Win window) {
   void* value = nullptr;

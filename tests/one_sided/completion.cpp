@@ -1,5 +1,6 @@
 // What completes one-sided accesses, and what synchronises windows: locks of all ranks, requests that nobody flushes, a buffer that is
 // gone among others, threads that share a window. It must not know Crosslane.
+#include "one_sided/attribute.h"
 #include "one_sided/parts.h"
 #include "support/plain_mpi.h"
 
@@ -75,13 +76,6 @@ void requests_alone(Program& program) {
   CROSSLANE_CHECK(after < before + most, "{} rounds of MPI_Rget and MPI_Wait: {} to {} bytes of memory", rounds, before,
                   after);
   CROSSLANE_MPI(MPI_Win_unlock(to, exposed.window()));
-}
-
-bool is_unified(MPI_Win window) {
-  void* model = nullptr;
-  int found = 0;
-  CROSSLANE_MPI(MPI_Win_get_attr(window, MPI_WIN_MODEL, static_cast<void*>(&model), &found));
-  return found != 0 && *static_cast<int*>(model) == MPI_WIN_UNIFIED;
 }
 
 // Of several results one cannot be delivered: the call that completes them says so, and the others are there. Where there is one copy of the window,

@@ -236,7 +236,12 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
         return [*lines, f'return manual::win_create(site, "{call}", {arguments});']
     if row.route == "win_shared_query":
         # As of any window that nobody shares by loads and stores of its CPU.
-        lines = [absent, f"if (!is_mapped(site, win)) [[likely]] return {forward};", "*size = 0;", "*disp_unit = 1;"]
+        lines = [
+            absent,
+            f"if (mapped_window(site, win) == nullptr) [[likely]] return {forward};",
+            "*size = 0;",
+            "*disp_unit = 1;",
+        ]
         return [*lines, "*static_cast<void**>(baseptr) = nullptr;", "return mpi::success;"]
     if row.route == "attach":
         replaced = ", ".join("host" if p.name == "buffer" else p.name for p in procedure.parameters)
