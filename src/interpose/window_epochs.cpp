@@ -5,42 +5,22 @@
 #include "base/error.h"
 #include "interpose/receive.h"
 #include "mpi/calls.h"
-#include "share/directory.h"
 #include "team/messenger.h"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <new>
 #include <numeric>
 
 namespace crosslane::interpose {
 
-struct alignas(share::line_bytes) WindowEpochs::Words {
-  std::atomic<std::uint64_t> lock;
-  alignas(share::line_bytes) std::atomic<std::uint64_t> waiting;
-  alignas(share::line_bytes) std::atomic<std::uint64_t> guard;
-  alignas(share::line_bytes) std::atomic<std::uint64_t> fences;
-};
-
-struct WindowEpochs::Pair {
-  alignas(share::line_bytes) std::atomic<std::uint64_t> posts;
-  alignas(share::line_bytes) std::atomic<std::uint64_t> ends;
-};
-
 namespace {
-
-constexpr std::uint64_t exclusively = std::uint64_t{1} << 63;
 
 [[noreturn]] void out_of_order(const char* call, const char* why) {
   throw base::Error(base::ErrorClass::rma_sync, "{}: {}", call, why);
 }
 
 }  // namespace
-
-std::size_t WindowEpochs::bytes_for(int ranks) noexcept {
-  return sizeof(Words) + static_cast<std::size_t>(ranks) * sizeof(Pair) + share::line_bytes;
-}
 
 WindowEpochs::WindowEpochs(Process& process)
     : process_(process),
@@ -50,14 +30,14 @@ WindowEpochs::WindowEpochs(Process& process)
 bool WindowEpochs::open(MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm) {
   const auto& below = process_.library().below();
   const auto& handles = process_.library().handles();
-  int ranks = 0;
-  below.Comm_rank(comm, &me_);
+  int me = 0, ranks = 0;
+  below.Comm_rank(comm, &me);
   below.Comm_size(comm, &ranks);
   void* own = nullptr;
-  const int code = mpi::calls::Win_allocate_shared(below, static_cast<MPI_Aint>(bytes_for(ranks)), disp_unit, info,
-                                                   comm, &own, &window_);
+  const auto bytes = static_cast<MPI_Aint>(share::EpochWords::bytes_for(ranks));
+  const int code = mpi::calls::Win_allocate_shared(below, bytes, disp_unit, info, comm, &own, &window_);
   const bool made = code == mpi::success && window_ != handles.win_null;
-  const bool found = made && below.Comm_group(comm, &group_) == mpi::success && find_words(ranks);
+  const bool found = made && below.Comm_group(comm, &group_) == mpi::success && find_words(me, ranks);
   const std::array<int, 2> mine{made ? 1 : 0, found ? 1 : 0};
   std::array<int, 2> all{};
   team::check(below, below.Allreduce(mine.data(), all.data(), 2, handles.int_, handles.min, comm), "MPI_Allreduce");
@@ -67,7 +47,7 @@ bool WindowEpochs::open(MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm) {
   return false;
 }
 
-bool WindowEpochs::find_words(int ranks) {
+bool WindowEpochs::find_words(int me, int ranks) {
   const auto& below = process_.library().below();
   MPI_Errhandler applications{};
   below.Win_get_errhandler(window_, &applications);
@@ -78,35 +58,20 @@ bool WindowEpochs::find_words(int ranks) {
     void* base = nullptr;
     if (mpi::calls::Win_shared_query(below, window_, rank, &bytes, &unit, &base) != mpi::success || base == nullptr)
       break;
-    // Memory is shared by whole pages, so that all ranks find the same line.
-    const auto past = reinterpret_cast<std::uintptr_t>(base) % share::line_bytes;
-    found.push_back(static_cast<std::byte*>(base) + (share::line_bytes - past) % share::line_bytes);
+    found.push_back(static_cast<std::byte*>(base));
   }
   below.Win_set_errhandler(window_, applications);
   below.Errhandler_free(&applications);
   if (static_cast<int>(found.size()) != ranks) return false;
-  std::byte* const mine = found[static_cast<std::size_t>(me_)];
-  ::new (mine) Words{};
-  for (int rank = 0; rank < ranks; ++rank)
-    ::new (mine + sizeof(Words) + static_cast<std::size_t>(rank) * sizeof(Pair)) Pair{};
-  words_ = std::move(found);
-  locked_.resize(words_.size(), Locked::no);
-  posts_seen_.resize(words_.size());
-  ends_seen_.resize(words_.size());
+  words_ = share::EpochWords(found, me);
+  locked_.resize(found.size(), Locked::no);
+  posts_seen_.resize(found.size());
+  ends_seen_.resize(found.size());
   return true;
 }
 
 WindowEpochs::~WindowEpochs() {
   if (group_ != process_.library().handles().group_null) process_.library().below().Group_free(&group_);
-}
-
-WindowEpochs::Words& WindowEpochs::words(int rank) const noexcept {
-  return *std::launder(reinterpret_cast<Words*>(words_[static_cast<std::size_t>(rank)]));
-}
-
-WindowEpochs::Pair& WindowEpochs::pair(int target, int origin) const noexcept {
-  std::byte* const first = words_[static_cast<std::size_t>(target)] + sizeof(Words);
-  return *std::launder(reinterpret_cast<Pair*>(first) + origin);
 }
 
 std::vector<int> WindowEpochs::members(const char* call, MPI_Group group) const {
@@ -119,7 +84,7 @@ std::vector<int> WindowEpochs::members(const char* call, MPI_Group group) const 
   std::vector<int> theirs(static_cast<std::size_t>(count)), ours(theirs.size());
   std::iota(theirs.begin(), theirs.end(), 0);
   if (count != 0) below.Group_translate_ranks(group, count, theirs.data(), group_, ours.data());
-  if (std::ranges::any_of(ours, [&](int rank) { return rank < 0 || rank >= ranks(); }))
+  if (std::ranges::any_of(ours, [&](int rank) { return rank < 0 || rank >= words_.ranks(); }))
     throw base::Error(base::ErrorClass::rank, "{}: group: some of its members are not in the group of the window",
                       call);
   return ours;
@@ -151,9 +116,9 @@ void WindowEpochs::check_access(const char* call, int target) const {
 }
 
 void WindowEpochs::check_rank(const char* call, int rank) const {
-  if (rank < 0 || rank >= ranks())
+  if (rank < 0 || rank >= words_.ranks())
     throw base::Error(base::ErrorClass::rank, "{}: rank: {} is no rank of the window, which has {}", call, rank,
-                      ranks());
+                      words_.ranks());
 }
 
 void WindowEpochs::check_locked(const char* call, std::optional<int> target) const {
@@ -167,11 +132,8 @@ void WindowEpochs::check_locked(const char* call, std::optional<int> target) con
 }
 
 void WindowEpochs::fence(const char* call, bool succeeds) {
-  auto& mine = words(me_).fences;
-  const std::uint64_t number = mine.load(std::memory_order_relaxed) + 1;
-  mine.store(number, std::memory_order_release);
-  for (int rank = 0; rank < ranks(); ++rank)
-    await(call, rank, [&] { return words(rank).fences.load(std::memory_order_acquire) >= number; });
+  const std::uint64_t number = words_.come_to_fence();
+  for (int rank = 0; rank < words_.ranks(); ++rank) await(call, rank, [&] { return words_.is_at_fence(rank, number); });
   const std::lock_guard lock(mutex_);
   fenced_ = succeeds;
 }
@@ -180,7 +142,7 @@ void WindowEpochs::post(const char* call, MPI_Group origins) {
   auto group = members(call, origins);
   const std::lock_guard lock(mutex_);
   if (posted_) out_of_order(call, "the window is posted already; wait for that by MPI_Win_wait first");
-  for (const int origin : group) pair(me_, origin).posts.fetch_add(1, std::memory_order_release);
+  for (const int origin : group) words_.post(origin);
   posted_ = std::move(group);
 }
 
@@ -192,7 +154,7 @@ void WindowEpochs::start(const char* call, MPI_Group targets) {
   }
   for (const int target : group) {
     const std::uint64_t number = ++posts_seen_[static_cast<std::size_t>(target)];
-    await(call, target, [&] { return pair(target, me_).posts.load(std::memory_order_acquire) >= number; });
+    await(call, target, [&] { return words_.is_posted(target, number); });
   }
   const std::lock_guard lock(mutex_);
   started_ = std::move(group);
@@ -201,7 +163,7 @@ void WindowEpochs::start(const char* call, MPI_Group targets) {
 void WindowEpochs::complete(const char* call) {
   const std::lock_guard lock(mutex_);
   if (!started_) out_of_order(call, "no such epoch has started; start one by MPI_Win_start before");
-  for (const int target : *started_) pair(target, me_).ends.fetch_add(1, std::memory_order_release);
+  for (const int target : *started_) words_.complete(target);
   started_.reset();
 }
 
@@ -214,7 +176,7 @@ void WindowEpochs::end_post(const char* call) {
   }
   for (const int origin : group) {
     const std::uint64_t number = ++ends_seen_[static_cast<std::size_t>(origin)];
-    await(call, origin, [&] { return pair(me_, origin).ends.load(std::memory_order_acquire) >= number; });
+    await(call, origin, [&] { return words_.is_complete(origin, number); });
   }
   const std::lock_guard lock(mutex_);
   posted_.reset();
@@ -225,7 +187,7 @@ bool WindowEpochs::try_end_post(const char* call) {
     const std::lock_guard lock(mutex_);
     if (!posted_) out_of_order(call, "the window is not posted; post it by MPI_Win_post before");
     const bool over = std::ranges::all_of(*posted_, [&](int origin) {
-      return pair(me_, origin).ends.load(std::memory_order_acquire) > ends_seen_[static_cast<std::size_t>(origin)];
+      return words_.is_complete(origin, ends_seen_[static_cast<std::size_t>(origin)] + 1);
     });
     if (over) {
       for (const int origin : *posted_) ++ends_seen_[static_cast<std::size_t>(origin)];
@@ -238,23 +200,14 @@ bool WindowEpochs::try_end_post(const char* call) {
   return false;
 }
 
-bool WindowEpochs::try_share(int target) const noexcept {
-  auto& word = words(target).lock;
-  std::uint64_t held = word.load(std::memory_order_relaxed);
-  while (held != exclusively)
-    if (word.compare_exchange_weak(held, held + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
-  return false;
-}
-
 // All of them, or none meanwhile: who has one of them may want another. They let pass who waits to have one alone, but not for long, since a program may
 // have those meet that share it; and now and then, since who has it may have it for long.
 void WindowEpochs::share(const char* call, std::span<const int> targets) {
   constexpr std::int64_t most = 1'000'000, rest = 16 * most;
   const auto now = [] { return std::chrono::duration_cast<base::Duration>(base::now().time_since_epoch()).count(); };
-  const auto waited_for = [&](int target) { return words(target).waiting.load(std::memory_order_relaxed) != 0; };
   std::int64_t begun = 0;
   const auto lets_pass = [&] {
-    if (!std::ranges::any_of(targets, waited_for)) return false;
+    if (!std::ranges::any_of(targets, [&](int target) { return words_.waited_for(target); })) return false;
     const std::int64_t time = now();
     if (begun == 0) begun = time;
     if (time < polite_from_.load(std::memory_order_relaxed)) return false;
@@ -265,8 +218,8 @@ void WindowEpochs::share(const char* call, std::span<const int> targets) {
   await(call, targets.size() == 1 ? targets.front() : -1, [&] {
     if (lets_pass()) return false;
     for (std::size_t held = 0; held < targets.size(); ++held) {
-      if (try_share(targets[held])) continue;
-      while (held-- > 0) release(targets[held], Locked::shared);
+      if (words_.try_share(targets[held])) continue;
+      while (held-- > 0) words_.stop_sharing(targets[held]);
       return false;
     }
     return true;
@@ -274,24 +227,23 @@ void WindowEpochs::share(const char* call, std::span<const int> targets) {
 }
 
 void WindowEpochs::exclude(const char* call, int target) {
-  auto& theirs = words(target);
-  const auto have = [&] {
-    std::uint64_t free = 0;
-    return theirs.lock.compare_exchange_strong(free, exclusively, std::memory_order_acquire, std::memory_order_relaxed);
-  };
+  const auto have = [&] { return words_.try_exclude(target); };
   if (have()) return;
-  theirs.waiting.fetch_add(1, std::memory_order_relaxed);
+  words_.begin_waiting(target);
   try {
     await(call, target, have);
   } catch (...) {
-    theirs.waiting.fetch_sub(1, std::memory_order_relaxed);
+    words_.end_waiting(target);
     throw;
   }
-  theirs.waiting.fetch_sub(1, std::memory_order_relaxed);
+  words_.end_waiting(target);
 }
 
 void WindowEpochs::release(int target, Locked locked) const noexcept {
-  words(target).lock.fetch_sub(locked == Locked::exclusive ? exclusively : 1, std::memory_order_release);
+  if (locked == Locked::exclusive)
+    words_.stop_excluding(target);
+  else
+    words_.stop_sharing(target);
 }
 
 void WindowEpochs::lock(const char* call, int target, int lock_type) {
@@ -336,7 +288,7 @@ void WindowEpochs::lock_all(const char* call) {
     if (all_locked_ || std::ranges::any_of(locked_, [](Locked one) { return one != Locked::no; }))
       out_of_order(call, "this rank holds locks of the window already; unlock them first");
   }
-  std::vector<int> all(words_.size());
+  std::vector<int> all(locked_.size());
   std::iota(all.begin(), all.end(), 0);
   share(call, all);
   const std::lock_guard lock(mutex_);
@@ -346,15 +298,12 @@ void WindowEpochs::lock_all(const char* call) {
 void WindowEpochs::unlock_all(const char* call) {
   const std::lock_guard lock(mutex_);
   if (!all_locked_) out_of_order(call, "the window is not locked; lock it by MPI_Win_lock_all before");
-  for (int rank = 0; rank < ranks(); ++rank) release(rank, Locked::shared);
+  for (int rank = 0; rank < words_.ranks(); ++rank) words_.stop_sharing(rank);
   all_locked_ = false;
 }
 
-WindowEpochs::Guard::Guard(WindowEpochs& epochs, const char* call, int target) : held_(epochs.words(target).guard) {
-  epochs.await(call, target, [&] {
-    std::uint64_t free = 0;
-    return held_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
-  });
+WindowEpochs::Guard::Guard(WindowEpochs& epochs, const char* call, int target) : words_(epochs.words_), target_(target) {
+  epochs.await(call, target, [&] { return words_.try_guard(target); });
 }
 
 }  // namespace crosslane::interpose

@@ -1,22 +1,13 @@
-// The epochs of a window whose ranks share a node (MPI 5.0, section 12.5): who may access whose memory, and when; told by words that all of them see,
-// so that no rank waits for another one's host but where MPI says so. It must not know accesses, nor what memory the window is of.
-//
-// States (who may change them, and what holds then), in the memory of each rank t; all start at zero.
-//
-//   lock       0 free <-> n shared holders     by holders; acquire at the lock, release at the unlock
-//              0 free <-> exclusive            the same
-//   waiting    n <-> n + 1                     by who waits for all of the lock: who wants to share it lets it pass, for a while
-//   guard      0 free <-> 1 held               by who is in an accumulating access to memory of t: each is atomic as a whole
-//   fences     n -> n + 1                      by t, when it comes to a fence and its accesses are complete (release)
-//   posts[o]   n -> n + 1                      by t, when it posts to o (release); o starts an epoch for each
-//   ends[o]    n -> n + 1                      by o, when it completes such an epoch, and its accesses are complete (release); t waits for each
+// The epochs of a window whose ranks share a node (MPI 5.0, section 12.5): which ones this rank is in, and how it waits for the other ranks' part in
+// them, told by words that all of them see (share/epoch_words.h), so that no rank waits for another one's host but where MPI says so. It must not know
+// accesses, nor what memory the window is of.
 #pragma once
 
 #include "interpose/process.h"
 #include "mpi/abi.h"
+#include "share/epoch_words.h"
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -63,29 +54,22 @@ class WindowEpochs {
   class Guard {
    public:
     Guard(WindowEpochs& epochs, const char* call, int target);
-    ~Guard() { held_.store(0, std::memory_order_release); }
+    ~Guard() { words_.unguard(target_); }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
    private:
-    std::atomic<std::uint64_t>& held_;
+    const share::EpochWords& words_;
+    const int target_;
   };
 
  private:
-  struct Words;
-  struct Pair;
   enum class Locked : std::uint8_t { no, shared, exclusive };
 
-  [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept;
-  [[nodiscard]] bool find_words(int ranks);
-  [[nodiscard]] int ranks() const noexcept { return static_cast<int>(words_.size()); }
-  [[nodiscard]] Words& words(int rank) const noexcept;
-  /// What `target` and `origin` tell each other.
-  [[nodiscard]] Pair& pair(int target, int origin) const noexcept;
+  [[nodiscard]] bool find_words(int me, int ranks);
   [[nodiscard]] std::vector<int> members(const char* call, MPI_Group group) const;
   void check_rank(const char* call, int rank) const;
   void await(const char* call, int rank, base::FunctionRef<bool()> done) const;
-  [[nodiscard]] bool try_share(int target) const noexcept;
   void share(const char* call, std::span<const int> targets);
   void exclude(const char* call, int target);
   void release(int target, Locked locked) const noexcept;
@@ -93,8 +77,7 @@ class WindowEpochs {
   Process& process_;
   MPI_Win window_;
   MPI_Group group_;
-  int me_ = 0;
-  std::vector<std::byte*> words_;  // by rank
+  share::EpochWords words_;
   /// In nanoseconds of the clock: until then who waits for all of a lock is not let pass again.
   std::atomic<std::int64_t> polite_from_{0};
   mutable std::mutex mutex_;                          // of what follows
