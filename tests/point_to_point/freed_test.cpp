@@ -14,6 +14,7 @@ namespace {
 constexpr int tag = 3;
 
 enum class Sign { recv, mrecv, sendrecv, wait, waitall, test, testsome, barrier, allreduce, bcast };
+[[nodiscard]] constexpr bool is_collective(Sign sign) { return sign >= Sign::barrier; }
 constexpr std::array signs{"MPI_Recv", "MPI_Mrecv",    "MPI_Sendrecv", "MPI_Wait",      "MPI_Waitall",
                            "MPI_Test", "MPI_Testsome", "MPI_Barrier",  "MPI_Allreduce", "MPI_Bcast"};
 
@@ -39,6 +40,7 @@ class Rank {
       CROSSLANE_MPI(MPI_Barrier(world));
       CROSSLANE_MPI(MPI_Send(memory.data(), count, MPI_BYTE, peer_, tag, world));
       give(sign);
+      if (is_collective(sign)) give(Sign::recv);
     } else {
       memory.write(std::vector<std::byte>(bytes, std::byte{0x11}));
       MPI_Request request = MPI_REQUEST_NULL;
@@ -51,7 +53,14 @@ class Rank {
       CROSSLANE_MPI(MPI_Request_free(&request));
       CROSSLANE_MPI(MPI_Barrier(world));
       take(sign);
-      CROSSLANE_CHECK(memory.read() == sent, "what a freed receive got is not there");
+      // Collectives of MPICH 5.0 receive no messages on the way, which MPI does not ask of them: in memory of the host it is there behind the next one.
+      const bool on_host = memory.kind() == MemoryKind::host || memory.kind() == MemoryKind::pinned;
+      const auto check = [&] { CROSSLANE_CHECK(memory.read() == sent, "what a freed receive got is not there"); };
+      if (!on_host || !is_collective(sign)) check();
+      if (is_collective(sign)) {
+        take(Sign::recv);
+        check();
+      }
     }
     polite_barrier();
   }
