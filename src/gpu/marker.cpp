@@ -73,8 +73,7 @@ Marker::Marker(const Driver& driver) {
 
 std::uint64_t Marker::post(StreamView stream, Stores& stores) {
   const std::uint64_t value = posted_ + 1;
-  const CUdeviceptr address = stream_writes_ ? pinned_.device_address() : 0;
-  if (!stores.enqueue(stream, address, value)) write_word(stream, *word_, address, value);
+  if (!stores.enqueue(stream, address(), value)) write_word(stream, *word_, address(), value);
   posted_ = value;
   return value;
 }

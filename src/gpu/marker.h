@@ -48,6 +48,8 @@ class Marker {
   std::uint64_t post(StreamView stream);
   /// The same behind stores, which it enqueues.
   std::uint64_t post(StreamView stream, Stores& stores);
+  /// What post() would enqueue, for who does so by other means. Where that fails nothing is to wait for the value.
+  [[nodiscard]] WordWrite next() noexcept { return {word_, address(), ++posted_}; }
 
   [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return *word_; }
   [[nodiscard]] bool reached(std::uint64_t value) const noexcept {
@@ -62,6 +64,9 @@ class Marker {
   struct alignas(64) Line {
     std::atomic<std::uint64_t> word{0};
   };
+
+  /// Where streams write the word; 0 where they cannot.
+  [[nodiscard]] CUdeviceptr address() const noexcept { return stream_writes_ ? pinned_.device_address() : 0; }
 
   PinnedBuffer pinned_;
   std::unique_ptr<Line> ordinary_;  // holds the word where pinned_ is empty

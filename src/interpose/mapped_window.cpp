@@ -71,18 +71,18 @@ void MappedWindow::through_blocks(const char* call, std::size_t begin, std::size
 
 void MappedWindow::put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
                               std::size_t end) {
-  if (local.place) return begun(call).across(place_with(local), remote.side(), local.side(), begin, end);
+  if (local.place) return begun(call).across_together(place_with(local), remote.side(), local.side(), begin, end);
   through_blocks(call, begin, end, [&](const Block& block, std::size_t at, std::size_t stop) {
     local.layout->pack(block.data, local.address, local.count, at, stop);
-    begun(call).across(place(), remote.side(), lane::Side::packed(block.data), at, stop, block.memory);
+    begun(call).across_together(place(), remote.side(), lane::Side::packed(block.data), at, stop, block.memory);
   });
 }
 
 void MappedWindow::get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
                               std::size_t end) {
-  if (local.place) return begun(call).across(place_with(local), local.side(), remote.side(), begin, end);
+  if (local.place) return begun(call).across_together(place_with(local), local.side(), remote.side(), begin, end);
   through_blocks(call, begin, end, [&](const Block& block, std::size_t at, std::size_t stop) {
-    begun(call).across(place(), lane::Side::packed(block.data), remote.side(), at, stop, block.memory);
+    begun(call).across_together(place(), lane::Side::packed(block.data), remote.side(), at, stop, block.memory);
     landings_.push_back({local, block.data, at, stop});
   });
 }

@@ -75,8 +75,8 @@ class MappedWindow {
   [[nodiscard]] TypedMemory at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
                                std::shared_ptr<const layout::Layout> layout) const;
 
-  // Accesses: begun, in the order of these calls as far as they go to one rank's memory, and over after finish(). Accumulating ones are over when they
-  // return. `bytes` of the packed streams; each throws what the GPU reports.
+  // Accesses: over after finish(), at last begun there; those that touch the same bytes take effect in the order of these calls. Accumulating ones are over
+  // when they return. `bytes` of the packed streams; each throws what the GPU reports.
   void put(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t bytes);
   void get(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t bytes);
   /// What was at `target` is fetched to `result`, if that is not null.

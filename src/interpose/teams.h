@@ -83,6 +83,10 @@ class Teams {
   [[nodiscard]] bool first_refusal() noexcept { return !refusal_told_.exchange(true, std::memory_order_relaxed); }
   /// The same for as long as memory is short.
   [[nodiscard]] bool first_shortage() noexcept { return !shortage_told_.exchange(true, std::memory_order_relaxed); }
+  /// And of a window, which is accessed on host copies.
+  [[nodiscard]] bool first_unmapped_window() noexcept {
+    return !window_told_.exchange(true, std::memory_order_relaxed);
+  }
 
   /// Any thread: a direct call ran by this row of the catalogue.
   void count(const collective::Algorithm& row) noexcept;
@@ -120,7 +124,8 @@ class Teams {
   std::atomic<std::uint64_t> numbers_{0}, told_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
-  std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false}, elsewhere_told_{false};
+  std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false}, window_told_{false},
+      elsewhere_told_{false};
   base::Backoff<4, 1024> home_rests_;  // in calls that found none, as memory was short
   bool home_short_ = false;
   std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands

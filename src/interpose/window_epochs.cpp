@@ -302,7 +302,8 @@ void WindowEpochs::unlock_all(const char* call) {
   all_locked_ = false;
 }
 
-WindowEpochs::Guard::Guard(WindowEpochs& epochs, const char* call, int target) : words_(epochs.words_), target_(target) {
+WindowEpochs::Guard::Guard(WindowEpochs& epochs, const char* call, int target)
+    : words_(epochs.words_), target_(target) {
   epochs.await(call, target, [&] { return words_.try_guard(target); });
 }
 

@@ -142,8 +142,11 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
   int all_ready = 0;
   team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
   if (all_ready != 0 && made->epochs().open(disp_unit, info, comm)) return made;
-  base::log(base::Topic::info,
-            "{}: memory of some ranks cannot be mapped by others: the window is accessed on host copies", call);
+  const bool here = made == nullptr || all_ready != 0;  // or others say so
+  base::log(here && teams->first_unmapped_window() ? base::Topic::warning : base::Topic::info,
+            "{}: not all ranks can map the others' GPU memory: the window is accessed on host copies, which takes many "
+            "times as long (CROSSLANE_LOG=info says why)",
+            call);
   return nullptr;
 }
 

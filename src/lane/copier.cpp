@@ -106,6 +106,7 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
 void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   // Of a batch that failed.
   channel->stores.clear();
+  channel->bundle.clear();
   channel->gathered.clear();
   channel->words.clear();
   const std::lock_guard lock(mutex_);
@@ -189,13 +190,39 @@ Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Towar
   auto& lent = channel(place);
   // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
   if (!copier_.settled(place)) order_after_default_streams(lent);
+  enqueue_bundle(lent, {});
+  began(bytes, toward);
+  return lent;
+}
+
+void Batch::began(std::size_t bytes, Toward toward) noexcept {
   if (!std::exchange(pending_, true) && copier_.engine_.tracer() != nullptr) {
     begun_ = base::now();
     bytes_ = 0;
   }
   bytes_ += bytes;
   toward_ = toward;
-  return lent;
+}
+
+void Batch::enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWrite> words) {
+  if (channel.bundle.empty()) return;
+  const Bundle bundle = std::exchange(channel.bundle, {});
+  // A buffer that was freed meanwhile is not the GPU's to touch: that would be the end of its context.
+  Reach known{};
+  const auto check = [&](const Reach& reach) {
+    if (reach.begin >= known.begin && reach.begin < known.end) return;
+    const auto info = copier_.gpu_.inspect(reinterpret_cast<const void*>(reach.begin));
+    if (info.kind == gpu::PointerInfo::Kind::host)
+      throw base::Error(base::ErrorClass::buffer,
+                        "GPU memory at {} was freed before a copy from or to it; keep a buffer until its operation is "
+                        "complete",
+                        reinterpret_cast<const void*>(reach.begin));
+    known = {info.base, info.base + info.size};
+  };
+  for (const auto& [to, from] : bundle.touched()) check(to);
+  for (const auto& [to, from] : bundle.touched()) check(from);
+  channel.stores.enqueue(channel.stream);
+  copier_.mover_.copy_all(channel.context, channel.stream.view(), bundle.parts(), words, channel.counter, Memory::gpu);
 }
 
 void Batch::across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
@@ -203,6 +230,23 @@ void Batch::across(const Place& place, const Side& to, const Side& from, std::si
   if (begin == end) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end, memory);
+}
+
+void Batch::across_together(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
+                            Memory memory) {
+  // A part is the first bytes of both sides.
+  const bool waits = pending_ && begin == 0 && end != 0 && end <= Bundle::most_bytes && memory != Memory::host &&
+                     copier_.settled(place);
+  const auto part = waits ? copier_.mover_.part_of(place.context, to, from, end, memory) : std::nullopt;
+  if (!part) return across(place, to, from, begin, end, memory);
+  auto& lent = channel(place);
+  const Reach written = to.reach(end), read = from.reach(end);
+  if (lent.bundle.precedes(written, read)) {
+    const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+    enqueue_bundle(lent, {});
+  }
+  lent.bundle.add(*part, written, read);
+  began(end, Toward::itself);
 }
 
 void Batch::combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element,
@@ -305,6 +349,7 @@ engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& w
                                std::uint64_t value) {
   auto& lent = channel(place);
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
+  enqueue_bundle(lent, {});
   lent.stores.enqueue(lent.stream);
   gpu::write_word(lent.stream.view(), word, address, value);
   pending_ = false;
@@ -336,13 +381,21 @@ void Batch::enqueue_gathered(Memory memory) {
   pending_ = false;
 }
 
+engine::Completion Batch::post(Copier::Channel& channel) {
+  const gpu::ContextScope scope(copier_.gpu_.driver(), channel.context);
+  if (!channel.bundle.empty() && channel.stores.empty()) {
+    const gpu::WordWrite told = channel.marker.next();
+    enqueue_bundle(channel, {&told, 1});
+    return engine::Completion::of(*told.word, told.value);
+  }
+  enqueue_bundle(channel, {});
+  const auto reached = channel.marker.post(channel.stream.view(), channel.stores);
+  return engine::Completion::of(channel.marker.word(), reached);
+}
+
 engine::Completion Batch::completion() {
   std::vector<engine::Completion> all;
-  for (auto& channel : channels_) {
-    const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-    const auto reached = channel->marker.post(channel->stream.view(), channel->stores);
-    all.push_back(engine::Completion::of(channel->marker.word(), reached));
-  }
+  for (auto& channel : channels_) all.push_back(post(*channel));
   pending_ = false;
   return all.size() == 1 ? all.front() : engine::Completion::when_all(std::move(all));
 }
@@ -379,11 +432,7 @@ void Batch::wait(Mpi mpi) {
   if (!pending_) return;
   // All of them before any wait, which may throw.
   std::vector<engine::Completion> copied;
-  for (auto& channel : channels_) {
-    const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
-    const auto reached = channel->marker.post(channel->stream.view(), channel->stores);
-    copied.push_back(engine::Completion::of(channel->marker.word(), reached));
-  }
+  for (auto& channel : channels_) copied.push_back(post(*channel));
   for (std::size_t i = 0; i < channels_.size(); ++i) {
     engine::Watch watch = watch_;
     watch.check = [](const void* waited) { Copier::throw_if_failed(*static_cast<const Copier::Channel*>(waited)); };

@@ -14,6 +14,7 @@
 #include "gpu/stores.h"
 #include "gpu/stream.h"
 #include "kernel/launch.h"
+#include "lane/bundle.h"
 #include "lane/mover.h"
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
@@ -25,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_set>
 #include <vector>
 
@@ -87,6 +89,7 @@ class Copier {
     std::uint64_t ended;  // contexts, when it was lent
     bool ordered = false;
     gpu::Stores stores;                    // to be enqueued with the marker, or before anything else
+    Bundle bundle{};                       // the same; before the stores
     std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
     std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
     gpu::Buffer counter{};  // by which a kernel tells that all of it is done; empty where there was no memory for it
@@ -151,6 +154,11 @@ class Batch {
   /// either memory is not settled, the place must not be. Memory::host: one of them is memory that kernels there may not reach.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
               Memory memory = Memory::gpu);
+
+  /// The same for who enqueues many: short copies wait for each other, until something else is to be enqueued or waited for, and one kernel makes all
+  /// of them. They do not where nothing of this batch is under way. What touches the same bytes as another one still comes behind it.
+  void across_together(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
+                       Memory memory = Memory::gpu);
 
   /// The same from elements of a peer whose list that context reaches, too (Mover::follow).
   void follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
@@ -219,6 +227,11 @@ class Batch {
   enum class Toward { host, gpu, itself };
   Copier::Channel& channel(const Place& place);
   [[nodiscard]] Memory memory_of(const std::byte* host) const;
+  void began(std::size_t bytes, Toward toward) noexcept;
+  /// What waits to be enqueued together; and what becomes of these words behind it. The channel's context is current.
+  void enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWrite> words);
+  /// Enqueues the marker of all so far, and returns that.
+  engine::Completion post(Copier::Channel& channel);
   /// What a copy of so many bytes goes through, and its stream with all that was to be enqueued before. The place's context is current.
   Copier::Channel& channel_for(const Place& place, std::size_t bytes, Toward toward);
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);

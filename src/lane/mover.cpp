@@ -119,6 +119,30 @@ struct Mover::Site {
   Lists lists;
 };
 
+Reach Side::reach(std::size_t bytes) const {
+  std::int64_t low = 0, high = 0;
+  switch (form_) {
+    case Form::packed:
+      high = static_cast<std::int64_t>(bytes);
+      break;
+    case Form::elements: {
+      const auto span = layout_->span(count_);
+      low = span.begin;
+      high = span.end;
+      break;
+    }
+    case Form::nest:
+      low = shape_->offset;
+      high = low + static_cast<std::int64_t>(shape_->width);
+      for (std::size_t d = 0; d < shape_->dimensions; ++d) {
+        const auto& loop = shape_->dimension[d];
+        const auto last = static_cast<std::int64_t>(loop.count - 1) * loop.stride;
+        (last < 0 ? low : high) += last;
+      }
+  }
+  return {reinterpret_cast<std::uintptr_t>(at(address_, low)), reinterpret_cast<std::uintptr_t>(at(address_, high))};
+}
+
 Mover::Mover(DriverSource driver, PinnedPool& pinned, const base::Settings& settings)
     : driver_(std::move(driver)), pinned_(pinned), blocks_(settings.copy_blocks), list_limit_(settings.list_limit) {}
 
@@ -313,7 +337,7 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
     parts = rest;
   }
   std::vector<kernel::Ending> endings;
-  const bool tells = !parts.empty() && counter.address() != 0 &&
+  const bool tells = !parts.empty() && !words.empty() && counter.address() != 0 &&
                      std::ranges::all_of(words, [](const auto& word) { return word.address != 0; });
   if (tells)
     for (const auto& word : words) endings.push_back({kernel::pointer_to<std::uint64_t>(word.address), word.value});

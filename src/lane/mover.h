@@ -9,6 +9,7 @@
 #include "gpu/marker.h"
 #include "gpu/stream.h"
 #include "kernel/copies.h"
+#include "lane/bundle.h"
 #include "lane/lists.h"
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
@@ -41,6 +42,9 @@ class Side {
     side.shape_ = &shape;
     return side;
   }
+
+  /// Around all that its elements touch, or `bytes` of the packed stream.
+  [[nodiscard]] Reach reach(std::size_t bytes) const;
 
  private:
   friend class Mover;

@@ -19,8 +19,8 @@ EpochWords::EpochWords(const std::vector<std::byte*>& parts, int me) : me_(me) {
       for (std::size_t origin = 0; origin < parts.size(); ++origin)
         ::new (first + sizeof(Rank) + origin * sizeof(Pair)) Pair{};
     }
-    parts_.push_back({std::launder(reinterpret_cast<Rank*>(first)),
-                      std::launder(reinterpret_cast<Pair*>(first + sizeof(Rank)))});
+    parts_.push_back(
+        {std::launder(reinterpret_cast<Rank*>(first)), std::launder(reinterpret_cast<Pair*>(first + sizeof(Rank)))});
   }
 }
 

@@ -25,5 +25,7 @@ void one_sided_sharing(Program& program);
 void one_sided_many(Program& program);
 /// Windows of which there is one copy.
 void one_sided_unified(Program& program);
+/// Many short accesses to one of them.
+void one_sided_short(Program& program);
 
 }  // namespace crosslane::tests

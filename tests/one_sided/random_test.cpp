@@ -1,7 +1,7 @@
 // One-sided communication between windows and buffers in every kind of memory.
 //   --what <part>   epochs, attributes, dynamic, dynamic_threads, wrong, completion, threads, sharing, many, unified,
-//                   unified_threads
-//   --cases <n>     of epochs: random programs; of dynamic: windows; of what has threads, and of many: rounds
+//                   unified_threads, short
+//   --cases <n>     of epochs: random programs; of dynamic: windows; of what has threads, of many and of short: rounds
 //   --only <n>      of epochs: this case alone
 #include "direct/parts.h"
 #include "one_sided/parts.h"
@@ -19,5 +19,6 @@ int main(int argc, char** argv) {
                    {"sharing", one_sided_sharing, MPI_THREAD_MULTIPLE},
                    {"many", one_sided_many},
                    {"unified", one_sided_unified},
-                   {"unified_threads", one_sided_unified, MPI_THREAD_MULTIPLE}});
+                   {"unified_threads", one_sided_unified, MPI_THREAD_MULTIPLE},
+                   {"short", one_sided_short}});
 }

@@ -1,8 +1,8 @@
 // The words by which the ranks of a node tell each other of a window's epochs (the table in share/epoch_words.h): every order in which two or three ranks
 // can come to the calls of a program that uses them, and ranks as threads, so that ThreadSanitizer sees what the words order. Nobody is where another
 // one excludes him, nobody waits for ever; and programs with a piece missing must be caught.
-#include "../support/interleaving.h"
 #include "share/epoch_words.h"
+#include "../support/interleaving.h"
 
 #include <gtest/gtest.h>
 
@@ -269,7 +269,10 @@ Program guarded(std::size_t target) {
 }
 // Both locks or none meanwhile, as MPI_Win_lock_all has them.
 Program all_shared() {
-  return Program{{What::share, 0}, {What::share_or, 1, 3}, {What::go_to, 0, 5}, {What::stop_sharing, 0},
+  return Program{{What::share, 0},
+                 {What::share_or, 1, 3},
+                 {What::go_to, 0, 5},
+                 {What::stop_sharing, 0},
                  {What::go_to, 0, 0}} +
          reading(0) + reading(1) + Program{{What::stop_sharing, 1}, {What::stop_sharing, 0}};
 }
@@ -292,8 +295,8 @@ constexpr const char* collide = "two are in one rank's memory at once";
 constexpr const char* hang = "somebody waits for ever";
 
 TEST(EpochWordsTest, LocksInEveryOrder) {
-  const std::array<Program, 6> menu{alone(0),     shared(0),    all_shared(), alone(0) + alone(1),
-                                    shared(1) + alone(0), alone(1) + shared(0)};
+  const std::array<Program, 6> menu{
+      alone(0), shared(0), all_shared(), alone(0) + alone(1), shared(1) + alone(0), alone(1) + shared(0)};
   for (const Program& one : menu)
     for (const Program& other : menu) {
       expect_right({one, other});
@@ -307,8 +310,8 @@ TEST(EpochWordsTest, LocksWithAPieceMissing) {
   expect_wrong({Program{{What::exclude, 0}} + writing(0), shared(0)}, hang);
   // Who holds one of two while he waits for the other, beside who has them in the other order.
   const auto both = [](std::size_t first, std::size_t then) {
-    return Program{{What::exclude, first}, {What::exclude, then}, {What::stop_excluding, then},
-                   {What::stop_excluding, first}};
+    return Program{
+        {What::exclude, first}, {What::exclude, then}, {What::stop_excluding, then}, {What::stop_excluding, first}};
   };
   expect_right({both(0, 1), both(0, 1)});
   expect_wrong({both(0, 1), both(1, 0)}, hang);
@@ -434,7 +437,8 @@ TEST(EpochWordsThreads, LocksAndGuards) {
 
 TEST(EpochWordsThreads, FencesAndPosts) {
   std::array<std::uint64_t, most_ranks> value{};
-  std::array<std::array<std::uint64_t, most_ranks>, most_ranks> from{};  // of each rank, what each other one has put there
+  std::array<std::array<std::uint64_t, most_ranks>, most_ranks>
+      from{};  // of each rank, what each other one has put there
   play([&](const EpochWords& words, std::size_t rank, std::mt19937& random) {
     const auto fence = [&] {
       const std::uint64_t number = words.come_to_fence();
