@@ -64,7 +64,7 @@ template <class F>
 void MappedWindow::through_blocks(const char* call, std::size_t begin, std::size_t end, const F& f) {
   for (std::size_t at = begin; at < end; at += chunk_bytes) {
     const std::size_t stop = std::min(end, at + chunk_bytes);
-    if (lent_bytes_ + (stop - at) > most_lent) finish_locked();
+    if (lent_bytes_ + (stop - at) > most_lent) finish_earlier();
     f(lend(call, stop - at), at, stop);
   }
 }
@@ -120,7 +120,17 @@ void MappedWindow::get(const char* call, const TypedMemory& local, const TypedMe
 
 void MappedWindow::finish() {
   const std::lock_guard lock(mutex_);
-  finish_locked();
+  finish_earlier();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+// What fails of it is told by the call that completes it: not by one that needs it to be over.
+void MappedWindow::finish_earlier() noexcept {
+  try {
+    finish_locked();
+  } catch (...) {
+    if (!failure_) failure_ = std::current_exception();
+  }
 }
 
 void MappedWindow::finish_locked() {
@@ -130,6 +140,7 @@ void MappedWindow::finish_locked() {
   batch.wait();
   for (const Landing& landing : landings_)
     landing.to.layout->unpack(landing.to.address, landing.from, landing.to.count, landing.begin, landing.end);
+  if (const auto refused = batch.refused()) std::rethrow_exception(refused);
 }
 
 // What was begun is over, well or not.
@@ -211,10 +222,13 @@ void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, 
 void MappedWindow::accumulate(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                               const Accumulation& how, const TypedMemory* result, std::size_t bytes) {
   const auto& handles = process_.library().handles();
-  finish();  // what fails here is not to take others along, nor others to wait for that
+  {
+    const std::lock_guard lock(mutex_);
+    finish_earlier();  // others are not to wait for that
+  }
   const WindowEpochs::Guard guard(epochs_, call, target);
   const std::lock_guard lock(mutex_);
-  finish_locked();
+  finish_earlier();
   const Forgetting forgetting(*this);  // before others may write there
   if (result != nullptr) get_locked(call, *result, remote, 0, std::min(bytes, result->bytes()));
   if (how.op == handles.replace) {
@@ -240,10 +254,13 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
 void MappedWindow::compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                                     const TypedMemory& compare, const TypedMemory& result) {
   const std::size_t bytes = remote.bytes();
-  finish();  // what fails here is not to take others along, nor others to wait for that
+  {
+    const std::lock_guard lock(mutex_);
+    finish_earlier();  // others are not to wait for that
+  }
   const WindowEpochs::Guard guard(epochs_, call, target);
   const std::lock_guard lock(mutex_);
-  finish_locked();
+  finish_earlier();
   const Forgetting forgetting(*this);
   const Block there = to_host(call, remote, 0, bytes);
   const Block wanted = to_host(call, compare, 0, bytes);

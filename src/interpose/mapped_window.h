@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -75,7 +76,7 @@ class MappedWindow {
   [[nodiscard]] TypedMemory at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
                                std::shared_ptr<const layout::Layout> layout) const;
 
-  // Accesses: over after finish(), at last begun there; those that touch the same bytes take effect in the order of these calls. Accumulating ones are over
+  // Accesses: over after finish(), at last begun there; those that touch the same bytes of GPU memory do so in the order of these calls. Accumulating ones are over
   // when they return. `bytes` of the packed streams; each throws what the GPU reports.
   void put(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t bytes);
   void get(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t bytes);
@@ -84,7 +85,8 @@ class MappedWindow {
                   const Accumulation& how, const TypedMemory* result, std::size_t bytes);
   void compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                         const TypedMemory& compare, const TypedMemory& result);
-  /// Returns when all accesses of this rank are over: at their targets, and here.
+  /// Returns when all accesses of this rank are over: at their targets, and here. Throws the first failure among them, the others being over; Error (buffer)
+  /// where memory was freed before.
   void finish();
 
  private:
@@ -133,6 +135,7 @@ class MappedWindow {
                        std::size_t begin, std::size_t end);
   void order_anew() noexcept;
   void finish_locked();
+  void finish_earlier() noexcept;
   void forget() noexcept;
 
   Process& process_;
@@ -147,6 +150,7 @@ class MappedWindow {
   std::vector<gpu::Buffer> spares_;
   std::vector<Landing> landings_;
   std::optional<lane::Batch> batch_;
+  std::exception_ptr failure_;  // of what is over, until finish()
 };
 
 }  // namespace crosslane::interpose

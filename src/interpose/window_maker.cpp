@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -20,7 +21,8 @@
 namespace crosslane::interpose {
 namespace {
 
-enum class State : std::int64_t { elsewhere, empty, takes_part, failed };
+// Unshown is GPU memory that others cannot open.
+enum class State : std::int64_t { elsewhere, unshown, empty, takes_part, failed };
 
 /// What a rank tells the others of its part.
 struct Card {
@@ -54,6 +56,12 @@ team::Home* home_here(Process& process) {
   const int device = gpu::current_device(driver);
   process.see_device(device);
   return process.teams()->home_at({context, device, true});
+}
+
+// Who finds that a window of GPU memory cannot be mapped says so.
+void say_unmapped(Teams& teams, const char* call, std::string_view why) {
+  base::log(teams.first_unmapped_window() ? base::Topic::warning : base::Topic::info,
+            "{}: the window is accessed on host copies, which takes many times as long: {}", call, why);
 }
 
 // All ranks' parts as this one reaches them; nothing where it cannot reach one.
@@ -107,7 +115,7 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
     if (on_gpu)
       mine.state = show(process, call, base, size, home, mine.exposed) && (mine.exposed.id != 0 || ranks.size() == 1)
                        ? State::takes_part
-                       : State::elsewhere;
+                       : State::unshown;
     else if (size == 0)
       mine.state = State::empty;
   } catch (...) {
@@ -125,9 +133,14 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
     throw base::Error(base::ErrorClass::buffer,
                       "{}: rank {} of the communicator cannot take part in the window, and has been told why", call,
                       failed - cards.begin());
-  if (std::ranges::any_of(cards, [](const Card& card) { return card.state == State::elsewhere; }) ||
-      std::ranges::none_of(cards, [](const Card& card) { return card.state == State::takes_part; }))
-    return nullptr;
+  const auto some = [&](State state) { return std::ranges::find(cards, state, &Card::state) != cards.end(); };
+  if (some(State::elsewhere) || !(some(State::takes_part) || some(State::unshown))) return nullptr;
+  if (mine.state == State::unshown)
+    say_unmapped(
+        *teams, call,
+        "this rank's part cannot be opened by others (it is of a pool or of cuMemCreate without a handle, managed, or "
+        "not of the GPU that the rank takes part with)");
+  if (some(State::unshown)) return nullptr;
 
   std::unique_ptr<MappedWindow> made;
   try {
@@ -135,18 +148,21 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
     auto parts =
         home == nullptr ? std::vector<MappedWindow::Part>{} : mapped_parts(process, *home, base, cards, ranks, me);
     if (!parts.empty()) made = std::make_unique<MappedWindow>(process, *home, base, size, std::move(parts));
+    if (made == nullptr)
+      say_unmapped(
+          *teams, call,
+          home == nullptr
+              ? "this rank has no part in it, has passed no GPU memory to MPI yet, and no CUDA context is current"
+              : "this rank cannot map all parts (CROSSLANE_LOG=debug says why)");
   } catch (const std::exception& error) {
-    base::log(base::Topic::info, "{}: {}", call, error.what());
+    say_unmapped(*teams, call, error.what());
   }
   const int ready = made != nullptr ? 1 : 0;
   int all_ready = 0;
   team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
   if (all_ready != 0 && made->epochs().open(disp_unit, info, comm)) return made;
-  const bool here = made == nullptr || all_ready != 0;  // or others say so
-  base::log(here && teams->first_unmapped_window() ? base::Topic::warning : base::Topic::info,
-            "{}: not all ranks can map the others' GPU memory: the window is accessed on host copies, which takes many "
-            "times as long (CROSSLANE_LOG=info says why)",
-            call);
+  if (all_ready != 0)
+    say_unmapped(*teams, call, "the MPI gives no shared memory for its epochs (MPI_Win_allocate_shared)");
   return nullptr;
 }
 

@@ -190,7 +190,7 @@ Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Towar
   auto& lent = channel(place);
   // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
   if (!copier_.settled(place)) order_after_default_streams(lent);
-  enqueue_bundle(lent, {});
+  enqueue_bundle(lent);
   began(bytes, toward);
   return lent;
 }
@@ -204,25 +204,51 @@ void Batch::began(std::size_t bytes, Toward toward) noexcept {
   toward_ = toward;
 }
 
-void Batch::enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWrite> words) {
-  if (channel.bundle.empty()) return;
-  const Bundle bundle = std::exchange(channel.bundle, {});
-  // A buffer that was freed meanwhile is not the GPU's to touch: that would be the end of its context.
+// A buffer that was freed meanwhile is not the GPU's to touch: that would be the end of its context.
+void Batch::leave_out_what_is_gone(Bundle& bundle) {
   Reach known{};
-  const auto check = [&](const Reach& reach) {
-    if (reach.begin >= known.begin && reach.begin < known.end) return;
-    const auto info = copier_.gpu_.inspect(reinterpret_cast<const void*>(reach.begin));
-    if (info.kind == gpu::PointerInfo::Kind::host)
-      throw base::Error(base::ErrorClass::buffer,
-                        "GPU memory at {} was freed before a copy from or to it; keep a buffer until its operation is "
-                        "complete",
-                        reinterpret_cast<const void*>(reach.begin));
+  const auto stands = [&](const Reach& reach) {
+    if (known.holds(reach)) return true;
+    const auto* const first = reinterpret_cast<const void*>(reach.begin);
+    const auto info = copier_.gpu_.inspect(first);
+    if (info.kind == gpu::PointerInfo::Kind::host) return false;
     known = {info.base, info.base + info.size};
+    return known.holds(reach) ||
+           copier_.gpu_.contiguous_from(first, reach.end - reach.begin) == reach.end - reach.begin;
   };
-  for (const auto& [to, from] : bundle.touched()) check(to);
-  for (const auto& [to, from] : bundle.touched()) check(from);
-  channel.stores.enqueue(channel.stream);
-  copier_.mover_.copy_all(channel.context, channel.stream.view(), bundle.parts(), words, channel.counter, Memory::gpu);
+  bundle.drop_if([&](const Bundle::Touched& touched) {
+    const bool written_stands = stands(touched.written), read_stands = stands(touched.read);
+    if (written_stands && read_stands) return false;
+    const auto failure = std::make_exception_ptr(
+        base::Error(base::ErrorClass::buffer,
+                    "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
+                    reinterpret_cast<const void*>(written_stands ? touched.read.begin : touched.written.begin),
+                    written_stands ? "from" : "to"));
+    // What host memory was to receive is not to be taken for it.
+    const bool to_host = written_stands && !copier_.gpu_.on_gpu(reinterpret_cast<const void*>(touched.written.begin));
+    auto& kept = to_host ? broken_ : refused_;
+    if (!kept) kept = failure;
+    return true;
+  });
+}
+
+void Batch::enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWrite> words) {
+  struct Emptied {
+    Bundle& bundle;
+    ~Emptied() { bundle.clear(); }
+  } const emptied{channel.bundle};  // whatever becomes of it
+  leave_out_what_is_gone(channel.bundle);
+  copier_.mover_.copy_all(channel.context, channel.stream.view(), channel.bundle.parts(), words, channel.counter,
+                          Memory::gpu);
+}
+
+void Batch::enqueue_bundle(Copier::Channel& channel) noexcept {
+  if (channel.bundle.empty()) return;
+  try {
+    enqueue_bundle(channel, {});
+  } catch (...) {
+    if (!broken_) broken_ = std::current_exception();
+  }
 }
 
 void Batch::across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
@@ -232,20 +258,26 @@ void Batch::across(const Place& place, const Side& to, const Side& from, std::si
   copier_.mover_.copy(place.context, stream_for(place, end - begin, Toward::itself), to, from, begin, end, memory);
 }
 
+// A part is the first bytes of both sides, which kernels reach; what is to come behind the default streams comes behind what they have now. One alone begins
+// at once: there may be much to do before it is waited for.
+bool Batch::may_wait(const Place& place, std::size_t begin, std::size_t end, Memory memory) const noexcept {
+  return pending_ && begin == 0 && end != 0 && end <= Bundle::most_bytes && memory != Memory::host &&
+         copier_.settled(place);
+}
+
 void Batch::across_together(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
                             Memory memory) {
-  // A part is the first bytes of both sides.
-  const bool waits = pending_ && begin == 0 && end != 0 && end <= Bundle::most_bytes && memory != Memory::host &&
-                     copier_.settled(place);
-  const auto part = waits ? copier_.mover_.part_of(place.context, to, from, end, memory) : std::nullopt;
+  const auto part =
+      may_wait(place, begin, end, memory) ? copier_.mover_.part_of(place.context, to, from, end, memory) : std::nullopt;
   if (!part) return across(place, to, from, begin, end, memory);
   auto& lent = channel(place);
-  const Reach written = to.reach(end), read = from.reach(end);
-  if (lent.bundle.precedes(written, read)) {
+  const Bundle::Touched touched{to.reach(end), from.reach(end)};
+  if (!lent.stores.empty() || lent.bundle.precedes(*part, touched)) {
     const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-    enqueue_bundle(lent, {});
+    enqueue_bundle(lent);
+    lent.stores.enqueue(lent.stream);
   }
-  lent.bundle.add(*part, written, read);
+  lent.bundle.add(*part, touched);
   began(end, Toward::itself);
 }
 
@@ -304,9 +336,13 @@ void Batch::copy(const Place& place, std::byte* host, std::byte* device, const l
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   const std::byte* const host_byte = form == Form::packed ? host : byte_at(host, first);
   if (toward == Toward::gpu && kind == gpu::PointerInfo::Kind::device && end - begin <= gpu::Stores::most_bytes &&
-      layout.contiguous(count) && channel(place).stores.add(byte, host_byte, end - begin)) {
-    channel_for(place, end - begin, toward);
-    return;
+      layout.contiguous(count)) {
+    auto& lent = channel(place);
+    enqueue_bundle(lent);
+    if (lent.stores.add(byte, host_byte, end - begin)) {
+      channel_for(place, end - begin, toward);
+      return;
+    }
   }
 
   // Kernels reach what is pinned; a copy of one run asks for neither.
@@ -349,7 +385,7 @@ engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& w
                                std::uint64_t value) {
   auto& lent = channel(place);
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  enqueue_bundle(lent, {});
+  enqueue_bundle(lent);
   lent.stores.enqueue(lent.stream);
   gpu::write_word(lent.stream.view(), word, address, value);
   pending_ = false;
@@ -383,12 +419,11 @@ void Batch::enqueue_gathered(Memory memory) {
 
 engine::Completion Batch::post(Copier::Channel& channel) {
   const gpu::ContextScope scope(copier_.gpu_.driver(), channel.context);
-  if (!channel.bundle.empty() && channel.stores.empty()) {
+  if (!channel.bundle.empty()) {
     const gpu::WordWrite told = channel.marker.next();
     enqueue_bundle(channel, {&told, 1});
     return engine::Completion::of(*told.word, told.value);
   }
-  enqueue_bundle(channel, {});
   const auto reached = channel.marker.post(channel.stream.view(), channel.stores);
   return engine::Completion::of(channel.marker.word(), reached);
 }
@@ -423,6 +458,11 @@ bool Batch::drains() noexcept {
 }
 
 bool Batch::over() {
+  for (auto& channel : channels_) {
+    if (channel->bundle.empty()) continue;
+    const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
+    enqueue_bundle(*channel);
+  }
   if (!std::ranges::all_of(channels_, [](const auto& channel) { return Copier::idle(*channel); })) return false;
   pending_ = false;
   return true;
@@ -443,6 +483,7 @@ void Batch::wait(Mpi mpi) {
       copier_.engine_.wait_apart(copied[i], watch);
   }
   pending_ = false;
+  if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));
   if (trace::Tracer* const tracer = copier_.engine_.tracer(); tracer != nullptr) [[unlikely]]
     tracer->record(trace::Kind::copy,
                    toward_ == Toward::host  ? "copy to host"

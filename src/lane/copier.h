@@ -22,12 +22,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace crosslane::lane {
@@ -89,7 +91,7 @@ class Copier {
     std::uint64_t ended;  // contexts, when it was lent
     bool ordered = false;
     gpu::Stores stores;                    // to be enqueued with the marker, or before anything else
-    Bundle bundle{};                       // the same; before the stores
+    Bundle bundle{};                       // the same; one of the two is empty
     std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
     std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
     gpu::Buffer counter{};  // by which a kernel tells that all of it is done; empty where there was no memory for it
@@ -155,8 +157,9 @@ class Batch {
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
               Memory memory = Memory::gpu);
 
-  /// The same for who enqueues many: short copies wait for each other, until something else is to be enqueued or waited for, and one kernel makes all
-  /// of them. They do not where nothing of this batch is under way. What touches the same bytes as another one still comes behind it.
+  /// The same for who enqueues many, and calls wait(): short copies wait for each other, until something else is to be enqueued or waited for, and one
+  /// kernel makes all of them. They do not where nothing of this batch is under way. What touches the same bytes as another one still comes behind it.
+  /// Where that kernel could not be launched wait() throws. What was freed meanwhile is left out, which refused() tells.
   void across_together(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
                        Memory memory = Memory::gpu);
 
@@ -209,7 +212,9 @@ class Batch {
   enum class Mpi { progresses, rests };
   /// Returns when all enqueued copies are complete. Throws Error (other) where the GPU reports a failure.
   void wait(Mpi mpi = Mpi::progresses);
-  /// The same without a word to wait for, nor a turn of the engine: the driver is asked. For who has nobody to tell: false where the GPU has
+  /// Behind wait(): the first of across_together() that was left out, if any, the others being there; Error (buffer). Forgotten then.
+  [[nodiscard]] std::exception_ptr refused() noexcept { return std::exchange(refused_, nullptr); }
+  /// The same as wait() without a word to wait for, nor a turn of the engine: the driver is asked. For who has nobody to tell: false where the GPU has
   /// failed.
   [[nodiscard]] bool drains() noexcept;
 
@@ -228,8 +233,13 @@ class Batch {
   Copier::Channel& channel(const Place& place);
   [[nodiscard]] Memory memory_of(const std::byte* host) const;
   void began(std::size_t bytes, Toward toward) noexcept;
-  /// What waits to be enqueued together; and what becomes of these words behind it. The channel's context is current.
+  /// It may wait to be enqueued together with others.
+  [[nodiscard]] bool may_wait(const Place& place, std::size_t begin, std::size_t end, Memory memory) const noexcept;
+  /// What waits to be enqueued together. The channel's context is current. What fails is kept.
+  void enqueue_bundle(Copier::Channel& channel) noexcept;
+  /// The same, and what becomes of these words behind it. Throws where that will not be.
   void enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWrite> words);
+  void leave_out_what_is_gone(Bundle& bundle);
   /// Enqueues the marker of all so far, and returns that.
   engine::Completion post(Copier::Channel& channel);
   /// What a copy of so many bytes goes through, and its stream with all that was to be enqueued before. The place's context is current.
@@ -243,6 +253,7 @@ class Batch {
   const engine::Watch watch_;
   std::vector<std::unique_ptr<Copier::Channel>> channels_;
   bool pending_ = false;
+  std::exception_ptr refused_, broken_;  // of what waited: one that was left out; copies that were lost
   // For traces: since when, how much, and whereto last.
   base::Time begun_{};
   std::size_t bytes_ = 0;

@@ -9,9 +9,9 @@
 #include "gpu/marker.h"
 #include "gpu/stream.h"
 #include "kernel/copies.h"
-#include "lane/bundle.h"
 #include "lane/lists.h"
 #include "lane/pinned_pool.h"
+#include "lane/reach.h"
 #include "layout/layout.h"
 
 #include <cstddef>

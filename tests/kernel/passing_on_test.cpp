@@ -1,7 +1,7 @@
 // The protocol inside a kernel that stays (the second table in kernel/lingering.h), by exhaustive interleaving: block 0 passes on what it hears, or that
 // it leaves, and others read it word by word as late as they like, in one launch and in the next. All blocks take part in each call once,
 // and none is left behind; and protocols with a piece missing must be caught.
-#include "../support/interleaving.h"
+#include "support/interleaving.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The protocol between a kernel that may be called off and who calls it off (the table in kernel/push.h), by exhaustive interleaving: every order
 // in which the two come, go on, and see each other's writes. Exactly one of them moves the payload, and nobody waits for ever; and protocols with a
 // piece missing must be caught.
-#include "../support/interleaving.h"
+#include "support/interleaving.h"
 
 #include <gtest/gtest.h>
 

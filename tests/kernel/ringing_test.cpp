@@ -1,7 +1,7 @@
 // The protocol between a host and a kernel that stays (the table in kernel/lingering.h), by exhaustive interleaving: every order in which a
 // host that rings, launches or sends away, and is held up anywhere, and kernels that leave at any time see each other's writes. Each call is
 // carried out once, and nobody waits for ever; and protocols with a piece missing must be caught.
-#include "../support/interleaving.h"
+#include "support/interleaving.h"
 
 #include "kernel/lingering.h"
 

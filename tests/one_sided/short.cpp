@@ -53,7 +53,7 @@ class Short {
       const bool requested = random.chance(10);
       MPI_Request request = MPI_REQUEST_NULL;
       const int bytes = static_cast<int>(place.bytes());
-      const auto at = static_cast<MPI_Aint>(place.at);
+      const auto at = static_cast<MPI_Aint>(place.offset(0));
       if (get) {
         std::byte* const to = in.as<std::byte>() + got;
         if (requested)
@@ -83,22 +83,41 @@ class Short {
     compare();
   }
 
-  // What is freed before its access is over is refused then, and nothing else suffers.
+  // What is freed before its access is over is refused by the call that completes it, and nothing else suffers: neither what waits with it, nor what
+  // comes behind, of which there is more than waits at once.
   void freed_too_soon() {
     CROSSLANE_STEP("memory that is freed before it was put");
-    {
-      Allocation kept(megabytes);
-      Allocation gone(megabytes);
-      for (int i = 0; i < 3; ++i) {
-        CROSSLANE_MPI(MPI_Put(kept.data(), 8, MPI_BYTE, right_, 16 * i, 8, MPI_BYTE, window_));
-        CROSSLANE_MPI(MPI_Put(gone.data(), 8, MPI_BYTE, right_, 16 * i + 8, 8, MPI_BYTE, window_));
-      }
-      gone.free();
-      expect(MPI_Win_flush(right_, window_), MPI_ERR_BUFFER, {"MPI_Win_flush", "freed"});
-    }
+    constexpr int bytes = 8, step = 64;
+    constexpr std::size_t before = 10, behind = 100, gone_at = 0, got_at = 100'000, put_at = 200'000;
+    constexpr std::byte sent{0x5a};
+    Allocation kept(megabytes);
+    Allocation gone(megabytes);
+    CROSSLANE_CUDA(cuMemsetD8(reinterpret_cast<CUdeviceptr>(kept.data()), std::to_integer<unsigned char>(sent), bytes));
+    CROSSLANE_CUDA(cuCtxSynchronize());
+    const auto put = [&](const Allocation& from, std::size_t at) {
+      CROSSLANE_MPI(MPI_Put(from.data(), bytes, MPI_BYTE, right_, static_cast<MPI_Aint>(at), bytes, MPI_BYTE, window_));
+    };
+    // Both are known from then on.
+    put(kept, gone_at);
+    put(gone, gone_at);
+    CROSSLANE_MPI(MPI_Win_flush(right_, window_));
+    std::vector<std::byte> got(before * step);
+    put(kept, gone_at);
+    for (std::size_t i = 0; i < before; ++i)
+      CROSSLANE_MPI(MPI_Get(got.data() + i * step, step, MPI_BYTE, right_, static_cast<MPI_Aint>(got_at + i * step),
+                            step, MPI_BYTE, window_));
+    put(gone, gone_at + bytes);
+    gone.free();
+    for (std::size_t i = 0; i < behind; ++i) put(kept, put_at + i * step);
+    expect(MPI_Win_flush(right_, window_), MPI_ERR_BUFFER, {"MPI_Win_flush", "freed"});
+    CROSSLANE_MPI(MPI_Win_flush(right_, window_));
+    CROSSLANE_CHECK(std::equal(got.begin(), got.end(), there_.begin() + got_at), "what was got before differs");
     polite_barrier();
-    there_ = content(right_);
+    for (std::size_t i = 0; i < behind; ++i)
+      CROSSLANE_CHECK(memory_.read(put_at + i * step, bytes) == std::vector(bytes, sent), "put {} behind it", i);
+    // What the freed memory held is nobody's business.
     memory_.write(content(program_.rank));
+    there_ = content(right_);
     polite_barrier();
     round(-1);
   }
@@ -108,8 +127,11 @@ class Short {
   struct Place {
     std::size_t at = 0, length = 0, stride = 0;
     int blocks = 1;
+    bool backwards = false;  // the last block comes first in memory
     [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(blocks) * length; }
-    [[nodiscard]] std::size_t offset(int block) const { return at + static_cast<std::size_t>(block) * stride; }
+    [[nodiscard]] std::size_t offset(int block) const {
+      return at + static_cast<std::size_t>(backwards ? blocks - 1 - block : block) * stride;
+    }
   };
 
   [[nodiscard]] std::vector<std::byte> content(int rank) const {
@@ -122,7 +144,8 @@ class Short {
     Place place{.length = random.pick(lengths)};
     if (place.length <= 256 && random.chance(30)) place.blocks = random.between(2, 40);
     place.stride = place.length + random.below(64);
-    const std::size_t reach = place.offset(place.blocks - 1) + place.length;
+    place.backwards = random.chance(30);
+    const std::size_t reach = static_cast<std::size_t>(place.blocks - 1) * place.stride + place.length;
     place.at = random.chance(50) ? std::min(last_ + random.below(64), window_bytes - reach)
                                  : random.below(window_bytes - reach + 1);
     last_ = place.at;
@@ -130,8 +153,9 @@ class Short {
   }
   static MPI_Datatype type_of(const Place& place) {
     MPI_Datatype type = MPI_DATATYPE_NULL;
-    CROSSLANE_MPI(
-        MPI_Type_vector(place.blocks, static_cast<int>(place.length), static_cast<int>(place.stride), MPI_BYTE, &type));
+    const int stride = static_cast<int>(place.stride);
+    CROSSLANE_MPI(MPI_Type_vector(place.blocks, static_cast<int>(place.length), place.backwards ? -stride : stride,
+                                  MPI_BYTE, &type));
     CROSSLANE_MPI(MPI_Type_commit(&type));
     return type;
   }

@@ -2,7 +2,7 @@
 // can come to the calls of a program that uses them, and ranks as threads, so that ThreadSanitizer sees what the words order. Nobody is where another
 // one excludes him, nobody waits for ever; and programs with a piece missing must be caught.
 #include "share/epoch_words.h"
-#include "../support/interleaving.h"
+#include "support/interleaving.h"
 
 #include <gtest/gtest.h>
 
