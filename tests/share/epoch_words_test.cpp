@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -378,28 +380,35 @@ TEST(EpochWordsTest, PostsInEveryOrder) {
 
 constexpr int rounds = 1000;
 
-void play(const std::function<void(const EpochWords& words, std::size_t rank, std::mt19937& random)>& rank_of) {
-  const auto seed = static_cast<std::uint32_t>(std::random_device{}());
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  const Ranks ranks(most_ranks);
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < ranks.count(); ++rank)
-    threads.emplace_back([&, rank] {
-      std::mt19937 random(seed + static_cast<std::uint32_t>(rank));
-      rank_of(ranks[rank], rank, random);
-    });
-  for (auto& thread : threads) thread.join();
-}
-
 template <class Done>
 void await(const Done& done) {
   while (!done()) std::this_thread::yield();
 }
 
-TEST(EpochWordsThreads, LocksAndGuards) {
-  // What is in each rank's memory: the second is for who has the guard.
-  std::array<std::uint64_t, most_ranks> value{}, guarded_value{};
-  std::array<std::uint64_t, most_ranks> written{}, added{};  // by rank
+// All of them at once.
+void play(const std::function<void(const EpochWords& words, std::size_t rank, std::mt19937& random)>& rank_of) {
+  const auto seed = static_cast<std::uint32_t>(std::random_device{}());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const Ranks ranks(most_ranks);
+  std::atomic<std::size_t> here{0};
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks.count(); ++rank)
+    threads.emplace_back([&, rank] {
+      std::mt19937 random(seed + static_cast<std::uint32_t>(rank));
+      here.fetch_add(1, std::memory_order_relaxed);
+      await([&] { return here.load(std::memory_order_relaxed) == ranks.count(); });
+      rank_of(ranks[rank], rank, random);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+// Others may come meanwhile.
+void linger(std::mt19937& random) {
+  if (random() % 4 == 0) std::this_thread::yield();
+}
+
+TEST(EpochWordsThreads, Locks) {
+  std::array<std::uint64_t, most_ranks> value{}, written{};  // in each rank's memory; by each
   play([&](const EpochWords& words, std::size_t rank, std::mt19937& random) {
     for (int round = 0; round < rounds; ++round) {
       const std::size_t target = random() % most_ranks;
@@ -408,62 +417,78 @@ TEST(EpochWordsThreads, LocksAndGuards) {
         words.begin_waiting(there);
         await([&] { return words.try_exclude(there); });
         words.end_waiting(there);
-        ++value[target];
-        ++guarded_value[target];
+        const std::uint64_t before = value[target];
+        linger(random);
+        value[target] = before + 1;
         ++written[rank];
         words.stop_excluding(there);
       } else {
         await([&] { return words.try_share(there); });
         const std::uint64_t before = value[target];
-        if (random() % 2 == 0) {
-          await([&] { return words.try_guard(there); });
-          ++guarded_value[target];
-          ++added[rank];
-          words.unguard(there);
-        }
+        linger(random);
         EXPECT_EQ(value[target], before);
         words.stop_sharing(there);
       }
     }
   });
-  const auto sum = [](const auto& all) {
-    std::uint64_t total = 0;
-    for (const std::uint64_t one : all) total += one;
-    return total;
-  };
-  EXPECT_EQ(sum(value), sum(written));
-  EXPECT_EQ(sum(guarded_value), sum(written) + sum(added));
+  EXPECT_EQ(std::accumulate(value.begin(), value.end(), std::uint64_t{0}),
+            std::accumulate(written.begin(), written.end(), std::uint64_t{0}));
 }
 
-TEST(EpochWordsThreads, FencesAndPosts) {
+TEST(EpochWordsThreads, Guards) {
   std::array<std::uint64_t, most_ranks> value{};
-  std::array<std::array<std::uint64_t, most_ranks>, most_ranks>
-      from{};  // of each rank, what each other one has put there
+  play([&](const EpochWords& words, std::size_t, std::mt19937& random) {
+    for (int round = 0; round < rounds; ++round) {
+      const std::size_t target = random() % most_ranks;
+      const int there = static_cast<int>(target);
+      await([&] { return words.try_guard(there); });
+      const std::uint64_t before = value[target];
+      linger(random);
+      value[target] = before + 1;
+      words.unguard(there);
+    }
+  });
+  EXPECT_EQ(std::accumulate(value.begin(), value.end(), std::uint64_t{0}), most_ranks * rounds);
+}
+
+TEST(EpochWordsThreads, Fences) {
+  std::array<std::uint64_t, most_ranks> value{};
   play([&](const EpochWords& words, std::size_t rank, std::mt19937& random) {
     const auto fence = [&] {
       const std::uint64_t number = words.come_to_fence();
       for (int other = 0; other < words.ranks(); ++other) await([&] { return words.is_at_fence(other, number); });
     };
     for (std::uint64_t round = 1; round <= rounds; ++round) {
-      if (random() % 4 == 0) std::this_thread::yield();
+      linger(random);
       value[rank] = round;
       fence();
+      linger(random);
       for (const std::uint64_t theirs : value) EXPECT_EQ(theirs, round);
       fence();
+    }
+  });
+}
+
+// Each rank lets both others put a number into its memory, takes it out, and does so again.
+TEST(EpochWordsThreads, Posts) {
+  std::array<std::array<std::uint64_t, most_ranks>, most_ranks> from{};
+  play([&](const EpochWords& words, std::size_t rank, std::mt19937& random) {
+    const auto for_others = [&](const auto& f) {
       for (std::size_t other = 0; other < most_ranks; ++other)
-        if (other != rank) words.post(static_cast<int>(other));
-      for (std::size_t other = 0; other < most_ranks; ++other) {
-        if (other == rank) continue;
-        const int there = static_cast<int>(other);
-        await([&] { return words.is_posted(there, round); });
+        if (other != rank) f(other, static_cast<int>(other));
+    };
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      for_others([&](std::size_t, int origin) { words.post(origin); });
+      linger(random);
+      for_others([&](std::size_t other, int target) {
+        await([&] { return words.is_posted(target, round); });
         from[other][rank] = round + rank;
-        words.complete(there);
-      }
-      for (std::size_t other = 0; other < most_ranks; ++other) {
-        if (other == rank) continue;
-        await([&] { return words.is_complete(static_cast<int>(other), round); });
+        words.complete(target);
+      });
+      for_others([&](std::size_t other, int origin) {
+        await([&] { return words.is_complete(origin, round); });
         EXPECT_EQ(std::exchange(from[rank][other], 0), round + other);
-      }
+      });
     }
   });
 }
