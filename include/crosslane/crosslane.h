@@ -1,6 +1,8 @@
 /* Crosslane's own API: collectives that a CUDA stream triggers. Each takes MPI's arguments and a stream, enqueues the whole call
    there and returns; the call starts when the stream gets there, and the host waits for nobody. docs/native.md has an example.
 
+   For C and C++: there is no module for Fortran, nor a package for Python.
+
    Link with libcrosslane_openmpi.so or libcrosslane_mpich.so, named ahead of MPI, or preload it (`crosslane run`). */
 #ifndef CROSSLANE_CROSSLANE_H
 #define CROSSLANE_CROSSLANE_H
@@ -39,6 +41,9 @@ extern "C" {
      scatter brings, may be in any of them, anywhere. Scans and the v forms go through library memory.)
    Memory that other processes cannot map (stream-ordered pools, virtual memory management) may be named, and is then used as any.
 
+   It takes some 7 to 9 MiB of GPU memory, of 512 MiB that a rank has for all communicators; for `bytes` of 4 MiB and more, or 0, a
+   large window besides, as long as there is room (12 MiB a rank, 96 at most).
+
    The GPU is that of the first buffer, else the current context's, unless the process already takes part in collectives with
    another one. A communicator of one rank can be prepared anywhere, also without a GPU.
 
@@ -65,10 +70,12 @@ CROSSLANE_API int crosslane_status(MPI_Comm comm, int* missing);
 
 /* How many collectives of this process went directly between GPUs, by `algorithm` ("two_shot"; null: by any), as
    docs/collectives.md names them: `collective` is "allreduce", ... Enqueued calls count when they are enqueued, once in a graph.
-   0 outside of MPI_Init and MPI_Finalize, and for unknown names. */
+   0 outside of MPI_Init and MPI_Finalize, where `collective` is null, and for unknown names ("bcast": it is "broadcast"). This and the
+   functions below may be called from any thread. */
 CROSSLANE_API uint64_t crosslane_direct_calls(const char* collective, const char* algorithm);
 
-/* How many of these took no launch on this rank, for a kernel had stayed from the call before (docs/collectives.md, CROSSLANE_LINGER_US). */
+/* How many of these took no launch on this rank, for a kernel had stayed from the call before (docs/collectives.md, CROSSLANE_LINGER_US).
+   0 outside of MPI_Init and MPI_Finalize. */
 CROSSLANE_API uint64_t crosslane_rung_calls(void);
 
 /* How many messages to this rank were read by a kernel that had stayed from a message before (docs/messages.md, CROSSLANE_LINGER_US).
@@ -92,6 +99,8 @@ CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
               half. So calls of three communicators can wait at the same time whatever the order in which GPUs come to them; of more,
               only if streams or events order them alike on all ranks. MPI's own calls take turns in what all prepared communicators
               leave, at least one at a time.
+   Threads.   From any thread, as far as MPI's level allows (MPI_Init_thread). Calls on one communicator are not to be made at the same
+              time, since their order counts; on different ones they may.
    Order.     All ranks enqueue the same calls on a communicator in the same order, and their streams run them in that order: on
               one stream, or on several that the application orders by events. Graphs count by their launches. Calls of different
               communicators, and MPI's own calls on the same one, are apart from each other; but ranks must not wait in opposite

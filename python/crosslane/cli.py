@@ -139,34 +139,50 @@ def _become(words: list[str], variables: dict[str, str]) -> None:
         raise Problem(f"{words[0]} cannot be started: {error.strerror}", "check that it is a program", 126) from error
 
 
+def _only_word(command: list[str]) -> str | None:
+    """The program, of a command that does not start it: what follows would be swallowed."""
+    if len(command) > 1:
+        raise Problem(
+            f"what follows the program is not looked at: {' '.join(command[1:])}",
+            "put options before the program, and leave its arguments out",
+        )
+    return command[0] if command else None
+
+
 @app.command(context_settings=_PASS_ON)
 @_reports_problems
 def preload(
-    command: Annotated[list[str], typer.Argument(help="An MPI program.", metavar="[PROGRAM...]")] = [],  # noqa: B006
+    command: Annotated[
+        list[str], typer.Argument(help="An MPI program; options come before it.", metavar="[PROGRAM]")
+    ] = [],  # noqa: B006
     mpi: Family = "auto",
     gpus: Gpus = "",
 ) -> None:
     """Print LD_PRELOAD's value, for batch scripts: srun --export=ALL,LD_PRELOAD=$(crosslane preload ./prog) ./prog."""
     family, library = _family(mpi), None
-    if command:
-        found = program.find_mpi(command[0], family)
+    if word := _only_word(command):
+        found = program.find_mpi(word, family)
         family, library = found.family, found.library
     if family is None:
         raise Problem("which MPI is not known", "name the program, or the family with --mpi openmpi or --mpi mpich")
     setting = environment.gpu_setting(gpus or None) or os.environ.get("CROSSLANE_GPU", "auto")
     typer.echo(os.fsencode(environment.preload(family, setting, library)))  # the very bytes, whatever the encoding
+    if gpus and setting != os.environ.get("CROSSLANE_GPU", "auto"):
+        typer.echo(f"crosslane: set CROSSLANE_GPU={setting} for the program as well", err=True)
 
 
 @app.command("doctor", context_settings=_PASS_ON)
 @_reports_problems
 def doctor_command(
-    command: Annotated[list[str], typer.Argument(help="The program to look from.", metavar="[PROGRAM...]")] = [],  # noqa: B006
+    command: Annotated[
+        list[str], typer.Argument(help="The program to look from; options come before it.", metavar="[PROGRAM]")
+    ] = [],  # noqa: B006
     mpi: Family = "auto",
     gpus: Gpus = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Look at this machine as a rank would: settings, driver, GPUs, MPI, limits. Exit status 0 when usable."""
-    report = doctor.examine(command[0] if command else None, _family(mpi), gpus or None)
+    report = doctor.examine(_only_word(command), _family(mpi), gpus or None)
     if as_json:
         doctor.print_json(report)
     else:

@@ -245,8 +245,9 @@ constexpr std::array<Entry, 43> entries{{
      [](Settings& s, const std::string& text) { return read_bytes(s.put_bytes, text); },
      [](const Settings& s) { return print_bytes(s.put_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds; 0: at once, and all messages alike",
-     "until such a send, matched but not fetched by its receiver, keeps the rest in host memory and returns; short "
-     "ones do so sooner",
+     "how long a send that was matched, but whose receiver does not fetch it, waits before it copies the payload to "
+     "host "
+     "memory and returns; short ones do so sooner",
      [](Settings& s, const std::string& text) {
        double milliseconds = 0;
        if (!read_number(milliseconds, text) || !std::isfinite(milliseconds) || milliseconds < 0) return false;

@@ -46,7 +46,9 @@ std::string_view remedy(CUresult result) {
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "the kernels are not built for this GPU: rebuild with its architecture";
+      return "this build has no kernels for this GPU or driver: they are for compute capability 8.0 and newer, and "
+             "need "
+             "a driver as new as the CUDA toolkit they were built with";
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
       return "a CUDA graph is being captured: do this before the capture begins";

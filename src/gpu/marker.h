@@ -34,9 +34,9 @@ void write_words(StreamView stream, std::span<const WordWrite> writes);
 /// The word and the last value asked for. Move-only, address-stable word. post() is for one thread at a time, on streams
 /// that run in order after each other: values only grow, so two unordered streams would mark for one another.
 ///
-/// States of the word w against the last posted value v: w == v idle; w < v under way. Only the stream (or the host
-/// function, or a kernel there, in its stead) writes w, only post() and next() write v, and w skips what next() gave in vain; whoever reads w >= some posted value with acquire sees all
-/// that the stream wrote before, in host memory too, since the write of the value carries a memory barrier.
+/// States of the word w against the last posted value v: w == v idle; w < v under way. Only the stream (or a kernel there, or the host
+/// function in its stead) writes w, and skips what next() gave in vain; only post() and next() write v; whoever reads w >= some posted
+/// value with acquire sees all that the stream wrote before, in host memory too, since the write of the value carries a memory barrier.
 class Marker {
  public:
   /// The context that is current decides which streams may post: those of its GPU (and other GPUs', pinned memory is

@@ -133,6 +133,13 @@ void MappedWindow::finish_earlier() noexcept {
   }
 }
 
+// Who waits for a turn is not to wait for this rank's accesses as well.
+WindowEpochs& MappedWindow::after_earlier() noexcept {
+  const std::lock_guard lock(mutex_);
+  finish_earlier();
+  return epochs_;
+}
+
 void MappedWindow::finish_locked() {
   if (!batch_) return;
   const Forgetting forgetting(*this);
@@ -222,14 +229,7 @@ void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, 
 void MappedWindow::accumulate(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                               const Accumulation& how, const TypedMemory* result, std::size_t bytes) {
   const auto& handles = process_.library().handles();
-  {
-    const std::lock_guard lock(mutex_);
-    finish_earlier();  // others are not to wait for that
-  }
-  const WindowEpochs::Guard guard(epochs_, call, target);
-  const std::lock_guard lock(mutex_);
-  finish_earlier();
-  const Forgetting forgetting(*this);  // before others may write there
+  const Turn turn(*this, call, target);
   if (result != nullptr) get_locked(call, *result, remote, 0, std::min(bytes, result->bytes()));
   if (how.op == handles.replace) {
     put_locked(call, remote, local, 0, bytes);
@@ -254,14 +254,7 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
 void MappedWindow::compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                                     const TypedMemory& compare, const TypedMemory& result) {
   const std::size_t bytes = remote.bytes();
-  {
-    const std::lock_guard lock(mutex_);
-    finish_earlier();  // others are not to wait for that
-  }
-  const WindowEpochs::Guard guard(epochs_, call, target);
-  const std::lock_guard lock(mutex_);
-  finish_earlier();
-  const Forgetting forgetting(*this);
+  const Turn turn(*this, call, target);
   const Block there = to_host(call, remote, 0, bytes);
   const Block wanted = to_host(call, compare, 0, bytes);
   const Block next = to_host(call, local, 0, bytes);

@@ -76,8 +76,8 @@ class MappedWindow {
   [[nodiscard]] TypedMemory at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
                                std::shared_ptr<const layout::Layout> layout) const;
 
-  // Accesses: over after finish(), at last begun there; those that touch the same bytes of GPU memory do so in the order of these calls. Accumulating ones are over
-  // when they return. `bytes` of the packed streams; each throws what the GPU reports.
+  // Accesses: over after finish(), and begun there at the latest; those that touch the same bytes of GPU memory do so in the order of these calls.
+  // Accumulating ones are over when they return. `bytes` of the packed streams; each throws what the GPU reports.
   void put(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t bytes);
   void get(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t bytes);
   /// What was at `target` is fetched to `result`, if that is not null.
@@ -108,7 +108,21 @@ class MappedWindow {
     MappedWindow& window_;
   };
 
-  // The mutex is held in what follows.
+  // An accumulating access's: what this rank has begun before is over, and nobody else's is in the target's memory.
+  class Turn {
+   public:
+    Turn(MappedWindow& window, const char* call, int target)
+        : guard_(window.after_earlier(), call, target), lock_(window.mutex_), forgetting_(window) {
+      window.finish_earlier();  // of other threads
+    }
+
+   private:
+    const WindowEpochs::Guard guard_;
+    const std::lock_guard<std::mutex> lock_;
+    const Forgetting forgetting_;  // before others may write there
+  };
+
+  // The mutex is held in what follows, but for after_earlier().
   lane::Batch& begun(const char* call);
   [[nodiscard]] lane::Place place(bool settled = true) const noexcept {
     return {home_->context(), home_->device(), settled};
@@ -136,6 +150,7 @@ class MappedWindow {
   void order_anew() noexcept;
   void finish_locked();
   void finish_earlier() noexcept;
+  WindowEpochs& after_earlier() noexcept;
   void forget() noexcept;
 
   Process& process_;

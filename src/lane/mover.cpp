@@ -9,7 +9,7 @@
 //   an irregular side, runs of (nearly) one size  words, with a table of the runs' displacements
 //   an irregular side, runs of all sizes          units; only to or from the packed stream, or between two equal layouts
 //   no room for a list                            windows of it, made anew
-//   no kernels, or host memory that is not mapped  a copy a run, or one of rows
+//   no kernels that the GPU takes, or host memory that is not mapped  a copy a run, or one of rows
 #include "lane/mover.h"
 
 #include "base/error.h"
@@ -152,11 +152,17 @@ std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
   const auto& driver = driver_();
   if (!kernel::available(driver)) return nullptr;
   const std::lock_guard lock(mutex_);
-  auto& site = sites_[context];
-  if (!site) {
-    site = std::make_shared<Site>(driver, pinned_, blocks_, list_limit_);
+  if (const auto found = sites_.find(context); found != sites_.end()) return found->second;
+  try {
+    return sites_.emplace(context, std::make_shared<Site>(driver, pinned_, blocks_, list_limit_)).first->second;
+  } catch (const base::Error& error) {
+    const bool passes = base::is_shortage(error);
+    if (!passes) sites_.emplace(context, nullptr);  // the next time would fail alike
+    base::log(passes ? base::Topic::info : base::Topic::warning,
+              "datatypes in GPU memory are copied run by run{}, which takes many times as long: {}",
+              passes ? " this time" : "", error.what());
+    return nullptr;
   }
-  return site;
 }
 
 bool Mover::prepare(CUcontext context) {

@@ -115,7 +115,7 @@ class Mover {
               std::size_t begin, std::size_t end, Memory memory = Memory::gpu);
 
   /// Loads the kernels of a context, which may wait for what runs there: ahead of kernels that wait for a peer. False
-  /// where this build or GPU has none, and copies are all there is.
+  /// where this build has none or the GPU takes none (at this time, if memory is short), and copies are all there is.
   bool prepare(CUcontext context);
 
   /// The context has ended, and what was loaded and kept there with it.
@@ -143,8 +143,8 @@ class Mover {
   PinnedPool& pinned_;
   const unsigned blocks_;
   const std::size_t list_limit_;
-  std::mutex mutex_;  // guards sites_; each has a lock of its own for the rest
-  std::map<CUcontext, std::shared_ptr<Site>> sites_;
+  std::mutex mutex_;                                  // guards sites_; each has a lock of its own for the rest
+  std::map<CUcontext, std::shared_ptr<Site>> sites_;  // null: its kernels cannot be loaded
 };
 
 }  // namespace crosslane::lane

@@ -67,6 +67,22 @@ def test_other_gpus(crosslane: CommandLine, program: Path, option: str, value: s
     assert "libcuda" not in rank["preload"]
 
 
+@pytest.mark.parametrize("command", ["preload", "doctor"])
+def test_options_behind_the_program_are_not_swallowed(crosslane: CommandLine, program: Path, command: str) -> None:
+    done = crosslane(command, program, "--gpus", "none")
+    assert done.status != 0
+    assert "what follows the program is not looked at: --gpus none" in done.err
+    assert "put options before the program" in done.err
+
+
+def test_preload_tells_of_the_setting_that_belongs_to_it(crosslane: CommandLine, program: Path) -> None:
+    done = crosslane("preload", "--gpus", "emulated:2", program)
+    assert done.status == 0, done.err
+    assert names(done.out.strip())[0] == "libcuda"
+    assert "set CROSSLANE_GPU=emulated:2" in done.err
+    assert not crosslane("preload", "--gpus", "emulated:2", program, CROSSLANE_GPU="emulated:2").err
+
+
 def test_environment_names_emulated_gpus_too(crosslane: CommandLine, program: Path) -> None:
     (rank,) = crosslane("run", program, CROSSLANE_GPU="emulated:3").ranks()
     assert rank["gpu"] == "emulated:3"
