@@ -209,12 +209,10 @@ void Batch::leave_out_what_is_gone(Bundle& bundle) {
   Reach known{};
   const auto stands = [&](const Reach& reach) {
     if (known.holds(reach)) return true;
-    const auto* const first = reinterpret_cast<const void*>(reach.begin);
-    const auto info = copier_.gpu_.inspect(first);
+    const auto info = copier_.gpu_.inspect(reinterpret_cast<const void*>(reach.begin));
     if (info.kind == gpu::PointerInfo::Kind::host) return false;
     known = {info.base, info.base + info.size};
-    return known.holds(reach) ||
-           copier_.gpu_.contiguous_from(first, reach.end - reach.begin) == reach.end - reach.begin;
+    return true;
   };
   bundle.drop_if([&](const Bundle::Touched& touched) {
     const bool written_stands = stands(touched.written), read_stands = stands(touched.read);
