@@ -69,9 +69,18 @@ void MappedWindow::through_blocks(const char* call, std::size_t begin, std::size
   }
 }
 
+// Host memory that the copy engine reaches where it is. What is shorter is packed meanwhile, and waits with others.
+bool MappedWindow::is_long_and_pinned(const TypedMemory& local, const TypedMemory& remote, std::size_t bytes) const {
+  if (local.place || bytes <= lane::Bundle::most_bytes || !local.contiguous() || !remote.contiguous()) return false;
+  const auto info = process_.gpu().inspect(local.first());
+  return info.kind == gpu::PointerInfo::Kind::pinned && info.holds(local.first(), bytes);
+}
+
 void MappedWindow::put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
                               std::size_t end) {
   if (local.place) return begun(call).across_together(place_with(local), remote.side(), local.side(), begin, end);
+  if (is_long_and_pinned(local, remote, end - begin))
+    return begun(call).across(place(), remote.side(), local.side(), begin, end, lane::Memory::host);
   through_blocks(call, begin, end, [&](const Block& block, std::size_t at, std::size_t stop) {
     local.layout->pack(block.data, local.address, local.count, at, stop);
     begun(call).across_together(place(), remote.side(), lane::Side::packed(block.data), at, stop, block.memory);
@@ -81,6 +90,8 @@ void MappedWindow::put_locked(const char* call, const TypedMemory& remote, const
 void MappedWindow::get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
                               std::size_t end) {
   if (local.place) return begun(call).across_together(place_with(local), local.side(), remote.side(), begin, end);
+  if (is_long_and_pinned(local, remote, end - begin))
+    return begun(call).across(place(), local.side(), remote.side(), begin, end, lane::Memory::host);
   through_blocks(call, begin, end, [&](const Block& block, std::size_t at, std::size_t stop) {
     begun(call).across_together(place(), lane::Side::packed(block.data), remote.side(), at, stop, block.memory);
     landings_.push_back({local, block.data, at, stop});

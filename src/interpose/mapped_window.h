@@ -138,6 +138,7 @@ class MappedWindow {
   Block lend(const char* call, std::size_t bytes);
   template <class F>
   void through_blocks(const char* call, std::size_t begin, std::size_t end, const F& f);
+  [[nodiscard]] bool is_long_and_pinned(const TypedMemory& local, const TypedMemory& remote, std::size_t bytes) const;
   void put_locked(const char* call, const TypedMemory& remote, const TypedMemory& local, std::size_t begin,
                   std::size_t end);
   void get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
