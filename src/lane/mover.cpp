@@ -148,7 +148,7 @@ Mover::Mover(DriverSource driver, PinnedPool& pinned, const base::Settings& sett
 
 Mover::~Mover() = default;
 
-std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
+std::shared_ptr<Mover::Site> Mover::load(CUcontext context) {
   const auto& driver = driver_();
   if (!kernel::available(driver)) return nullptr;
   const std::lock_guard lock(mutex_);
@@ -156,8 +156,16 @@ std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
   try {
     return sites_.emplace(context, std::make_shared<Site>(driver, pinned_, blocks_, list_limit_)).first->second;
   } catch (const base::Error& error) {
+    if (!base::is_shortage(error)) sites_.emplace(context, nullptr);  // the next time would fail alike
+    throw;
+  }
+}
+
+std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
+  try {
+    return load(context);
+  } catch (const base::Error& error) {
     const bool passes = base::is_shortage(error);
-    if (!passes) sites_.emplace(context, nullptr);  // the next time would fail alike
     base::log(passes ? base::Topic::info : base::Topic::warning,
               "datatypes in GPU memory are copied run by run{}, which takes many times as long: {}",
               passes ? " this time" : "", error.what());
@@ -167,7 +175,7 @@ std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
 
 bool Mover::prepare(CUcontext context) {
   const gpu::ContextScope scope(driver_(), context);
-  return site(context) != nullptr;
+  return load(context) != nullptr;
 }
 
 void Mover::forget(CUcontext context) noexcept {
@@ -308,12 +316,17 @@ bool Mover::tabled(const Irregular& known, bool single) {
                         table_ratio * known.facts.divisor;
 }
 
+bool Mover::has_kernels(CUcontext context) {
+  const gpu::ContextScope scope(driver_(), context);
+  return site(context) != nullptr;
+}
+
 std::optional<kernel::Part> Mover::part_of(CUcontext context, const Side& to, const Side& from, std::size_t bytes,
                                            Memory memory) {
   const Resolved resolved_to = resolve(to, 0), resolved_from = resolve(from, 0);
   if (resolved_to.irregular || resolved_from.irregular) return std::nullopt;
   if (!resolved_to.contiguous() || !resolved_from.contiguous())
-    if (memory != Memory::gpu || bytes > short_nest || !prepare(context)) return std::nullopt;
+    if (memory != Memory::gpu || bytes > short_nest || !has_kernels(context)) return std::nullopt;
   return kernel::part_of(resolved_to.laid, resolved_from.laid, bytes);
 }
 

@@ -115,7 +115,8 @@ class Mover {
               std::size_t begin, std::size_t end, Memory memory = Memory::gpu);
 
   /// Loads the kernels of a context, which may wait for what runs there: ahead of kernels that wait for a peer. False
-  /// where this build has none or the GPU takes none (at this time, if memory is short), and copies are all there is.
+  /// where this build has none, or the GPU takes none, and copies are all there is. Throws Error where it is found out that the GPU does not, or
+  /// that memory is short, which passes. Copies do without them then, and say so.
   bool prepare(CUcontext context);
 
   /// The context has ended, and what was loaded and kept there with it.
@@ -126,7 +127,9 @@ class Mover {
   struct Resolved;
   static Resolved resolve(const Side& side, std::size_t begin);
   static std::size_t average_run(const Resolved& side);
+  std::shared_ptr<Site> load(CUcontext context);
   std::shared_ptr<Site> site(CUcontext context);
+  bool has_kernels(CUcontext context);
   static bool copy_rows(gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
                         const Resolved& resolved_from, std::size_t begin, std::size_t end, Memory memory);
   static void copy_runs(gpu::StreamView stream, const Side& to, const Side& from, std::size_t begin, std::size_t end);
