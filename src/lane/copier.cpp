@@ -426,9 +426,15 @@ engine::Completion Batch::post(Copier::Channel& channel) {
   return engine::Completion::of(channel.marker.word(), reached);
 }
 
-engine::Completion Batch::completion() {
+std::vector<engine::Completion> Batch::post_all() {
   std::vector<engine::Completion> all;
+  all.reserve(channels_.size());
   for (auto& channel : channels_) all.push_back(post(*channel));
+  return all;
+}
+
+engine::Completion Batch::completion() {
+  std::vector<engine::Completion> all = post_all();
   pending_ = false;
   return all.size() == 1 ? all.front() : engine::Completion::when_all(std::move(all));
 }
@@ -469,8 +475,7 @@ bool Batch::over() {
 void Batch::wait(Mpi mpi) {
   if (!pending_) return;
   // All of them before any wait, which may throw.
-  std::vector<engine::Completion> copied;
-  for (auto& channel : channels_) copied.push_back(post(*channel));
+  const std::vector<engine::Completion> copied = post_all();
   for (std::size_t i = 0; i < channels_.size(); ++i) {
     engine::Watch watch = watch_;
     watch.check = [](const void* waited) { Copier::throw_if_failed(*static_cast<const Copier::Channel*>(waited)); };

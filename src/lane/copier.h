@@ -242,6 +242,7 @@ class Batch {
   void leave_out_what_is_gone(Bundle& bundle);
   /// Enqueues the marker of all so far, and returns that.
   engine::Completion post(Copier::Channel& channel);
+  std::vector<engine::Completion> post_all();
   /// What a copy of so many bytes goes through, and its stream with all that was to be enqueued before. The place's context is current.
   Copier::Channel& channel_for(const Place& place, std::size_t bytes, Toward toward);
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
