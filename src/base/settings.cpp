@@ -246,8 +246,7 @@ constexpr std::array<Entry, 43> entries{{
      [](const Settings& s) { return print_bytes(s.put_bytes); }},
     {"CROSSLANE_PATIENCE_MS", "milliseconds; 0: at once, and all messages alike",
      "how long a send that was matched, but whose receiver does not fetch it, waits before it copies the payload to "
-     "host "
-     "memory and returns; short ones do so sooner",
+     "host memory and returns; short ones do so sooner",
      [](Settings& s, const std::string& text) {
        double milliseconds = 0;
        if (!read_number(milliseconds, text) || !std::isfinite(milliseconds) || milliseconds < 0) return false;

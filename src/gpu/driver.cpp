@@ -47,8 +47,7 @@ std::string_view remedy(CUresult result) {
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
       return "this build has no kernels for this GPU or driver: they are for compute capability 8.0 and newer, and "
-             "need "
-             "a driver as new as the CUDA toolkit they were built with";
+             "need a driver as new as the CUDA toolkit they were built with";
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
       return "a CUDA graph is being captured: do this before the capture begins";

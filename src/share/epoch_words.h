@@ -35,7 +35,6 @@ class EpochWords {
   EpochWords(const std::vector<std::byte*>& parts, int me);
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(parts_.size()); }
-  [[nodiscard]] int me() const noexcept { return me_; }
 
   // The lock of a rank's memory. False where somebody has it so that this one cannot; who waits to have it alone says so.
   [[nodiscard]] bool try_share(int target) const noexcept;
