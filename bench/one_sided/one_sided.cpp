@@ -1,6 +1,6 @@
 // One-sided accesses to windows in GPU memory, as benchmarks of MPIs measure them: within one MPI_Win_lock_all the first of two ranks puts to, gets from
-// or accumulates in the other's memory, from its own GPU's, and flushes behind each ("put", "get", "sum" of doubles, "fetch" of one by MPI_Fetch_and_op) or
-// behind a window of them ("puts", "gets"; a time is one's share). The other one waits in MPI_Barrier. Beside what the hardware does: one copy by the copy
+// or accumulates in the other's memory, from its own GPU's, and flushes behind each ("put", "get", "sum" of doubles, "fetch" of one by MPI_Fetch_and_op, "swap" of one by
+// MPI_Compare_and_swap) or behind a window of them ("puts", "gets"; a time is one's share). The other one waits in MPI_Barrier. Beside what the hardware does: one copy by the copy
 // engine to memory opened over CUDA IPC, and a window of them. All columns in one process and one run, in turns, and verified.
 //   bench_one_sided [--columns NAME,...] [--sizes N,...] [--window N] [--gpus N] [--runs N] [--repeats N] [--csv FILE] [--as NAME] [--beside FILE]
 // --as NAME: without Crosslane, over an MPI that takes GPU memory itself, or with it, otherwise set: a name for what is printed. --beside FILE shows the
@@ -28,8 +28,9 @@ namespace {
 
 using namespace crosslane::bench;
 
-enum Column : std::size_t { put, get, sum, fetch, puts, gets, copy, copies, columns };
-constexpr std::array<std::string_view, columns> names{"put", "get", "sum", "fetch", "puts", "gets", "copy", "copies"};
+enum Column : std::size_t { put, get, sum, fetch, swap, puts, gets, copy, copies, columns };
+constexpr std::array<std::string_view, columns> names{"put",  "get",  "sum",  "fetch", "swap",
+                                                      "puts", "gets", "copy", "copies"};
 
 class Benchmark {
  public:
@@ -140,6 +141,9 @@ class Benchmark {
           break;
         case fetch:
           MPI_Fetch_and_op(own, own + 8, MPI_LONG, 1, 0, MPI_SUM, window_);
+          break;
+        case swap:
+          MPI_Compare_and_swap(own, own, own + 8, MPI_LONG, 1, 0, window_);
           break;
         default:
           check(cuMemcpyAsync(other_->address() + at, own_.address() + at, bytes, device_.stream()), "cuMemcpyAsync");

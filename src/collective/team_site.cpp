@@ -41,8 +41,8 @@ class TeamSite final : public Site {
   }
   void combine(std::byte* inout, const std::byte* in, std::size_t bytes) override {
     const gpu::ContextScope scope(home_.driver(), home_.context());
-    home_.kernels().reduce(connection_.queue(), shape_.op, shape_.element, inout, in,
-                           bytes / kernel::bytes_of(shape_.element));
+    home_.kernels().reduce(connection_.queue(), shape_.op, shape_.element,
+                           {inout, in, bytes / kernel::bytes_of(shape_.element)});
   }
   void record(std::size_t parity) override {
     const gpu::ContextScope scope(home_.driver(), home_.context());

@@ -7,7 +7,6 @@
 #include "mpi/returns_errors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -182,32 +181,78 @@ MappedWindow::Block MappedWindow::to_host(const char* call, const TypedMemory& e
   return block;
 }
 
-void MappedWindow::combine_on_gpu(const char* call, const TypedMemory& remote, const TypedMemory& local, kernel::Op op,
-                                  kernel::Element element, std::size_t begin, std::size_t end) {
-  const auto spare = [&] { return spares_.emplace_back(home_->spares().lend(end - begin)).data(); };
-  // The operand as one run that kernels reach.
-  std::byte* in = nullptr;
-  if (local.place && local.contiguous()) {
-    in = local.first() + begin;
-    if (!local.place->settled) begun(call).settle(*local.place);
-  } else if (local.place) {
-    in = spare();
-    begun(call).across(place_with(local), lane::Side::packed(in), local.side(), begin, end);
-  } else {
-    const Block block = to_host(call, local, begin, end);
-    in = block.data;
-    if (block.memory == lane::Memory::host) {
-      in = spare();
-      begun(call).across(place(), lane::Side::packed(in), lane::Side::packed(block.data), begin, end, block.memory);
-    }
+std::byte* MappedWindow::spare(std::size_t bytes) { return spares_.emplace_back(home_->spares().lend(bytes)).data(); }
+
+std::byte* MappedWindow::operand(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end) {
+  if (elements.place && elements.contiguous()) {
+    if (!elements.place->settled) begun(call).settle(*elements.place);
+    return elements.first() + begin;
+  }
+  if (elements.place) {
+    std::byte* const packed = spare(end - begin);
+    begun(call).across(place_with(elements), lane::Side::packed(packed), elements.side(), begin, end);
+    return packed;
+  }
+  const Block block = to_host(call, elements, begin, end);
+  if (block.memory != lane::Memory::host) return block.data;
+  std::byte* const packed = spare(end - begin);
+  begun(call).across(place(), lane::Side::packed(packed), lane::Side::packed(block.data), begin, end, block.memory);
+  return packed;
+}
+
+MappedWindow::Outlet MappedWindow::outlet(const char* call, const TypedMemory& elements, std::size_t begin,
+                                          std::size_t end) {
+  if (elements.place && elements.contiguous()) {
+    if (!elements.place->settled) begun(call).settle(*elements.place);
+    return {elements.first() + begin};
+  }
+  if (elements.place) return {spare(end - begin), elements.side(), place_with(elements)};
+  const Block block = lend(call, end - begin);
+  landings_.push_back({elements, block.data, begin, end});
+  if (block.memory != lane::Memory::host) return {block.data};
+  return {spare(end - begin), lane::Side::packed(block.data), place(), block.memory};
+}
+
+void MappedWindow::let_out(const char* call, const Outlet& outlet, std::size_t begin, std::size_t end) {
+  if (outlet.behind)
+    begun(call).across(outlet.place, *outlet.behind, lane::Side::packed(outlet.data), begin, end, outlet.memory);
+}
+
+void MappedWindow::combine_on_gpu(const char* call, const TypedMemory& remote, const TypedMemory& local,
+                                  const TypedMemory* result, kernel::Op op, kernel::Element element, std::size_t begin,
+                                  std::size_t end) {
+  kernel::ReduceParameters what{};
+  what.in = operand(call, local, begin, end);
+  what.count = (end - begin) / kernel::bytes_of(element);
+  std::optional<Outlet> before;
+  if (result != nullptr) {
+    before = outlet(call, *result, begin, end);
+    what.before = before->data;
   }
   std::byte* inout = remote.first() + begin;
   if (!remote.contiguous()) {
-    inout = spare();
+    inout = spare(end - begin);
     begun(call).across(place(), lane::Side::packed(inout), remote.side(), begin, end);
   }
-  begun(call).combine(place(), home_->kernels(), op, element, inout, in, (end - begin) / kernel::bytes_of(element));
+  what.inout = inout;
+  begun(call).combine(place(), home_->kernels(), op, element, what);
   if (!remote.contiguous()) begun(call).across(place(), remote.side(), lane::Side::packed(inout), begin, end);
+  if (before) let_out(call, *before, begin, end);
+}
+
+void MappedWindow::swap(const char* call, const TypedMemory& remote, const TypedMemory& local,
+                        const TypedMemory* wanted, const TypedMemory& result) {
+  const std::size_t bytes = remote.bytes();
+  const auto address = [](const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data); };
+  kernel::SwapParameters what{};
+  what.bytes = static_cast<std::uint32_t>(bytes);
+  what.value = address(remote.first());
+  what.next = address(operand(call, local, 0, bytes));
+  if (wanted != nullptr) what.wanted = address(operand(call, *wanted, 0, bytes));
+  const Outlet before = outlet(call, result, 0, bytes);
+  what.before = address(before.data);
+  begun(call).swap(place(), what);
+  let_out(call, before, 0, bytes);
 }
 
 // What no kernel combines: types that a GPU does not have, or that have gaps.
@@ -241,19 +286,31 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
                               const Accumulation& how, const TypedMemory* result, std::size_t bytes) {
   const auto& handles = process_.library().handles();
   const Turn turn(*this, call, target);
-  if (result != nullptr) get_locked(call, *result, remote, 0, std::min(bytes, result->bytes()));
-  if (how.op == handles.replace) {
+  const bool replaces = how.op == handles.replace;
+  if (replaces && result != nullptr && bytes <= kernel::SwapParameters::most_bytes && remote.contiguous() &&
+      remote.bytes() == bytes && result->bytes() == bytes) {
+    swap(call, remote, local, nullptr, *result);
+    return finish_locked();
+  }
+  const auto combining = combining_of(handles, how.type, how.op);
+  const std::size_t size = process_.layouts().of(how.type)->size();
+  const bool on_gpu = combining && kernel::bytes_of(combining->element) == size;
+  // Of a kernel that combines it is told what was there, too.
+  const bool told_apart = result != nullptr && (!on_gpu || result->bytes() < bytes);
+  if (told_apart) get_locked(call, *result, remote, 0, std::min(bytes, result->bytes()));
+  if (replaces) {
     put_locked(call, remote, local, 0, bytes);
   } else if (how.op != handles.no_op) {
-    const auto combining = combining_of(handles, how.type, how.op);
-    const std::size_t size = process_.layouts().of(how.type)->size();
-    const bool on_gpu = combining && kernel::bytes_of(combining->element) == size;
-    const bool at_once = on_gpu && remote.contiguous() && local.place && local.contiguous();  // without memory of ours
+    // Without memory of ours all at once.
+    const auto as_it_is = [](const TypedMemory& memory) { return memory.place && memory.contiguous(); };
+    const TypedMemory* const before = told_apart ? nullptr : result;
+    const bool at_once =
+        on_gpu && remote.contiguous() && as_it_is(local) && (before == nullptr || as_it_is(*before));
     const std::size_t step = at_once ? bytes : std::max(chunk_bytes / size, std::size_t{1}) * size;
     for (std::size_t at = 0; at < bytes; at += step) {
       const std::size_t stop = std::min(bytes, at + step);
       if (on_gpu)
-        combine_on_gpu(call, remote, local, combining->op, combining->element, at, stop);
+        combine_on_gpu(call, remote, local, before, combining->op, combining->element, at, stop);
       else
         combine_on_host(call, remote, local, how, at, stop);
       finish_locked();
@@ -264,19 +321,8 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
 
 void MappedWindow::compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,
                                     const TypedMemory& compare, const TypedMemory& result) {
-  const std::size_t bytes = remote.bytes();
   const Turn turn(*this, call, target);
-  const Block there = to_host(call, remote, 0, bytes);
-  const Block wanted = to_host(call, compare, 0, bytes);
-  const Block next = to_host(call, local, 0, bytes);
-  lane::Batch& batch = begun(call);
-  batch.wait();
-  if (std::memcmp(there.data, wanted.data, bytes) == 0)
-    begun(call).across(place(), remote.side(), lane::Side::packed(next.data), 0, bytes, next.memory);
-  if (result.place)
-    begun(call).across(place_with(result), result.side(), lane::Side::packed(there.data), 0, bytes, there.memory);
-  else
-    landings_.push_back({result, there.data, 0, bytes});
+  swap(call, remote, local, &compare, result);
   finish_locked();
 }
 

@@ -144,8 +144,22 @@ class MappedWindow {
   void get_locked(const char* call, const TypedMemory& local, const TypedMemory& remote, std::size_t begin,
                   std::size_t end);
   Block to_host(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end);
-  void combine_on_gpu(const char* call, const TypedMemory& remote, const TypedMemory& local, kernel::Op op,
-                      kernel::Element element, std::size_t begin, std::size_t end);
+  // Where kernels read packed bytes [begin, end) of elements, and where they write them.
+  std::byte* operand(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end);
+  struct Outlet {
+    std::byte* data;
+    std::optional<lane::Side> behind{};  // where that is to be copied then
+    lane::Place place{};
+    lane::Memory memory = lane::Memory::gpu;
+  };
+  Outlet outlet(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end);
+  void let_out(const char* call, const Outlet& outlet, std::size_t begin, std::size_t end);
+  std::byte* spare(std::size_t bytes);
+  void combine_on_gpu(const char* call, const TypedMemory& remote, const TypedMemory& local, const TypedMemory* result,
+                      kernel::Op op, kernel::Element element, std::size_t begin, std::size_t end);
+  // The value that `remote` is becomes what `local` is, if it is what `wanted` is, or that is null; and what it was goes to `result`.
+  void swap(const char* call, const TypedMemory& remote, const TypedMemory& local, const TypedMemory* wanted,
+            const TypedMemory& result);
   void combine_on_host(const char* call, const TypedMemory& remote, const TypedMemory& local, const Accumulation& how,
                        std::size_t begin, std::size_t end);
   void order_anew() noexcept;

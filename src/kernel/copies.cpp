@@ -11,6 +11,7 @@ namespace crosslane::kernel {
 namespace {
 
 constexpr unsigned threads = 256;  // as the kernels' launch bounds
+constexpr unsigned warp = 32;
 // A multiprocessor holds four blocks, which is what their registers leave room for. Many times that, so that few of them wait
 // for the last ones: of a sub-matrix of 128 MiB on an H200, 8 reach 0.91 of a contiguous copy, 16 0.94 and 32 0.955.
 constexpr unsigned blocks_a_processor = 32;
@@ -217,6 +218,7 @@ Copies::Copies(const gpu::Driver& driver, unsigned blocks)
       units_(loaded(module_, "crosslane_copy_units")),
       together_(loaded(module_, "crosslane_copy_together")),
       push_(loaded(module_, "crosslane_copy_push")),
+      swap_(loaded(module_, "crosslane_copy_swap")),
       most_blocks_(blocks) {
   if (most_blocks_ == 0) {
     most_blocks_ =
@@ -268,6 +270,12 @@ void Copies::push(gpu::StreamView stream, void* to, const void* from, std::size_
   parameters.revocation = revocation;
   parameters.ending = ending;
   push_.launch(stream, grid(bytes, parameters.tile, most_blocks), {threads}, PushCopy::shared_bytes, parameters);
+}
+
+void Copies::swap(gpu::StreamView stream, SwapParameters parameters) const {
+  const std::uint64_t bits = parameters.value | parameters.next | parameters.wanted | parameters.before;
+  parameters.word = std::uint32_t{1} << std::countr_zero(8 | bits | parameters.bytes);
+  swap_.launch(stream, {1}, {warp}, 0, parameters);
 }
 
 void Copies::words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const {

@@ -8,6 +8,7 @@
 #include "kernel/load.h"
 #include "kernel/push.h"
 #include "kernel/strided.h"
+#include "kernel/swap.h"
 #include "kernel/together.h"
 
 #include <cstddef>
@@ -49,7 +50,6 @@ struct UnitSide {
 
 /// One of several copies that are enqueued together.
 using Part = TogetherParameters::Part;
-using Ending = TogetherParameters::Ending;
 
 /// The first `bytes` of a packed stream, at least one. Nothing for what is better copied by itself: without loops that are the same on both
 /// sides, with more of them than a part has or than 31 bits count, or a transposition.
@@ -87,6 +87,9 @@ class Copies {
   void push(gpu::StreamView stream, void* to, const void* from, std::size_t bytes, const Revocation& revocation,
             const Ending& ending, PushControl* control, unsigned most_blocks) const;
 
+  /// `parameters.word` is found here.
+  void swap(gpu::StreamView stream, SwapParameters parameters) const;
+
   [[nodiscard]] unsigned most_blocks() const noexcept { return most_blocks_; }
 
  private:
@@ -94,7 +97,7 @@ class Copies {
   void words(gpu::StreamView stream, const Laid& to, const Laid& from, std::size_t begin, std::size_t end) const;
 
   gpu::Module module_;
-  gpu::Function contiguous_, words_, tiles_, units_, together_, push_;
+  gpu::Function contiguous_, words_, tiles_, units_, together_, push_, swap_;
   unsigned most_blocks_;
 };
 

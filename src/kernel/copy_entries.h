@@ -3,6 +3,7 @@
 
 #include "kernel/copy.h"
 #include "kernel/push.h"
+#include "kernel/swap.h"
 #include "kernel/together.h"
 
 // clang-format off: a table
@@ -12,5 +13,6 @@
   X(crosslane_copy_tiles, crosslane::kernel::TilesCopy)   \
   X(crosslane_copy_units, crosslane::kernel::UnitsCopy)   \
   X(crosslane_copy_together, crosslane::kernel::TogetherCopy) \
-  X(crosslane_copy_push, crosslane::kernel::PushCopy)
+  X(crosslane_copy_push, crosslane::kernel::PushCopy) \
+  X(crosslane_copy_swap, crosslane::kernel::Swap)
 // clang-format on

@@ -110,12 +110,12 @@ Kernels::Kernels(const gpu::Driver& driver)
   resident_team_blocks_ = processors * std::min(resident, blocks_a_processor);
 }
 
-void Kernels::reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in,
-                     std::size_t count) const {
+void Kernels::reduce(gpu::StreamView stream, Op op, Element element, const ReduceParameters& parameters) const {
   const auto [row, factor] = combined(op, element);
-  if (count == 0) return;
-  launch(*combining_[0][row], stream, blocks_for(count * bytes_of(element), threads * 16),
-         ReduceParameters{inout, in, count * factor});
+  if (parameters.count == 0) return;
+  ReduceParameters scaled = parameters;
+  scaled.count *= factor;
+  launch(*combining_[0][row], stream, blocks_for(parameters.count * bytes_of(element), threads * 16), scaled);
 }
 
 void Kernels::exchange_move(gpu::StreamView stream, const ExchangeMoveParameters& parameters, unsigned blocks) const {

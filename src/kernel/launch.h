@@ -42,8 +42,8 @@ class Kernels {
   /// Loads into the current context. Throws Error (unsupported) where available() is false.
   explicit Kernels(const gpu::Driver& driver);
 
-  /// inout = in op inout. Throws Error (op) where MPI does not define the operation for the element.
-  void reduce(gpu::StreamView stream, Op op, Element element, void* inout, const void* in, std::size_t count) const;
+  /// inout = in op inout, of `parameters.count` elements. Throws Error (op) where MPI does not define the operation for the element.
+  void reduce(gpu::StreamView stream, Op op, Element element, const ReduceParameters& parameters) const;
 
   // Kernels of a team (team.h). All members launch the same kinds in the same order, with the same number of blocks. The
   // blocks of all members that share a GPU must be resident together, at most most_team_blocks each.

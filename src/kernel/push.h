@@ -4,7 +4,7 @@
 
 #include "kernel/block.h"
 #include "kernel/copy.h"
-#include "kernel/together.h"
+#include "kernel/ending.h"
 
 #include <cstdint>
 
@@ -45,7 +45,7 @@ struct PushParameters {
   std::uint64_t tile;             ///< bytes
   PushControl* control;
   Revocation revocation;
-  TogetherParameters::Ending ending;  ///< written once all is copied, and only then
+  Ending ending;  ///< written once all is copied, and only then
 };
 
 /// Blocks take tiles as they come: those that find room for themselves copy all, and the word tells of it, though others may not have begun.

@@ -1,11 +1,11 @@
-// Several copies by one launch, each contiguous or between two nests of the same loops, and the words that tell others of their end: the
-// words that a stream writes take a GPU 1.7 us each, one behind the other.
-// It must not know whose words they are, nor what waits for them.
+// Several copies by one launch, each contiguous or between two nests of the same loops.
+// It must not know who waits for them.
 #pragma once
 
 #include "kernel/block.h"
 #include "kernel/copy.h"
 #include "kernel/divider.h"
+#include "kernel/ending.h"
 
 #include <cstdint>
 
@@ -26,12 +26,7 @@ struct TogetherParameters {
     std::uint8_t loops_used;
     std::uint8_t word;  ///< bytes: divides and aligns everything here
   };
-  /// What a word in memory that others see becomes when all is copied.
-  struct Ending {
-    std::uint64_t* word;
-    std::uint64_t value;
-  };
-  std::uint64_t* counter;  ///< of the stream; 0 between launches
+  std::uint64_t* counter;  ///< of endings
   std::uint32_t parts, endings;
   Part part[limit];
   Ending ending[limit];
@@ -39,11 +34,6 @@ struct TogetherParameters {
 static_assert(sizeof(TogetherParameters) <= 4096, "what a launch takes");
 
 /// The parts are cut into tiles that blocks take in turns: so short ones run at the same time, and of few the links are busy.
-///
-///   counter   observer                what it may do
-///   < count   a block that adds one   nothing: other blocks still copy
-///   = count   the block that made it so   all others have added theirs, each after its threads' stores: writes the words, sets it to 0
-///   0         the stream's next launch    count anew, as launches of one stream do not overlap
 struct TogetherCopy {
   using Parameters = TogetherParameters;
   static constexpr std::uint64_t contiguous_tile = 16 * 1024, batch = 4;
@@ -72,7 +62,7 @@ struct TogetherCopy {
       }
       next -= mine;
     }
-    if (p.endings != 0) tell(block, p);
+    if (p.endings != 0) tell_end(block, p.counter, p.ending, p.endings);
   }
 
  private:
@@ -113,14 +103,6 @@ struct TogetherCopy {
                                                std::uint32_t number) {
     return static_cast<std::uint32_t>(
         Divider{part.divisor[which], part.multiplier[which], part.shift[which]}.quick(number));
-  }
-
-  template <class B>
-  CROSSLANE_DEVICE static void tell(const B& block, const Parameters& p) {
-    block.barrier();  // this block's stores are before what its first thread adds
-    if (!block.all_of(1, [&](std::uint64_t) { return block.add(p.counter, 1) + 1 == block.count(); })) return;
-    block.for_each(p.endings, [&](std::uint64_t i) { block.post(p.ending[i].word, p.ending[i].value); });
-    if (block.rank() == 0) block.store_now(p.counter, 0);
   }
 };
 

@@ -109,6 +109,7 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   channel->bundle.clear();
   channel->gathered.clear();
   channel->words.clear();
+  channel->told.reset();
   const std::lock_guard lock(mutex_);
   if (channel->ended != contexts_ended() && channel->life.over()) return;
   auto& idle = idle_[channel->context];
@@ -191,6 +192,7 @@ Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Towar
   // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
   if (!copier_.settled(place)) order_after_default_streams(lent);
   enqueue_bundle(lent);
+  lent.told.reset();
   began(bytes, toward);
   return lent;
 }
@@ -279,10 +281,36 @@ void Batch::across_together(const Place& place, const Side& to, const Side& from
   began(end, Toward::itself);
 }
 
-void Batch::combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element,
-                    void* inout, const void* in, std::size_t count) {
+template <class Parameters, class Launch>
+void Batch::enqueue_telling(const Place& place, std::size_t bytes, const Parameters& what, const Launch& launch) {
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
-  kernels.reduce(stream_for(place, count * kernel::bytes_of(element), Toward::itself), op, element, inout, in, count);
+  const gpu::StreamView stream = stream_for(place, bytes, Toward::itself);
+  auto& lent = channel(place);
+  Parameters telling = what;
+  std::optional<std::uint64_t> told;
+  if (lent.counter.address() != 0) {
+    const gpu::WordWrite next = lent.marker.next();
+    if (next.address != 0) {
+      telling.ending = {kernel::pointer_to<std::uint64_t>(next.address), next.value};
+      telling.counter = kernel::pointer_to<std::uint64_t>(lent.counter.address());
+      told = next.value;
+    }
+  }
+  launch(stream, telling);
+  lent.told = told;
+}
+
+void Batch::combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element,
+                    const kernel::ReduceParameters& what) {
+  enqueue_telling(
+      place, what.count * kernel::bytes_of(element), what,
+      [&](gpu::StreamView stream, const auto& telling) { kernels.reduce(stream, op, element, telling); });
+}
+
+void Batch::swap(const Place& place, const kernel::SwapParameters& what) {
+  enqueue_telling(place, what.bytes, what, [&](gpu::StreamView stream, const auto& telling) {
+    copier_.mover_.swap(place.context, stream, telling);
+  });
 }
 
 void Batch::follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
@@ -422,6 +450,7 @@ engine::Completion Batch::post(Copier::Channel& channel) {
     enqueue_bundle(channel, {&told, 1});
     return engine::Completion::of(*told.word, told.value);
   }
+  if (channel.told) return engine::Completion::of(channel.marker.word(), *channel.told);
   const auto reached = channel.marker.post(channel.stream.view(), channel.stores);
   return engine::Completion::of(channel.marker.word(), reached);
 }

@@ -95,6 +95,7 @@ class Copier {
     std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
     std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
     gpu::Buffer counter{};  // by which a kernel tells that all of it is done; empty where there was no memory for it
+    std::optional<std::uint64_t> told{};  // what the marker becomes with the last kernel, if nothing has come behind that
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;
@@ -167,9 +168,12 @@ class Batch {
   void follow(const Place& place, const Side& to, const std::byte* from, const Listed& list, std::size_t begin,
               std::size_t end, Memory memory = Memory::gpu);
 
-  /// inout = in op inout, of `count` elements that the place's context reaches. Throws Error (op) where MPI does not define that.
-  void combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element, void* inout,
-               const void* in, std::size_t count);
+  // Kernels that tell of their end themselves, where they are the last. What they touch is what the place's context reaches, and settled.
+  /// inout = in op inout, of one element at least. Throws Error (op) where MPI does not define that.
+  void combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element,
+               const kernel::ReduceParameters& what);
+  /// A short value is replaced. Where Mover::prepare() has said that there are kernels.
+  void swap(const Place& place, const kernel::SwapParameters& what);
 
   /// Copies bytes [begin, end) of the packed stream from a side in memory that the place's context reaches to lent memory.
   void fetch(const Place& place, std::byte* host, const Side& from, std::size_t begin, std::size_t end);
@@ -240,6 +244,9 @@ class Batch {
   /// The same, and what becomes of these words behind it. Throws where that will not be.
   void enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWrite> words);
   void leave_out_what_is_gone(Bundle& bundle);
+  /// Enqueues a kernel that touches so many bytes: launch(stream, what), where `what` tells of its end.
+  template <class Parameters, class Launch>
+  void enqueue_telling(const Place& place, std::size_t bytes, const Parameters& what, const Launch& launch);
   /// Enqueues the marker of all so far, and returns that.
   engine::Completion post(Copier::Channel& channel);
   std::vector<engine::Completion> post_all();

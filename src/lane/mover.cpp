@@ -372,6 +372,10 @@ void Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const
                              reinterpret_cast<kernel::PushControl*>(control.data()), push_blocks);
 }
 
+void Mover::swap(CUcontext context, gpu::StreamView stream, const kernel::SwapParameters& parameters) {
+  site(context)->copies.swap(stream, parameters);
+}
+
 std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {
   const Resolved resolved = resolve(Side::of(nullptr, layout, count), 0);
   if (!resolved.irregular || resolved.laid.shape.dimensions > 1) return std::nullopt;

@@ -104,6 +104,9 @@ class Mover {
   void push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
             const kernel::Revocation& revocation, const gpu::WordWrite& word, const gpu::Buffer& control);
 
+  /// Enqueues that a short value is replaced, where prepare() has said that there are kernels.
+  void swap(CUcontext context, gpu::StreamView stream, const kernel::SwapParameters& parameters);
+
   /// The list that copies of `count` elements of an irregular layout to or from the packed stream use; nothing unless such a copy
   /// has made it, whole.
   [[nodiscard]] std::optional<Listed> listed(CUcontext context, const layout::Layout& layout, std::int64_t count);

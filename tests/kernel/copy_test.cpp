@@ -199,6 +199,46 @@ TYPED_TEST(CopyTest, PushesUnlessCalledOff) {
   }
 }
 
+TYPED_TEST(CopyTest, SwapsWhatIsWanted) {
+  gpu::Buffer counter(this->driver(), sizeof(std::uint64_t));
+  write(this->driver(), counter.data(), Bytes(counter.size()));
+  gpu::PinnedBuffer word(this->driver(), sizeof(std::uint64_t));
+  auto* const told = static_cast<std::uint64_t*>(static_cast<void*>(word.data()));
+  for (int i = 0; i < 100; ++i) {
+    const auto size = static_cast<std::size_t>(this->between(1, kernel::SwapParameters::most_bytes));
+    const auto shift = [&] { return static_cast<std::size_t>(this->between(0, 1) * this->between(0, 8)); };
+    const auto bytes = [&](std::uint64_t which) { return pattern(size, this->seed_ + 3 * which); };
+    enum class Case : std::uint8_t { equal, other_byte, any };
+    const auto which = static_cast<Case>(this->between(0, 2));
+    const auto round = static_cast<std::uint64_t>(i);
+    const Bytes was = bytes(2 * round), next = bytes(2 * round + 1);
+    Bytes wanted = was;
+    if (which == Case::other_byte) wanted[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(size) - 1))] ^= std::byte{4};
+    typename TestFixture::OnGpu value(this->driver(), was, shift()), from(this->driver(), next, shift()),
+        compared(this->driver(), wanted, shift()), before(this->driver(), Bytes(size), shift());
+    const auto address = [](const auto& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); };
+    kernel::SwapParameters what{};
+    what.value = address(value);
+    what.next = address(from);
+    what.wanted = which == Case::any ? 0 : address(compared);
+    what.before = address(before);
+    what.bytes = static_cast<std::uint32_t>(size);
+    const bool tells = i % 2 == 0;
+    if (tells) {
+      what.ending = {kernel::pointer_to<std::uint64_t>(word.device_address()), this->seed_ + round};
+      what.counter = kernel::pointer_to<std::uint64_t>(counter.address());
+    }
+    *told = 0;
+    this->copies().swap(this->stream(), what);
+    finish(this->stream());
+    SCOPED_TRACE(testing::Message() << size << " bytes, case " << static_cast<int>(which));
+    ASSERT_EQ(value.bytes(), which == Case::other_byte ? was : next);
+    ASSERT_EQ(before.bytes(), was);
+    ASSERT_EQ(*told, tells ? this->seed_ + round : 0);
+    ASSERT_EQ(read(this->driver(), counter.data(), counter.size()), Bytes(counter.size()));
+  }
+}
+
 TYPED_TEST(CopyTest, RandomNestsOfLoops) {
   const auto between = [&](std::int64_t low, std::int64_t high) { return this->between(low, high); };
   for (int i = 0; i < 150; ++i) {
