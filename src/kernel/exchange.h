@@ -49,6 +49,7 @@ struct ExchangeMove {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const std::uint64_t shift = launch.shift(p.parity);
     move_slices(block, p.in, p.ins, 0, shift);
     // A launch of barriers alone vouches for what was enqueued before it, such as copies into peers' memory.
@@ -73,6 +74,7 @@ struct ExchangeSpread {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     if (launch.barrier(1, Stored::nothing)) {
       const Slice slice = slice_of(p.bytes, block.index(), block.count());
       spread_bytes(
@@ -93,6 +95,7 @@ struct ExchangeCombine {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const std::uint64_t shift = launch.shift(p.parity);
     move_slices(block, p.in, p.ins, 0, shift);
     if (launch.barrier(1, p.ins == 0 ? Stored::nothing : Stored::something)) {

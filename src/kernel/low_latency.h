@@ -186,6 +186,7 @@ struct LowLatencyMove {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const detail::Slots<B, Wire> slots(block, p.frame, p.low_latency, p.slot_bytes);
     const std::uint32_t me = p.frame.me;
     std::uint32_t sends = 0, receives = 0;
@@ -256,6 +257,7 @@ struct LowLatencyCombine {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const detail::Slots<B, Packets> slots(block, p.frame, p.low_latency, p.slot_bytes);
     const std::uint64_t bytes = p.count * sizeof(T), granules = (bytes + granule - 1) / granule;
     const std::uint32_t me = p.frame.me, others = ~(std::uint32_t{1} << me);

@@ -39,6 +39,7 @@ struct LowLatencyShares {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const detail::Slots<B, Wire> slots(block, p.frame, p.low_latency, p.slot_bytes);
     const std::uint32_t me = p.frame.me, members = p.frame.members;
     const bool takes = (p.takers >> me & 1) != 0;

@@ -40,13 +40,15 @@ constexpr std::uint64_t pairwise_window_bytes(std::uint64_t blocks, std::uint64_
   return blocks * pairwise_places * members * chunk_bytes;
 }
 
-/// What is received must not overlap what is sent, but that an own block may stay where it is.
+/// What is received must not overlap what is sent, but that an own block may stay where it is, and that what comes from a member may take the place
+/// of what goes to it, where both are as long: each chunk has left before the one that takes its place is asked for.
 struct PairwiseMove {
   using Parameters = PairwiseMoveParameters;
 
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const std::uint64_t shift = launch.shift(p.parity);
     const std::uint32_t me = p.frame.me, peers = p.frame.members - 1;
     move_together(block, peers, [&](std::uint32_t i) { return write(block, p, shift, peer(p, i), 0); });

@@ -74,6 +74,7 @@ struct PipelinedReduction {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     const std::uint32_t me = p.frame.me, members = p.frame.members;
     // As many steps for all shards and blocks as the longest slice has chunks.
     std::uint64_t longest = 0;

@@ -54,6 +54,7 @@ struct PushedMove {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     std::uint64_t heard, parts[most_members];
     if (launch.start_barrier(p.root, p.landing, heard, p.tells ? &p.parts : nullptr)) {
       if (heard != Landing::nowhere) {

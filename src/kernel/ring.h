@@ -64,6 +64,7 @@ struct Ring {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
+    if (launch.lost()) return launch.finish();
     if (launch.barrier(1, Stored::nothing)) go_round(block, p, launch);
     launch.finish();
   }

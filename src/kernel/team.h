@@ -100,8 +100,8 @@ struct Frame {
 //   LL packet of launch L from p             as 4 L + 1, for block 0 and the counters alone: no other data may be read
 //   own `finished` = k < blocks              k blocks of my launch are done; the last one advances `launches`
 //   own `given_up` = L + 1                   a wait of launch L hit its limit: this launch ends at once, its results are
-//                                            undefined, and the team is of no more use: later launches pass no barrier and tell
-//                                            nobody that they have come, so that whoever comes late does not take what
+//                                            undefined, and the team is of no more use: later launches (lost()) store nothing
+//                                            and tell nobody that they have come, so that whoever comes late does not take what
 //                                            stands there for results, but gives up, too
 //
 // "Is over implies that all have started" holds as each launch ends only when it has heard of every peer: through its
@@ -121,6 +121,8 @@ class Launch {
     lost_ = given_up != 0 && given_up <= number_;
   }
 
+  /// An earlier launch gave up: this one is to end at once, before it stores anything or tells anybody.
+  CROSSLANE_DEVICE bool lost() const { return lost_; }
   CROSSLANE_DEVICE std::uint64_t number() const { return number_; }
   /// What is added to addresses of double-buffered memory.
   CROSSLANE_DEVICE std::uint64_t shift(std::uint64_t parity) const { return (number_ & 1) != 0 ? parity : 0; }
@@ -129,7 +131,6 @@ class Launch {
   /// read. False (to all threads) where a peer did not come.
   CROSSLANE_DEVICE bool barrier(std::uint64_t phase, Stored stored = Stored::something) const {
     block_.barrier();
-    if (lost_) return false;
     const std::uint64_t epoch = 4 * number_ + phase;
     block_.for_each(frame_.members, [&](std::uint64_t p) {
       if (p == frame_.me) return;
@@ -149,7 +150,7 @@ class Launch {
                                       const Parts* parts = nullptr) const {
     heard = Landing::nowhere;
     const bool is_root = root == frame_.me, tells = is_root || parts != nullptr;
-    if (tells && !lost_) {
+    if (tells) {
       // By the thread that posts to that member.
       block_.for_each(frame_.members, [&](std::uint64_t p) {
         Control* const control = frame_.control[p];
@@ -273,7 +274,7 @@ class Launch {
   const Frame& frame_;
   Control* own_;
   std::uint64_t number_;
-  bool lost_;  // an earlier launch gave up
+  bool lost_;
 };
 
 }  // namespace crosslane::kernel

@@ -11,6 +11,124 @@ namespace {
 
 TYPED_TEST_SUITE(TeamTest, Machines, MachineNames);
 
+// A launch of member m of three, of a kind of its own for each kernel; `buffers` are the members'. What its done word becomes.
+constexpr int kinds = 11;
+std::uint64_t launch_kind(int kind, Members& team, std::uint32_t m, const std::vector<std::uint64_t>& buffers) {
+  constexpr std::uint32_t n = 3;
+  const auto scope = team.enter(m);
+  kernel::Frame frame = team.frame(m);
+  const bool in_lines = kind == 10;
+  const auto low_latency = [&](auto& p) {
+    p.frame = frame;
+    p.slot_bytes = Members::slot_bytes;
+    for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
+  };
+  const std::uint64_t mine = buffers[m];
+  if (kind == 0) {
+    kernel::ExchangeMoveParameters p{};
+    p.frame = frame;
+    team.kernels(m).exchange_move(team.stream(m), p, 4);
+  } else if (kind == 1) {
+    kernel::ExchangeCombineParameters p{};
+    p.frame = frame;
+    p.second_barrier = true;
+    p.sources = p.destinations = 1;
+    p.source[0] = p.destination[0] = mine;
+    p.count = 16;
+    team.kernels(m).exchange_combine(team.stream(m), Op::sum, Element::f32, p, 4);
+  } else if (kind == 5) {
+    kernel::PipelinedReductionParameters p{};
+    p.frame = frame;
+    p.chunk_bytes = 1024;
+    p.from = mine;
+    p.results = n;
+    p.collector = kernel::most_members;
+    for (std::uint32_t k = 0; k < n; ++k) {
+      p.shard_begin[k] = k * 1024;
+      p.shard_bytes[k] = 1024;
+      p.result[k] = buffers[k] + 4096;
+      p.window[k] = team.area(k);
+    }
+    team.kernels(m).pipelined_reduction(team.stream(m), Op::sum, Element::f32, p, 4);
+  } else if (kind == 6) {
+    kernel::PairwiseMoveParameters p{};
+    p.frame = frame;
+    p.chunk_bytes = 16;
+    for (std::uint32_t k = 0; k < n; ++k) {
+      p.window[k] = team.area(k);
+      p.send[k] = {mine, 0, 1000};
+      p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
+    }
+    team.kernels(m).pairwise_move(team.stream(m), p, 4);
+  } else if (kind == 9) {
+    kernel::RingParameters p{};
+    p.frame = frame;
+    p.chunk_bytes = 64;
+    p.round = 2;
+    p.places = 4;
+    p.from = mine;
+    p.result = mine + 4096;
+    p.next_result = buffers[(m + 1) % n] + 4096;
+    p.window = team.area(m);
+    p.next_window = team.area((m + 1) % n);
+    p.shards = n;
+    p.starter = 1;
+    p.complete = n - 1;
+    p.end = 2 * n - 2;
+    for (std::uint32_t k = 0; k < n; ++k) {
+      p.shard_begin[k] = k * 1024;
+      p.shard_bytes[k] = 1024;
+    }
+    team.kernels(m).ring_reduction(team.stream(m), Op::sum, Element::f32, p, 4);
+  } else if (kind == 7) {
+    kernel::LowLatencySharesParameters p{};
+    low_latency(p);
+    p.from = p.to = mine;
+    p.own_to = mine + m * 1024;
+    p.units = kernel::Packets::units_of(1024);
+    p.takers = (1U << n) - 1;
+    for (std::uint32_t k = 0; k < n; ++k) {
+      p.share_begin[k] = k * 1024;
+      p.share_bytes[k] = 1024;
+    }
+    team.kernels(m).low_latency_shares(team.stream(m), Op::sum, Element::f32, p, 4);
+  } else if (kind == 8) {
+    kernel::PushedMoveParameters p{};
+    p.frame = frame;
+    p.bytes = 1000;
+    p.chunk_bytes = 16;
+    p.places = 2;
+    (m == 0 ? p.receive_from : p.send_to) = m == 0 ? 6U : 1U;
+    for (std::uint32_t k = 0; k < n; ++k) {
+      p.window[k] = team.area(k);
+      p.user[k] = mine + 1024 * k;
+    }
+    team.kernels(m).pushed_move(team.stream(m), p, 4);
+  } else if (kind == 2) {
+    kernel::LowLatencyCombineParameters p{};
+    low_latency(p);
+    p.from = p.to = mine;
+    p.count = 2000;
+    p.send_to = p.receive_from = (1U << n) - 1;
+    team.kernels(m).low_latency_combine(team.stream(m), Op::sum, Element::f32, p, 4);
+  } else {
+    kernel::LowLatencyMoveParameters p{};
+    low_latency(p);
+    if (kind != 4) {
+      for (std::uint32_t k = 0; k < n; ++k) {
+        p.send[k] = {mine, 0, 1000};
+        p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
+      }
+    }  // else: tokens alone
+    if (in_lines) {
+      team.kernels(m).low_latency_move<kernel::Lines>(team.stream(m), p, 4);
+    } else {
+      team.kernels(m).low_latency_move<kernel::Packets>(team.stream(m), p, 4);
+    }
+  }
+  return frame.done_value;
+}
+
 TYPED_TEST(TeamTest, EveryOperationAndElement) {
   for (const Element element : all_elements()) {
     for (const Op op : all_ops()) {
@@ -178,7 +296,7 @@ TYPED_TEST(TeamTest, GraphsReplay) {
 
 // A member that never comes: everybody else's launch ends, and names it.
 TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
-  for (int kind = 0; kind < 11; ++kind) {
+  for (int kind = 0; kind < kinds; ++kind) {
     for (const bool aborted : {false, true}) {
       constexpr std::uint32_t n = 3;
       Members team(this->driver(), n, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
@@ -186,120 +304,11 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
       const std::uint32_t missing = static_cast<std::uint32_t>(this->between(0, n - 1));
       std::vector<std::uint64_t> values(n);
       const auto buffers = this->buffers(team, std::vector<Bytes>(n, Bytes(8192)), {0, 0, 0});
+      std::vector<std::uint64_t> where;
+      for (const auto& buffer : buffers) where.push_back(this->address(buffer));
       for (std::uint32_t m = 0; m < n; ++m) {
         if (m == missing) continue;
-        const auto scope = team.enter(m);
-        kernel::Frame frame = team.frame(m);
-        values[m] = frame.done_value;
-        const bool in_lines = kind == 10;
-        const auto low_latency = [&](auto& p) {
-          p.frame = frame;
-          p.slot_bytes = Members::slot_bytes;
-          for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
-        };
-        const std::uint64_t mine = this->address(buffers[m]);
-        if (kind == 0) {
-          kernel::ExchangeMoveParameters p{};
-          p.frame = frame;
-          team.kernels(m).exchange_move(team.stream(m), p, 4);
-        } else if (kind == 1) {
-          kernel::ExchangeCombineParameters p{};
-          p.frame = frame;
-          p.second_barrier = true;
-          p.sources = p.destinations = 1;
-          p.source[0] = p.destination[0] = mine;
-          p.count = 16;
-          team.kernels(m).exchange_combine(team.stream(m), Op::sum, Element::f32, p, 4);
-        } else if (kind == 5) {
-          kernel::PipelinedReductionParameters p{};
-          p.frame = frame;
-          p.chunk_bytes = 1024;
-          p.from = mine;
-          p.results = n;
-          p.collector = kernel::most_members;
-          for (std::uint32_t k = 0; k < n; ++k) {
-            p.shard_begin[k] = k * 1024;
-            p.shard_bytes[k] = 1024;
-            p.result[k] = this->address(buffers[k]) + 4096;
-            p.window[k] = team.area(k);
-          }
-          team.kernels(m).pipelined_reduction(team.stream(m), Op::sum, Element::f32, p, 4);
-        } else if (kind == 6) {
-          kernel::PairwiseMoveParameters p{};
-          p.frame = frame;
-          p.chunk_bytes = 16;
-          for (std::uint32_t k = 0; k < n; ++k) {
-            p.window[k] = team.area(k);
-            p.send[k] = {mine, 0, 1000};
-            p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
-          }
-          team.kernels(m).pairwise_move(team.stream(m), p, 4);
-        } else if (kind == 9) {
-          kernel::RingParameters p{};
-          p.frame = frame;
-          p.chunk_bytes = 64;
-          p.round = 2;
-          p.places = 4;
-          p.from = mine;
-          p.result = mine + 4096;
-          p.next_result = this->address(buffers[(m + 1) % n]) + 4096;
-          p.window = team.area(m);
-          p.next_window = team.area((m + 1) % n);
-          p.shards = n;
-          p.starter = 1;
-          p.complete = n - 1;
-          p.end = 2 * n - 2;
-          for (std::uint32_t k = 0; k < n; ++k) {
-            p.shard_begin[k] = k * 1024;
-            p.shard_bytes[k] = 1024;
-          }
-          team.kernels(m).ring_reduction(team.stream(m), Op::sum, Element::f32, p, 4);
-        } else if (kind == 7) {
-          kernel::LowLatencySharesParameters p{};
-          low_latency(p);
-          p.from = p.to = mine;
-          p.own_to = mine + m * 1024;
-          p.units = kernel::Packets::units_of(1024);
-          p.takers = (1U << n) - 1;
-          for (std::uint32_t k = 0; k < n; ++k) {
-            p.share_begin[k] = k * 1024;
-            p.share_bytes[k] = 1024;
-          }
-          team.kernels(m).low_latency_shares(team.stream(m), Op::sum, Element::f32, p, 4);
-        } else if (kind == 8) {
-          kernel::PushedMoveParameters p{};
-          p.frame = frame;
-          p.bytes = 1000;
-          p.chunk_bytes = 16;
-          p.places = 2;
-          (m == 0 ? p.receive_from : p.send_to) = m == 0 ? 6U : 1U;
-          for (std::uint32_t k = 0; k < n; ++k) {
-            p.window[k] = team.area(k);
-            p.user[k] = mine + 1024 * k;
-          }
-          team.kernels(m).pushed_move(team.stream(m), p, 4);
-        } else if (kind == 2) {
-          kernel::LowLatencyCombineParameters p{};
-          low_latency(p);
-          p.from = p.to = mine;
-          p.count = 2000;
-          p.send_to = p.receive_from = (1U << n) - 1;
-          team.kernels(m).low_latency_combine(team.stream(m), Op::sum, Element::f32, p, 4);
-        } else {
-          kernel::LowLatencyMoveParameters p{};
-          low_latency(p);
-          if (kind != 4) {
-            for (std::uint32_t k = 0; k < n; ++k) {
-              p.send[k] = {mine, 0, 1000};
-              p.receive[k] = {0, mine + 2048 * (k + 1), 1000};
-            }
-          }  // else: tokens alone
-          if (in_lines) {
-            team.kernels(m).low_latency_move<kernel::Lines>(team.stream(m), p, 4);
-          } else {
-            team.kernels(m).low_latency_move<kernel::Packets>(team.stream(m), p, 4);
-          }
-        }
+        values[m] = launch_kind(kind, team, m, where);
       }
       if (aborted) {
         for (std::uint32_t m = 0; m < n; ++m) team.abort(m);
@@ -322,28 +331,33 @@ TYPED_TEST(TeamTest, LaunchesEndWithoutAMember) {
   }
 }
 
-// A launch after one that gave up tells nobody that it has come: who is late must not take what is there for results.
+// A launch after one that gave up stores nothing and tells nobody that it has come: who is late must not take what is there for results.
 TYPED_TEST(TeamTest, NobodyPassesALostTeam) {
-  Members team(this->driver(), 2, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
-  team.limit_nanoseconds = 20'000'000;
-  const auto launch = [&](std::uint32_t m) {
-    const auto scope = team.enter(m);
-    kernel::ExchangeMoveParameters p{};
-    p.frame = team.frame(m);
-    team.kernels(m).exchange_move(team.stream(m), p, 2);
-  };
-  launch(0);
-  team.wait();
-  EXPECT_EQ(team.failed(0), 2U);
-  launch(0);
-  team.wait();
-  launch(1);
-  team.wait();
-  EXPECT_EQ(team.failed(1), 0U) << "member 0 came to the first one";
-  launch(1);
-  team.wait();
-  EXPECT_EQ(team.failed(1), 1U);
-  for (std::uint32_t m = 0; m < 2; ++m) EXPECT_EQ(team.read_control(m).launches, 2U);
+  for (int kind = 0; kind < kinds; ++kind) {
+    constexpr std::uint32_t n = 3, late = 2;
+    Members team(this->driver(), n, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
+    team.limit_nanoseconds = 20'000'000;
+    const auto buffers = this->buffers(team, std::vector<Bytes>(n, Bytes(8192)), {0, 0, 0});
+    std::vector<std::uint64_t> where;
+    for (const auto& buffer : buffers) where.push_back(this->address(buffer));
+    SCOPED_TRACE(testing::Message() << "kind " << kind);
+    constexpr int launches = 3;
+    for (int i = 0; i < launches; ++i) {
+      for (std::uint32_t m = 0; m < late; ++m) launch_kind(kind, team, m, where);
+      team.wait();
+      for (std::uint32_t m = 0; m < late; ++m) EXPECT_EQ(team.failed(m), late + 1);
+    }
+    launch_kind(kind, team, late, where);
+    team.wait();
+    if (kind == 0) {
+      EXPECT_EQ(team.failed(late), 0U) << "the others came to the first one, which ends there";
+    }
+    launch_kind(kind, team, late, where);
+    team.wait();
+    EXPECT_NE(team.failed(late), 0U);
+    EXPECT_LE(team.read_control(late).given_up, 2U);
+    for (std::uint32_t m = 0; m < n; ++m) EXPECT_EQ(team.read_control(m).launches, m == late ? 2U : launches);
+  }
 }
 
 // Counters and parities go on through any sequence of kernels, blocks and members. Emulated blocks are threads: each launch takes long.
