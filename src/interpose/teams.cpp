@@ -51,10 +51,8 @@ Teams::~Teams() {
     base::log(base::Topic::warning, "leaving: {}", error.what());
   }
   // All say that they leave before any waits for another: ranks need not agree on an order of communicators.
-  for (const auto& each : prepared_)
-    if (const auto prepared = each.lock()) prepared->announce();
-  for (const auto& each : prepared_)
-    if (const auto prepared = each.lock()) prepared->leave();
+  for (const auto& prepared : prepared_) prepared->announce();
+  for (const auto& prepared : prepared_) prepared->leave();
   for (const auto& each : living_)
     if (const auto team = each.lock()) team->leave();
 }
@@ -144,16 +142,24 @@ std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
 
 team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me) {
   const std::lock_guard lock(mutex_);
+  forget_freed();
   if (facts.prepared == nullptr) {
     facts.prepared = std::make_shared<team::Prepared>(process_.engine(), std::move(local_ranks), me);
-    std::erase_if(prepared_, [](const auto& each) { return each.expired(); });
     prepared_.push_back(facts.prepared);
   }
   return *facts.prepared;
 }
 
+void Teams::forget_freed() noexcept {
+  std::erase_if(prepared_, [](const auto& each) { return each.use_count() == 1 && each->over(); });
+}
+
 void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {
   logging_unknown([&] {
+    {
+      const std::lock_guard lock(mutex_);
+      forget_freed();
+    }
     team::CommunicatorFacts& facts = communicators_.of(parent);
     name(facts, ++facts.created, child);
   });

@@ -105,6 +105,8 @@ class Teams {
   [[nodiscard]] std::shared_ptr<team::Span> make_span(const team::CommunicatorFacts& facts);
   /// Collectives on a communicator of these ranks may be ours, if it has a name. The same on all of them.
   [[nodiscard]] bool may_take(const team::CommunicatorFacts& facts) const;
+  /// The mutex is held: ends what was prepared on communicators that all ranks have freed since.
+  void forget_freed() noexcept;
   void tell_elsewhere(const team::Home& home, int device, const char* call) noexcept;
   /// The context of the home has ended: this rank takes part through the host from now on.
   void leave_home() noexcept;
@@ -119,7 +121,8 @@ class Teams {
   const std::shared_ptr<team::SpanTags> span_tags_ = std::make_shared<team::SpanTags>();
   std::mutex mutex_;
   std::vector<std::weak_ptr<team::Team>> living_;
-  std::vector<std::weak_ptr<team::Prepared>> prepared_;
+  std::vector<std::shared_ptr<team::Prepared>>
+      prepared_;  // those of freed communicators until all ranks have freed them
   std::vector<std::shared_ptr<team::Question>> questions_;
   std::atomic<std::uint64_t> numbers_{0}, told_{0};
   std::unique_ptr<team::Home> home_;

@@ -24,7 +24,7 @@ extern "C" int crosslane_delete_facts(MPI_Comm, int, void* attached, void*) {
   (*facts)->freed.store(true, std::memory_order_release);
   (*facts)->team.reset();  // no collective is under way: freeing is one itself
   (*facts)->span.reset();
-  (*facts)->prepared.reset();
+  if (const auto prepared = std::exchange((*facts)->prepared, nullptr)) prepared->retire();
   delete facts;
   return mpi::success;
 }

@@ -2,12 +2,14 @@
 // fails says so in the next one, so that all throw alike and none waits for ever.
 #include "team/prepared.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <span>
@@ -134,8 +136,14 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   const Agreed agreed = agree(exchange, wish, half.reserved());
   Home& home = *wish.home;
 
-  // What is new is kept apart until all members have it.
+  // What is new is kept apart until all members have it. Until then nobody launches anything.
   std::shared_ptr<Connection> made;
+  struct GivesBack {
+    const std::shared_ptr<Connection>& made;
+    ~GivesBack() {
+      if (made != nullptr) give_back(*made);
+    }
+  } const gives_back{made};
   Told<Shown> showing;
   try {
     if (connection_ == nullptr) made = take(home, wish.largest, agreed);
@@ -178,12 +186,7 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   for (const Shared& buffer : buffers) ending.items.push_back(buffer.mapped ? 1 : 0);
   ending.items.push_back(large ? 1 : 0);
   const auto ended = exchanged(exchange, ending, size());
-  try {
-    throw_failures(ended, me_);
-  } catch (const base::Error&) {
-    if (made != nullptr) give_back(*made);  // nobody has launched anything
-    throw;
-  }
+  throw_failures(ended, me_);
 
   for (const Told<std::uint8_t>& member : ended)
     for (std::size_t index = 0; index < buffers.size(); ++index)
@@ -398,6 +401,20 @@ void Prepared::announce() noexcept {
     base::log(base::Topic::debug, "the GPU does not say what enqueued calls have done: {}", error.what());
   }
   connection.place.arrive(1);
+}
+
+bool Prepared::over() const noexcept { return connection_ == nullptr || connection_->place.all_arrived(1); }
+
+void Prepared::retire() noexcept {
+  announce();
+  constexpr std::chrono::milliseconds soon{10};
+  const base::Time late = base::now() + soon;
+  try {
+    engine_.until([&] { return over() || base::now() >= late; }, {.call = "leaving a communicator"});
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "leaving a communicator with enqueued calls: {}", error.what());
+  }
+  if (over()) leave();
 }
 
 void Prepared::leave() noexcept {

@@ -89,6 +89,11 @@ class Prepared {
 
   /// Says to the others what this rank's kernels have done, which have ended: no call follows.
   void announce() noexcept;
+  /// All members have said so: leave() waits for nobody.
+  [[nodiscard]] bool over() const noexcept;
+  /// The communicator is freed: announce(), and leave() if the others come soon, too. Ranks may free communicators in any order, or do something else
+  /// first that others wait for; who keeps this ends it later.
+  void retire() noexcept;
   /// After announce() on all members: gives back what others used. Warns where some member's kernels had not ended, and then
   /// keeps it.
   void leave() noexcept;

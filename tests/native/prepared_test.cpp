@@ -1,5 +1,5 @@
 // What crosslane_prepare makes and takes back: buffers that all ranks map, and calls that then use them where they lie;
-// communicators that come and go. --what buffers|communicators|ahead
+// communicators that come and go. --what buffers|communicators|freed|ahead
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
@@ -181,6 +181,37 @@ void communicators(Program& program) {
                   rounds - 10, free_after);
 }
 
+// Ranks free communicators in orders of their own, and before others that wait for something else: who frees one waits for nobody.
+void freed(Program& program) {
+  constexpr std::size_t many = 5, count = 1000;
+  for (int round = 0; round < 12; ++round) {
+    std::vector<MPI_Comm> made(many, MPI_COMM_NULL);
+    Memory data(MemoryKind::device, count * word);
+    const Stream stream;
+    for (MPI_Comm& each : made) {
+      CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &each));
+      prepare(each, count * word);
+      data.fill(std::vector<std::uint32_t>(count, 1));
+      CROSSLANE_MPI(
+          crosslane_allreduce_enqueue(MPI_IN_PLACE, data.data(), count, MPI_UINT32_T, MPI_SUM, each, stream.handle()));
+      stream.finish();
+      CROSSLANE_CHECK(data.values<std::uint32_t>().back() == static_cast<std::uint32_t>(program.size),
+                      "the result is wrong");
+    }
+    CROSSLANE_STEP("round {}: freeing in other orders", round);
+    program.local().shuffle(made);
+    // Rank 0 sends behind the first, for which all others wait before theirs.
+    int token = round;
+    CROSSLANE_CHECK(program.size > 1, "a test of several ranks");
+    if (program.rank != 0) CROSSLANE_MPI(MPI_Recv(&token, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (std::size_t i = 0; i < many; ++i) {
+      CROSSLANE_MPI(MPI_Comm_free(&made[i]));
+      for (int rank = 1; program.rank == 0 && i == 0 && rank < program.size; ++rank)
+        CROSSLANE_MPI(MPI_Send(&token, 1, MPI_INT, rank, 5, MPI_COMM_WORLD));
+    }
+  }
+}
+
 // Rank 0 enqueues calls of every size and launches a graph of them before any other rank has begun: they wait for its word.
 void ahead(Program& program) {
   constexpr std::array<std::size_t, 3> counts{100, 50000, 1500000};
@@ -232,6 +263,7 @@ int main(int argc, char** argv) {
       buffers(program);
     }
     if (what == "communicators") communicators(program);
+    if (what == "freed") freed(program);
     if (what == "ahead") ahead(program);
   }
   return program.finish();
