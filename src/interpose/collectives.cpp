@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "interpose/across_nodes.h"
+#include "interpose/alone.h"
 #include "interpose/call_facts.h"
 #include "interpose/direct_buffers.h"
 #include "interpose/role.h"
@@ -101,13 +102,14 @@ class DirectUndertaking final : public Undertaking {
 };
 
 // One step towards being connected, if it is not; why this rank cannot, or cannot yet, is told: of the first communicator to everybody.
-void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
+// `whose`: in place of all of the communicator's calls.
+void prepare(Teams& teams, team::Team& team, const engine::Watch& watch, const char* whose = nullptr) {
   team::Home* const home = teams.home();
   if (home == nullptr) return;
   if (const auto refusal = team.prepare(*home)) {
     const bool first = refusal->passes ? teams.first_shortage() : teams.first_refusal();
-    base::log(first ? base::Topic::warning : base::Topic::info,
-              "{}: collectives on GPU memory go through the host{}: {}", watch.name(watch.context),
+    base::log(first ? base::Topic::warning : base::Topic::info, "{}: {} go through the host{}: {}",
+              watch.name(watch.context), whose == nullptr ? "collectives on GPU memory" : whose,
               refusal->passes ? " until there is memory for them" : "", refusal->why);
   }
 }
@@ -116,7 +118,8 @@ void prepare(Teams& teams, team::Team& team, const engine::Watch& watch) {
 // goes on all ranks.
 share::Verdict come(const Site& site, Teams& teams, team::Team& team, const CollectiveCall& call,
                     base::FunctionRef<std::optional<Role>()> find_role, std::optional<Role>& role,
-                    std::optional<Role>& refused, team::Pace pace, const engine::Watch& watch) {
+                    std::optional<Role>& refused, team::Pace pace, const engine::Watch& watch,
+                    const char* whose = nullptr) {
   Process& process = site.process();
   bool wishes = false, ready = false, matched = true;
   if (process.active() && process.gpu().present()) {
@@ -128,7 +131,7 @@ share::Verdict come(const Site& site, Teams& teams, team::Team& team, const Coll
     // Who has nothing to send or to receive has no say where others have.
     if (!wishes && role && uneven(call.collective)) wishes = teams.home() != nullptr && !role->send && !role->receive;
     if (role && teams.choice().left_to_mpi(role->shape, team.size())) refused = std::exchange(role, std::nullopt);
-    if (wishes && role && !team.connected()) prepare(teams, team, watch);
+    if (wishes && role && !team.connected()) prepare(teams, team, watch, whose);
     // Whether an algorithm takes the call is known, and the same on all members, once all are connected. Asked once: that may
     // come true at any time, and this rank must not wish for what it took for impossible, or not know to be possible.
     ready = team.connected_everywhere();
@@ -212,14 +215,14 @@ class PersistentCollective final : public Starter {
   void prepare(const Site& site) {
     Teams& teams = *process_.teams();
     if (process_.active() && process_.gpu().present() && role_ && passes_gpu_memory(site, call_))
-      interpose::prepare(teams, *team_, watch());
+      interpose::prepare(teams, *team_, watch(), starts);
   }
 
   int start(const Site& site, std::unique_ptr<Undertaking>& undertaking) override {
     Teams& teams = *process_.teams();
     std::optional<Role> role, refused;
-    const auto verdict =
-        come(site, teams, *team_, call_, [this] { return role_; }, role, refused, team::Pace::starting, watch());
+    const auto verdict = come(
+        site, teams, *team_, call_, [this] { return role_; }, role, refused, team::Pace::starting, watch(), starts);
     if (verdict != share::Verdict::direct) return mpi::success;
     collective::Claim claim = claim_;
     claim.direct = role.has_value();
@@ -230,6 +233,7 @@ class PersistentCollective final : public Starter {
   [[nodiscard]] bool is_awaited() const noexcept override { return true; }
 
  private:
+  static constexpr const char* starts = "the starts of a persistent collective";
   [[nodiscard]] engine::Watch watch() const { return {.call = call_.call, .name = describe, .context = this}; }
   static std::string describe(const void* context) {
     const auto& mine = *static_cast<const PersistentCollective*>(context);
@@ -254,7 +258,7 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
     nested.emplace();
     Teams& teams = *process.teams();
     team::Team* const team = teams.of(call.comm).get();
-    if (team == nullptr) return run_across_nodes(site, call, otherwise);
+    if (team == nullptr) return run_alone(site, call) ? mpi::success : run_across_nodes(site, call, otherwise);
     const NamedCommunicator named{process, call.comm};
     const engine::Watch watch{.call = call.call, .name = NamedCommunicator::name, .context = &named};
     std::optional<Role> role, refused;
@@ -303,7 +307,7 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     nested.emplace();
     Teams& teams = *process.teams();
     const std::shared_ptr<team::Team> team = teams.of(call.comm);
-    if (team == nullptr) return otherwise();
+    if (team == nullptr) return run_alone(site, call) ? lend_complete_request(process, request) : otherwise();
     const NamedCommunicator named{process, call.comm};
     const engine::Watch watch{.call = call.call, .name = NamedCommunicator::name, .context = &named};
     std::optional<Role> role, refused;

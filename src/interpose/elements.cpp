@@ -17,7 +17,9 @@ struct TypeRow {
   MPI_Datatype mpi::Handles::* type;
   Element element;
   Group group = Group::any;
+  bool by_flags = false;
 };
+constexpr bool by_flags = true;
 using H = mpi::Handles;
 constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::int_, Element::i32},
@@ -55,28 +57,28 @@ constexpr std::array type_rows = std::to_array<TypeRow>({
     {&H::long_int, Element::i64_i32},
     {&H::short_int, Element::i16_i32},
     {&H::two_int, Element::i32_i32},
-    {&H::logical, Element::i32, Group::truth},
+    {&H::logical, Element::i32, Group::truth, by_flags},
     {&H::logical1, Element::i8, Group::truth},
     {&H::logical2, Element::i16, Group::truth},
     {&H::logical4, Element::i32, Group::truth},
     {&H::logical8, Element::i64, Group::truth},
-    {&H::integer, Element::i32, Group::not_logical},
+    {&H::integer, Element::i32, Group::not_logical, by_flags},
     {&H::integer1, Element::i8, Group::not_logical},
     {&H::integer2, Element::i16, Group::not_logical},
     {&H::integer4, Element::i32, Group::not_logical},
     {&H::integer8, Element::i64, Group::not_logical},
-    {&H::real, Element::f32},
+    {&H::real, Element::f32, Group::any, by_flags},
     {&H::real2, Element::f16},
     {&H::real4, Element::f32},
     {&H::real8, Element::f64},
-    {&H::double_precision, Element::f64},
-    {&H::complex, Element::c64},
+    {&H::double_precision, Element::f64, Group::any, by_flags},
+    {&H::complex, Element::c64, Group::any, by_flags},
     {&H::complex8, Element::c64},
     {&H::complex16, Element::c128},
-    {&H::double_complex, Element::c128},
-    {&H::two_integer, Element::i32_i32},
-    {&H::two_real, Element::f32_f32},
-    {&H::two_double_precision, Element::f64_f64},
+    {&H::double_complex, Element::c128, Group::any, by_flags},
+    {&H::two_integer, Element::i32_i32, Group::any, by_flags},
+    {&H::two_real, Element::f32_f32, Group::any, by_flags},
+    {&H::two_double_precision, Element::f64_f64, Group::any, by_flags},
 });
 
 struct OpRow {
@@ -142,7 +144,7 @@ std::optional<Combining> combining_of(const mpi::Handles& handles, MPI_Datatype 
   if (row == nullptr) return std::nullopt;
   const auto known = op_of(handles, op);
   if (!known || !kernel::combination(*known, row->element) || !takes(row->group, *known)) return std::nullopt;
-  return Combining{row->element, *known};
+  return Combining{row->element, *known, row->by_flags};
 }
 
 }  // namespace crosslane::interpose

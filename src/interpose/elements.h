@@ -17,6 +17,7 @@ namespace crosslane::interpose {
 struct Combining {
   kernel::Element element;
   kernel::Op op;
+  bool by_flags = false;  ///< Fortran's compilers have flags by which such elements have another size.
 };
 /// Nothing also where MPI does not define the operation for the type, even if it is one for the kernels, to which bytes, truth values
 /// and Fortran's integers are integers like others.

@@ -6,6 +6,7 @@
 #include "interpose/mapped_window.h"
 #include "interpose/route.h"
 #include "interpose/sending.h"
+#include "interpose/undertaking.h"
 #include "interpose/windows.h"
 #include "layout/contents.h"
 
@@ -109,12 +110,6 @@ void check(Process& process, const char* call, const char* count_name, MPI_Count
                       "{}: {}: it is no committed datatype, or so many elements of it are too much", call, type_name);
 }
 
-// A message to nobody, which is over at once.
-int complete_request(Process& process, MPI_Request* request) {
-  const auto& handles = process.library().handles();
-  return process.library().below().Isend(nullptr, 0, handles.byte, mpi::proc_null, 0, handles.comm_self, request);
-}
-
 // body(window, access).
 template <class Body>
 std::optional<int> accessing(const Site& site, const char* call, MPI_Win win, const Remote& target,
@@ -132,7 +127,7 @@ std::optional<int> accessing(const Site& site, const char* call, MPI_Win win, co
     body(*mapped, access);
     if (request == nullptr) return mpi::success;
     mapped->finish();
-    return complete_request(process, request);
+    return lend_complete_request(process, request);
   });
 }
 

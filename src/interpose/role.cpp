@@ -74,6 +74,9 @@ class Description {
   bool describe_elements(Role& role) {
     const auto combining = combining_of(process_.library().handles(), call_.receive_type, call_.op);
     if (!combining) return false;
+    if (combining->by_flags && process_.layouts().of(call_.receive_type)->extent() !=
+                                   static_cast<std::int64_t>(kernel::bytes_of(combining->element)))
+      return false;
     role.shape.element = combining->element;
     role.shape.op = combining->op;
     return true;

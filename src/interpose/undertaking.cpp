@@ -7,6 +7,12 @@
 
 namespace crosslane::interpose {
 
+// A message to nobody.
+int lend_complete_request(Process& process, MPI_Request* request) {
+  const auto& handles = process.library().handles();
+  return process.library().below().Isend(nullptr, 0, handles.byte, mpi::proc_null, 0, handles.comm_self, request);
+}
+
 int lend_idle_request(Process& process, MPI_Request* request) {
   if (process.requests().lend_idle(request)) return mpi::success;
   const auto& handles = process.library().handles();

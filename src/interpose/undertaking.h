@@ -47,6 +47,9 @@ class Starter {
   [[nodiscard]] virtual bool is_awaited() const noexcept { return false; }
 };
 
+/// A request of MPI's that is complete. Returns MPI's code.
+int lend_complete_request(Process& process, MPI_Request* request);
+
 /// A request that MPI never completes by itself, and that is no other's. Returns MPI's code.
 int lend_idle_request(Process& process, MPI_Request* request);
 /// Gives it back, and makes it null: kept for the next one, since MPICH 4.0 hangs in persistent collectives whose requests lie where

@@ -99,19 +99,21 @@ Verdict Team::enter(Verdict wish, Pace pace, engine::Watch watch) {
   ++sequence_;
   if (!place_) return Verdict::staged;
   place_->enter(sequence_);
+  // Who has to wait for nobody does not: who is late finds that it goes to MPI.
+  const bool waits = pace == Pace::blocking && wish != Verdict::staged;
   if (!asks_) {
     // That a device was seen and that the team is whole stay so; afterwards it is a lapse that ends here.
     if (!place_->whole() || !directory_.device_seen()) return Verdict::staged;
-    if (pace == Pace::starting && far_ahead()) return Verdict::staged;
+    if (!waits && far_ahead()) return Verdict::staged;
     place_->ask_from(sequence_);
     asks_ = true;
-  } else if (pace == Pace::starting && far_ahead()) {
+  } else if (!waits && far_ahead()) {
     place_->ask_no_more(sequence_);
     asks_ = !far_ahead();  // once more, after all can see it
     if (!asks_) return Verdict::staged;
     place_->ask_from(sequence_);
   }
-  if (pace == Pace::blocking && far_ahead()) {
+  if (waits && far_ahead()) {
     watch.sequence = sequence_;
     wait_for_laggards(watch);
   }

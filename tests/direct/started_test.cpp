@@ -4,6 +4,7 @@
 //   --what memory    starting against freeing memory and receiving: a kernel must not wait for a peer's host
 //   --what barriers  starting against barriers, which nobody leaves before all have come
 //   --what ahead     one rank starts many more calls than others have come to
+//   --what ahead_on_host   one rank makes many more blocking calls in host memory than others have come to
 //   --what freed     requests and communicators that are freed while calls are under way, up to MPI_Finalize
 //   --what captured  a thread captures a graph meanwhile, which forbids others' threads much
 //   --what persistent  from the second start on persistent ones go direct, in whatever order ranks start them
@@ -395,6 +396,31 @@ void ahead(Program& program) {
   }
 }
 
+// Rank 0 makes more blocking calls in host memory than a verdict's place can wait for before it lets the others begin, which MPI alone would let it.
+void ahead_on_host(Program& program) {
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  constexpr int many = 150;
+  for (int round = 0; round < 3; ++round) {
+    CROSSLANE_STEP("round {}", round);
+    int go = round;
+    if (program.rank != 0) CROSSLANE_MPI(MPI_Recv(&go, 1, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (int i = 0; i < many; ++i) {
+      int value = program.rank == 0 ? round * many + i : -1;
+      CROSSLANE_MPI(MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD));
+      CROSSLANE_CHECK_EQUAL(value, round * many + i);
+    }
+    for (int rank = 1; program.rank == 0 && rank < program.size; ++rank)
+      CROSSLANE_MPI(MPI_Send(&go, 1, MPI_INT, rank, 4, MPI_COMM_WORLD));
+    polite_barrier();
+    // All are together again: the first call may be MPI's, those behind it go direct.
+    world.run(sum_of_ints(100, mix(program.seed, round, 500)), on_the_gpu(), program.local());
+    const std::int64_t before = direct_calls(Kind::allreduce);
+    world.run(sum_of_ints(100, mix(program.seed, round, 501)), on_the_gpu(), program.local());
+    CROSSLANE_CHECK(direct_calls(Kind::allreduce) > before || world.in_turns(), "a call did not go direct");
+  }
+}
+
 // Until results are there: a freed request tells nothing.
 void await_result(const Memory& memory, int expected) {
   while (memory.values<int>().front() != expected) {
@@ -626,6 +652,7 @@ int main(int argc, char** argv) {
                    {"memory", memory},
                    {"barriers", barriers},
                    {"ahead", ahead},
+                   {"ahead_on_host", ahead_on_host},
                    {"freed", freed},
                    {"captured", captured},
                    {"persistent", persistent},

@@ -1,6 +1,7 @@
 // Which ways messages of patterns go that programs have, as the table of their calls tells. It must not know Crosslane.
 //   --folder <folder>  where this test may write
 //   --pattern late        rank 1 computes while its messages wait: after the first ones those of its sender need not wait for it
+//   --pattern alone       collectives of each rank by itself: what it sends is copied to where it receives, and MPI is not asked
 //   --pattern persistent  nothing but persistent requests: their messages are offered to be read from where they lie, but for the first ones
 #include "see/told.h"
 #include "support/program.h"
@@ -96,6 +97,62 @@ void persistent(const Program& program) {
     for (const auto& each : all) each->exchange(round);
 }
 
+// Blocking and nonblocking, of a vector, in place, with a block that does not begin where the buffer does, between GPU and host memory.
+void alone(const Program& program) {
+  constexpr int count = 5000, apart = 3;
+  MPI_Datatype vector = MPI_DATATYPE_NULL;
+  CROSSLANE_MPI(MPI_Type_vector(count, 1, apart, MPI_INT, &vector));
+  CROSSLANE_MPI(MPI_Type_commit(&vector));
+  MPI_Comm own = MPI_COMM_NULL;
+  CROSSLANE_MPI(MPI_Comm_split(MPI_COMM_WORLD, program.rank, 0, &own));
+  for (int round = 0; round < rounds; ++round) {
+    CROSSLANE_STEP("round {}", round);
+    const MPI_Comm comm = round % 2 == 0 ? own : MPI_COMM_SELF;
+    std::vector<int> sent(static_cast<std::size_t>(count) * apart);
+    for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<int>(mix(program.seed, round, i) % 1000);
+    const std::vector<int> nothing(sent.size(), -1);
+    Memory from(MemoryKind::device, sent.size() * sizeof(int)), to(MemoryKind::device, from.size());
+    Memory on_host(MemoryKind::host, from.size());
+    from.fill(sent);
+    const auto reset = [&] { to.fill(nothing); };
+    // What is at `place` of `memory`, `step` apart, is what is at `first` of what was sent, `of` apart.
+    const auto holds = [&](const Memory& memory, std::size_t place, std::size_t step, std::size_t first,
+                           std::size_t of) {
+      std::vector<int> wanted = nothing;
+      for (std::size_t i = 0; i < count; ++i) wanted[place + i * step] = sent[first + i * of];
+      CROSSLANE_CHECK(memory.values<int>() == wanted, "the result is wrong");
+    };
+    reset();
+    CROSSLANE_MPI(MPI_Allreduce(from.data(), to.data(), count, MPI_INT, MPI_SUM, comm));
+    holds(to, 0, 1, 0, 1);
+    reset();
+    MPI_Request request = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(MPI_Iallgather(from.data(), 1, vector, to.data(), count, MPI_INT, comm, &request));
+    CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    holds(to, 0, 1, 0, apart);
+    reset();
+    const int one = 1, length = count, behind = 7;
+    const int start = 0;
+    CROSSLANE_MPI(MPI_Alltoallv(from.data(), &one, &start, vector, to.data(), &length, &behind, MPI_INT, comm));
+    holds(to, behind, 1, 0, apart);
+    reset();
+    CROSSLANE_MPI(MPI_Scatter(from.data(), count, MPI_INT, to.data(), 1, vector, 0, comm));
+    holds(to, 0, apart, 0, 1);
+    reset();
+    CROSSLANE_MPI(MPI_Exscan(from.data(), to.data(), count, MPI_INT, MPI_SUM, comm));
+    CROSSLANE_CHECK(to.values<int>() == nothing, "an exclusive scan of one rank has written something");
+    CROSSLANE_MPI(MPI_Allreduce(MPI_IN_PLACE, from.data(), count, MPI_INT, MPI_MAX, comm));
+    CROSSLANE_MPI(MPI_Bcast(from.data(), count, MPI_INT, 0, comm));
+    CROSSLANE_CHECK(from.values<int>() == sent, "what is in place has changed");
+    // By the MPI.
+    on_host.fill(nothing);
+    CROSSLANE_MPI(MPI_Reduce(from.data(), on_host.data(), count, MPI_INT, MPI_SUM, 0, comm));
+    holds(on_host, 0, 1, 0, 1);
+  }
+  CROSSLANE_MPI(MPI_Comm_free(&own));
+  CROSSLANE_MPI(MPI_Type_free(&vector));
+}
+
 }  // namespace
 }  // namespace crosslane::tests
 
@@ -106,18 +163,21 @@ int main(int argc, char** argv) {
   const int rank = program.rank;
   const bool in_turns = take_turns(MPI_COMM_WORLD);
   if (which == "persistent") persistent(program);
+  if (which == "alone") alone(program);
   for (const int bytes : lengths)
     if (which == "late") late(program, bytes);
   const auto [status, told] = finish_and_hear(program, folder);
   int all = 0, stored = 0, direct = 0;
   for (const auto& [row, calls] : counted(told, fmt::format("[rank {}] info: calls with GPU memory", rank))) {
     const auto& [call, route] = row;
+    if (which == "alone") CROSSLANE_CHECK_EQUAL(route, call == "MPI_Reduce" ? "staged" : "copy");
     if (call != "MPI_Irecv" && call != "MPI_Recv_init") continue;
     all += route == "prepared" ? 0 : calls;
     stored += route == "stored" ? calls : 0;
     direct += route == "direct" ? calls : 0;
   }
-  if (which != "late" || rank == 1) CROSSLANE_CHECK_EQUAL(all, static_cast<int>(lengths.size()) * rounds * faces);
+  if (which == "persistent" || (which == "late" && rank == 1))
+    CROSSLANE_CHECK_EQUAL(all, static_cast<int>(lengths.size()) * rounds * faces);
   if (which == "persistent" && !in_turns)
     CROSSLANE_CHECK(direct + stored > all / 2, "{} of {} were offered\n{}", direct + stored, all, told);
   if (which == "late" && rank == 1 && !in_turns) {

@@ -1,0 +1,55 @@
+// See alone.h.
+#include "interpose/alone.h"
+
+#include "interpose/call_facts.h"
+#include "interpose/teams.h"
+#include "lane/copier.h"
+
+#include <cstddef>
+#include <optional>
+
+namespace crosslane::interpose {
+namespace {
+
+// Nothing of what is not all in one allocation of a GPU.
+std::optional<lane::Place> place_of(Process& process, const Part& part) {
+  const auto [begin, end] = part.extent.layout->span(part.extent.count);
+  const std::byte* const first = lane::byte_at(part.base, static_cast<std::ptrdiff_t>(begin));
+  const auto info = process.gpu().inspect(first);
+  if (info.kind != gpu::PointerInfo::Kind::device || !info.holds(first, static_cast<std::size_t>(end - begin)))
+    return std::nullopt;
+  return process.copier().place(info);
+}
+
+lane::Side side_of(const Part& part) { return lane::Side::of(part.base, *part.extent.layout, part.extent.count); }
+
+}  // namespace
+
+bool run_alone(const Site& site, const CollectiveCall& call) {
+  Process& process = site.process();
+  if (!process.active() || !process.gpu().present() || call.edges.procedure != team::NeighbourCall::none) return false;
+  const team::CommunicatorFacts& facts = process.communicators()->of(call.comm);
+  if (facts.inter || facts.world_ranks.size() != 1) return false;
+  const auto on_gpu = [&](const void* buffer) { return buffer != nullptr && site.on_gpu(buffer); };
+  if (!on_gpu(call.send) && !on_gpu(call.receive)) return false;
+  const Teams& teams = *process.teams();
+  const std::optional<Role> role = role_of(process, call, {1, 0}, teams.byte());
+  if (!role || teams.choice().left_to_mpi(role->shape, 1)) return false;
+  const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());
+  // Nothing comes before the first rank in an exclusive scan.
+  if (role->send && role->receive && role->shape.collective != collective::Collective::exscan) {
+    const std::size_t bytes = role->receive->extent.bytes();
+    const auto from = place_of(process, *role->send);
+    auto to = place_of(process, *role->receive);
+    if (!from || !to || from->context != to->context || role->send->extent.bytes() != bytes) return false;
+    to->settled = to->settled && from->settled;
+    const NamedCommunicator named{process, call.comm};
+    lane::Batch batch(process.copier(), {.call = call.call, .name = NamedCommunicator::name, .context = &named});
+    batch.across(*to, side_of(*role->receive), side_of(*role->send), 0, bytes);
+    batch.wait();
+  }
+  process.took_route(call.call, "copy", role->bytes());
+  return true;
+}
+
+}  // namespace crosslane::interpose
