@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -66,18 +67,34 @@ class HelperThread::Body final : private Runner {
       for (const Completion& member : completion.members()) adopt(member);
   }
 
+  // Lets others have the processor. False if it takes long until they give it back: somebody spins there, as a thread does that waits in MPI, and many
+  // are bound to one processor with their threads. Who yields comes after a whole slice of that one's, who wakes up at once.
+  static bool yields_briefly() {
+    constexpr std::chrono::microseconds brief{500};
+    const base::Time before = base::now();
+    sched_yield();
+    return base::now() - before < brief;
+  }
+
   // Yields while something may move soon, then naps: a peer that computes for seconds must not cost a core. A nap ends
   // when a task is posted; a word that moves meanwhile is seen at its end. Where nothing but time is waited for it sleeps until then.
   void loop() {
     constexpr int yields = 2000;
-    constexpr std::chrono::microseconds nap{50};
+    constexpr std::chrono::microseconds nap{50}, short_nap{10};
+    constexpr std::chrono::milliseconds crowded{100};
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds; naps take 50 us longer by default
+    base::Time yields_from = base::now();
     int quiet = 0;
     for (;;) {
       quiet = turn() ? 0 : quiet + 1;
       const std::optional<base::Time> due = next_due();
-      if (!due && quiet < yields && !idle() && !stop_requested_.load(std::memory_order_relaxed)) {
-        if (quiet != 0) sched_yield();
-        continue;
+      const bool soon = quiet < yields;
+      if (!due && soon && !idle() && !stop_requested_.load(std::memory_order_relaxed)) {
+        if (quiet == 0) continue;
+        if (base::now() >= yields_from) {
+          if (!yields_briefly()) yields_from = base::now() + crowded;
+          continue;
+        }
       }
       std::unique_lock lock{mutex_};
       const auto woken = [this] { return posted_ || stopping_; };
@@ -86,7 +103,7 @@ class HelperThread::Body final : private Runner {
       } else if (due) {
         wake_.wait_until(lock, *due, woken);
       } else {
-        wake_.wait_for(lock, nap, woken);
+        wake_.wait_for(lock, soon ? short_nap : nap, woken);
       }
       if (stopping_) return;
       if (posted_) quiet = 0;

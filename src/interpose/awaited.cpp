@@ -46,6 +46,11 @@ void Awaited::completes(const Process& process) noexcept {
   begins_window_ = true;
 }
 
+void Awaited::passes(Process& process) {
+  constexpr unsigned seldom = 16;
+  if (!process.multiple() && ++passes_ % seldom == 0) look_around(process);
+}
+
 // The first such call tells, whatever it waits for, where it comes at once, or before all is over; that it was too late tells one that waits for these:
 // others take their time.
 void Awaited::waits_for(const Process& process, std::span<const MPI_Request> requests) noexcept {

@@ -29,6 +29,8 @@ class Awaited {
   void look(Process& process, Begun begun, std::size_t bytes);
   /// A call that completes requests has its own look: an exchange of few short messages needs no other.
   void completes(const Process& process) noexcept;
+  /// A call that only looks whether something else is over, as a program does again and again: now and then it looks at some of these, wherever they are.
+  void passes(Process& process);
   /// One waits for these: whether what looks have begun is over by then tells what the program does behind its sends.
   void waits_for(const Process& process, std::span<const MPI_Request> requests) noexcept;
 
@@ -48,8 +50,9 @@ class Awaited {
   };
   std::deque<Receive> receives_;
   std::vector<UnderWay> under_way_;
-  base::Time next_look_{};      // of what begins receives, or brief messages
-  base::Time last_begun_{};     // messages that are worth a look
+  base::Time next_look_{};   // of what begins receives, or brief messages
+  base::Time last_begun_{};  // messages that are worth a look
+  unsigned passes_ = 0;
   unsigned short_ones_ = 0;     // sent since the last look, or call that completes
   bool begins_window_ = true;   // nothing was begun since a call that completes
   bool began_ = false;          // such messages, and no call has waited for them yet

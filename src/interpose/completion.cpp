@@ -136,6 +136,7 @@ int test_any(const Site& site, Pending& pending, int count, MPI_Request requests
   Statuses own(status, 1);
   auto handles = pending.visible(requests);
   if (patience == Patience::wait) *flag = 1;
+  *index = mpi::undefined;  // what fails may leave it as it is
   const int result = patience == Patience::wait ? next.Waitany(count, handles.data(), index, own.data())
                                                 : next.Testany(count, handles.data(), index, flag, own.data());
   pending.copy_back(handles, requests);
@@ -177,6 +178,13 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
   if (result == mpi::err_in_status)
     for (int i = 0; i < *outcount; ++i) mpi::set_error(own[i], codes[static_cast<std::size_t>(i)]);
   return result;
+}
+
+// A call that does not wait, and knows none of its requests.
+bool passes(const Site& site, const Pending& pending) {
+  if (!pending.none()) return false;
+  site.process().awaited().passes(site.process());
+  return true;
 }
 
 // Asks `once` until it says that the call is over.
@@ -287,7 +295,7 @@ int manual::test(const Site& site, MPI_Request* request, int* flag, MPI_Status* 
   if (nothing_ours(site) || request == nullptr) return next.Test(request, flag, status);
   return completing(site, "MPI_Test", [&](Target& blamed) {
     Pending pending(site, "MPI_Test", request, 1, blamed);
-    if (pending.none()) return next.Test(request, flag, status);
+    if (passes(site, pending)) return next.Test(request, flag, status);
     return test_one(site, pending, request, flag, status);
   });
 }
@@ -297,7 +305,7 @@ int manual::testall(const Site& site, int count, MPI_Request requests[], int* fl
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Testall(count, requests, flag, statuses);
   return completing(site, "MPI_Testall", [&](Target& blamed) {
     Pending pending(site, "MPI_Testall", requests, count, blamed);
-    if (pending.none()) return next.Testall(count, requests, flag, statuses);
+    if (passes(site, pending)) return next.Testall(count, requests, flag, statuses);
     Statuses own(statuses, count);
     return test_all(site, pending, count, requests, flag, own);
   });
@@ -309,7 +317,7 @@ int manual::testany(const Site& site, int count, MPI_Request requests[], int* in
     return next.Testany(count, requests, index, flag, status);
   return completing(site, "MPI_Testany", [&](Target& blamed) {
     Pending pending(site, "MPI_Testany", requests, count, blamed);
-    if (pending.none()) return next.Testany(count, requests, index, flag, status);
+    if (passes(site, pending)) return next.Testany(count, requests, index, flag, status);
     return test_any(site, pending, count, requests, index, flag, status);
   });
 }
@@ -321,7 +329,7 @@ int manual::testsome(const Site& site, int incount, MPI_Request requests[], int*
     return next.Testsome(incount, requests, outcount, indices, statuses);
   return completing(site, "MPI_Testsome", [&](Target& blamed) {
     Pending pending(site, "MPI_Testsome", requests, incount, blamed);
-    if (pending.none()) return next.Testsome(incount, requests, outcount, indices, statuses);
+    if (passes(site, pending)) return next.Testsome(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
     return test_some(site, pending, incount, requests, outcount, indices, own);
   });
@@ -346,7 +354,7 @@ int manual::request_get_status(const Site& site, MPI_Request request, int* flag,
   if (nothing_ours(site)) return next.Request_get_status(request, flag, status);
   return completing(site, "MPI_Request_get_status", [&](Target& blamed) {
     Pending pending(site, "MPI_Request_get_status", &request, 1, blamed, Pending::Purpose::query);
-    if (pending.none()) return next.Request_get_status(request, flag, status);
+    if (passes(site, pending)) return next.Request_get_status(request, flag, status);
     return pending.query(0, request, flag, status);
   });
 }
@@ -358,7 +366,7 @@ int manual::request_get_status_all(const Site& site, int count, const MPI_Reques
     return next.Request_get_status_all(count, requests, flag, statuses);
   return completing(site, "MPI_Request_get_status_all", [&](Target& blamed) {
     Pending pending(site, "MPI_Request_get_status_all", requests, count, blamed, Pending::Purpose::query);
-    if (pending.none()) return next.Request_get_status_all(count, requests, flag, statuses);
+    if (passes(site, pending)) return next.Request_get_status_all(count, requests, flag, statuses);
     Statuses own(statuses, count);
     *flag = 1;
     for (int i = 0; i < count && *flag != 0; ++i)
@@ -374,7 +382,7 @@ int manual::request_get_status_any(const Site& site, int count, const MPI_Reques
     return next.Request_get_status_any(count, requests, index, flag, status);
   return completing(site, "MPI_Request_get_status_any", [&](Target& blamed) {
     Pending pending(site, "MPI_Request_get_status_any", requests, count, blamed, Pending::Purpose::query);
-    if (pending.none()) return next.Request_get_status_any(count, requests, index, flag, status);
+    if (passes(site, pending)) return next.Request_get_status_any(count, requests, index, flag, status);
     // What is null or inactive counts only if nothing else is there: the MPI knows which is.
     bool one_is_ours = false;
     for (int i = 0; i < count; ++i) {
@@ -398,7 +406,7 @@ int manual::request_get_status_some(const Site& site, int incount, const MPI_Req
     return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
   return completing(site, "MPI_Request_get_status_some", [&](Target& blamed) {
     Pending pending(site, "MPI_Request_get_status_some", requests, incount, blamed, Pending::Purpose::query);
-    if (pending.none()) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
+    if (passes(site, pending)) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
     const auto others = pending.others(requests);
     const int result = next.Request_get_status_some(incount, others.data(), outcount, indices, own.data());

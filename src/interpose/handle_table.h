@@ -81,14 +81,29 @@ class HandleTable {
   template <class F>
   void for_each(const F& f) const {
     const std::lock_guard lock(mutex_);
-    for (const auto& [bits, kept] : kept_) {
-      Handle handle{};
-      std::memcpy(&handle, &bits, sizeof handle);
-      f(handle, kept);
+    for (const auto& [bits, kept] : kept_) f(handle_of(bits), kept);
+  }
+
+  /// The same of some, the next ones each time: until f has said yes so many times, or it would cost too much to look on. `at` is 0 at first, and this
+  /// function's.
+  template <class F>
+  void for_some(std::size_t& at, std::size_t most, const F& f) const {
+    const std::lock_guard lock(mutex_);
+    const std::size_t buckets = kept_.bucket_count();
+    std::size_t cost = 16 * most, found = 0;
+    for (std::size_t looked = 0; looked < buckets && found < most && cost-- != 0; ++looked) {
+      at = at + 1 < buckets ? at + 1 : 0;
+      for (auto each = kept_.begin(at); each != kept_.end(at); ++each)
+        if (f(handle_of(each->first), each->second)) ++found;
     }
   }
 
  private:
+  static Handle handle_of(std::uint64_t bits) noexcept {
+    Handle handle{};
+    std::memcpy(&handle, &bits, sizeof handle);
+    return handle;
+  }
   static std::uint64_t key(Handle handle) noexcept {
     static_assert(sizeof handle <= sizeof(std::uint64_t));
     std::uint64_t bits = 0;

@@ -304,8 +304,7 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
     // Without memory of ours all at once.
     const auto as_it_is = [](const TypedMemory& memory) { return memory.place && memory.contiguous(); };
     const TypedMemory* const before = told_apart ? nullptr : result;
-    const bool at_once =
-        on_gpu && remote.contiguous() && as_it_is(local) && (before == nullptr || as_it_is(*before));
+    const bool at_once = on_gpu && remote.contiguous() && as_it_is(local) && (before == nullptr || as_it_is(*before));
     const std::size_t step = at_once ? bytes : std::max(chunk_bytes / size, std::size_t{1}) * size;
     for (std::size_t at = 0; at < bytes; at += step) {
       const std::size_t stop = std::min(bytes, at + step);

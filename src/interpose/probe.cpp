@@ -123,6 +123,7 @@ int probing(const Site& site, const char* call, int source, int tag, MPI_Comm co
     if (flag != nullptr) {
       probed = once();
       *flag = probed.there ? 1 : 0;
+      if (!probed.there) process.awaited().passes(process);
     } else {
       const auto told = [&] { return waits_for_message(source, tag); };
       const Waiting waiting{route.operation(), told};

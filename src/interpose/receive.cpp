@@ -422,6 +422,12 @@ class Attention {
 
 }  // namespace
 
+// With several threads a request is the affair of the one that completes it.
+void look_around(Process& process) {
+  if (!process.looks() || process.multiple() || process.requests().empty()) return;
+  for (const auto& [request, operation] : process.requests().some_looks()) look_at(process, *operation, request);
+}
+
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch) {
   const Attention attention(process);
   constexpr unsigned seldom = 32;
@@ -430,9 +436,7 @@ void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::
       [&] {
         if (done()) return true;
         attention.look();
-        // With several threads a request is the affair of the one that completes it.
-        if (++turn % seldom == 0 && process.looks() && !process.multiple() && !process.requests().empty())
-          for (const auto& [request, operation] : process.requests().looks()) look_at(process, *operation, request);
+        if (++turn % seldom == 0) look_around(process);
         return false;
       },
       watch);

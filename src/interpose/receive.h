@@ -68,6 +68,9 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
            message::Transfers::Gathering* gathering = nullptr);
 
+/// Looks at some of the application's receives that no call waits for: their senders may wait for this rank.
+void look_around(Process& process);
+
 /// Waits as the engine does, and meanwhile looks at the application's other receives now and then: their senders may
 /// wait for this rank as it waits for them.
 void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::Watch& watch);

@@ -176,11 +176,13 @@ void Operation::deliver_partition(lane::Copier& copier, std::size_t partition) {
   arrived[partition] = true;
 }
 
-std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> Requests::looks() const {
+std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> Requests::some_looks() {
+  constexpr std::size_t some = 16;
   std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> found;
-  operations_.for_each([&](MPI_Request request, const std::shared_ptr<Operation>& operation) {
-    if (operation->look && operation->active && !operation->completing && !operation->look->ready())
-      found.emplace_back(request, operation);
+  operations_.for_some(looked_until_, some, [&](MPI_Request request, const std::shared_ptr<Operation>& operation) {
+    if (!operation->look || !operation->active || operation->completing || operation->look->ready()) return false;
+    found.emplace_back(request, operation);
+    return true;
   });
   return found;
 }

@@ -147,8 +147,9 @@ class Requests {
   /// message is still on its way.
   void rename(MPI_Request before, MPI_Request after);
 
-  /// The receives that are looked at and not ready, with their requests, but for those that a call completes; the table keeps them.
-  [[nodiscard]] std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> looks() const;
+  /// Some of the receives that are looked at and not ready, with their requests, but for those that a call completes: others each time. The table keeps
+  /// them. For one thread at a time.
+  [[nodiscard]] std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>> some_looks();
 
   /// Where a call that wants any of several requests begins: each elsewhere, so that all get their looks.
   [[nodiscard]] std::size_t next_turn() noexcept { return turns_.fetch_add(1, std::memory_order_relaxed); }
@@ -167,6 +168,7 @@ class Requests {
   HandleTable<MPI_Request, Operation> operations_;
   std::atomic<std::size_t> adopted_size_{0};
   std::atomic<std::size_t> turns_{0};
+  std::size_t looked_until_ = 0;
   mutable std::mutex mutex_;  // of what follows
   Adopted adopted_;
   std::vector<MPI_Request> idle_;

@@ -140,6 +140,25 @@ void withdraw(Route& route, MPI_Request& request) {
   process.engine().wait(engine::Completion::of(&request), route.operation().watch());
 }
 
+// An exchange that sends to nobody. Returns MPI's code.
+int receive_alone(Route& route, const Receive& receive, const Room& room, bool to_gpu, MPI_Status* status) {
+  describe(route, receive, room, to_gpu);
+  MPI_Request request{};
+  if (const int code = post(route, &request); code != mpi::success) return code;
+  return wait_and_finish(route, &request, status);
+}
+
+// One that receives from nobody, as the status tells.
+int send_alone(Route& route, const Send& send, const Receive& receive, MPI_Status* status) {
+  auto& process = route.process();
+  Sending sending(process, route.next(), route.shared_operation());
+  const Described described(route, send);
+  if (const int code = described.start(sending, receive.comm, true); code != mpi::success) return code;
+  sending.finish();
+  return mpi::calls::Recv(route.next(), nullptr, 0, process.library().handles().byte, mpi::proc_null, receive.tag,
+                          receive.comm, status);
+}
+
 // Starts the send that goes with a posted receive. Returns MPI's code.
 int start_beside(Route& receiving, MPI_Request& request, base::FunctionRef<int()> start) {
   try {
@@ -206,8 +225,9 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
-  const bool from_gpu = site.watching() && site.on_gpu(sendbuf, sendcount != 0, sendtype);
-  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0, recvtype);
+  const bool sends = dest != mpi::proc_null, receives = source != mpi::proc_null;
+  const bool from_gpu = sends && site.watching() && site.on_gpu(sendbuf, sendcount != 0, sendtype);
+  const bool to_gpu = receives && site.watching() && site.on_gpu(recvbuf, recvcount != 0, recvtype);
   const Room room = room_of(process, receive);
   if (!from_gpu && !to_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
@@ -220,8 +240,11 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
   }
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
-    const auto sent_bytes = packed_bytes(process, sendcount, sendtype);
-    if (!room.known || !sent_bytes) {
+    const Send sent{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
+    const bool sound = packed_bytes(process, sendcount, sendtype).has_value();
+    if (sound && !receives && recvcount >= 0) return send_alone(route, sent, receive, status);
+    if (sound && room.known && !sends) return receive_alone(route, receive, room, to_gpu, status);
+    if (!room.known || !sound) {
       const auto& out = route.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in,
                                      lane::Form::packed, false);
       const auto& in = route.single("recvbuf", recvbuf, "recvcount", recvcount, 1, recvtype, Direction::out,
@@ -233,7 +256,7 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
     }
     Route other(process, next, call, target);
     Sending sending(process, next, other.shared_operation());
-    const Described send(other, {"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag});
+    const Described send(other, sent);
     route.goes_with(other);
     describe(route, receive, room, to_gpu);
     MPI_Request request{};
@@ -249,7 +272,8 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  const bool sends = dest != mpi::proc_null, receives = source != mpi::proc_null;
+  const bool on_gpu = (sends || receives) && site.watching() && site.on_gpu(buf, count != 0, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
@@ -261,6 +285,10 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
   }
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
+    const bool sound = packed_bytes(process, count, datatype).has_value();
+    if (sound && !receives)
+      return send_alone(route, {"buf", "count", buf, count, datatype, dest, sendtag}, receive, status);
+    if (sound && room.known && !sends) return receive_alone(route, receive, room, on_gpu, status);
     if (!room.known) {
       const auto& argument =
           route.single("buf", buf, "count", count, 1, datatype, Direction::inout, lane::Form::packed, true);
@@ -293,11 +321,12 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
   const Room room = room_of(process, receive);
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
+    // MPI ends the half that is nobody's; the status is that of the receive.
     if (!room.known) {
-      const auto& out = route.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in,
-                                     lane::Form::packed, false);
-      const auto& in = route.single("recvbuf", recvbuf, "recvcount", recvcount, 1, recvtype, Direction::inout,
-                                    lane::Form::packed, false);
+      const auto& out = route.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype,
+                                     dest == mpi::proc_null ? Direction::none : Direction::in, lane::Form::packed);
+      const auto& in = route.single("recvbuf", recvbuf, "recvcount", recvcount, 1, recvtype,
+                                    source == mpi::proc_null ? Direction::none : Direction::inout, lane::Form::packed);
       return route.nonblocking(request, [&](const mpi::Functions& functions, mpi::Narrowed&) {
         return mpi::calls::Isendrecv(functions, out.address(), out.count(), out.type(), dest, sendtag, in.address(),
                                      in.count(), in.type(), source, recvtag, comm, request);

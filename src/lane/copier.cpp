@@ -302,9 +302,8 @@ void Batch::enqueue_telling(const Place& place, std::size_t bytes, const Paramet
 
 void Batch::combine(const Place& place, const kernel::Kernels& kernels, kernel::Op op, kernel::Element element,
                     const kernel::ReduceParameters& what) {
-  enqueue_telling(
-      place, what.count * kernel::bytes_of(element), what,
-      [&](gpu::StreamView stream, const auto& telling) { kernels.reduce(stream, op, element, telling); });
+  enqueue_telling(place, what.count * kernel::bytes_of(element), what,
+                  [&](gpu::StreamView stream, const auto& telling) { kernels.reduce(stream, op, element, telling); });
 }
 
 void Batch::swap(const Place& place, const kernel::SwapParameters& what) {

@@ -95,7 +95,8 @@ class Copier {
     std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
     std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
     gpu::Buffer counter{};  // by which a kernel tells that all of it is done; empty where there was no memory for it
-    std::optional<std::uint64_t> told{};  // what the marker becomes with the last kernel, if nothing has come behind that
+    std::optional<std::uint64_t>
+        told{};  // what the marker becomes with the last kernel, if nothing has come behind that
   };
   std::unique_ptr<Channel> lend_channel(const Place& place);
   void take_back(std::unique_ptr<Channel> channel) noexcept;

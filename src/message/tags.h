@@ -15,22 +15,22 @@ class Tags {
   /// Nothing when all are in use: so many payloads wait for their receivers.
   [[nodiscard]] std::optional<int> take() {
     const std::lock_guard lock(mutex_);
-    for (int tried = 0; tried < team::transfer_tags; ++tried) {
-      next_ = (next_ + 1) % team::transfer_tags;
-      if (used_[static_cast<std::size_t>(next_)]) continue;
-      used_[static_cast<std::size_t>(next_)] = true;
-      return team::value(team::Tag::transfers) + next_;
-    }
-    return std::nullopt;
+    if (in_use_ == team::transfer_tags) return std::nullopt;
+    do next_ = (next_ + 1) % team::transfer_tags;
+    while (used_[static_cast<std::size_t>(next_)]);
+    used_[static_cast<std::size_t>(next_)] = true;
+    ++in_use_;
+    return team::value(team::Tag::transfers) + next_;
   }
   void give_back(int tag) {
     const std::lock_guard lock(mutex_);
     used_[static_cast<std::size_t>(tag - team::value(team::Tag::transfers))] = false;
+    --in_use_;
   }
 
  private:
   std::mutex mutex_;
-  int next_ = -1;
+  int next_ = -1, in_use_ = 0;
   std::vector<bool> used_ = std::vector<bool>(static_cast<std::size_t>(team::transfer_tags));
 };
 

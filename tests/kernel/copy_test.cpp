@@ -213,7 +213,8 @@ TYPED_TEST(CopyTest, SwapsWhatIsWanted) {
     const auto round = static_cast<std::uint64_t>(i);
     const Bytes was = bytes(2 * round), next = bytes(2 * round + 1);
     Bytes wanted = was;
-    if (which == Case::other_byte) wanted[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(size) - 1))] ^= std::byte{4};
+    if (which == Case::other_byte)
+      wanted[static_cast<std::size_t>(this->between(0, static_cast<std::int64_t>(size) - 1))] ^= std::byte{4};
     typename TestFixture::OnGpu value(this->driver(), was, shift()), from(this->driver(), next, shift()),
         compared(this->driver(), wanted, shift()), before(this->driver(), Bytes(size), shift());
     const auto address = [](const auto& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); };

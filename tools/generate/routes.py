@@ -70,6 +70,11 @@ class Maker:
 IN, OUT, INOUT = "Direction::in", "Direction::out", "Direction::inout"
 
 
+def with_peer(peer: str, direction: str) -> str:
+    """Direction of a buffer of which MPI_PROC_NULL takes, or gives, nothing."""
+    return f"({peer} == mpi::proc_null ? Direction::none : {direction})"
+
+
 def in_place(buffer: str, otherwise: str = OUT) -> str:
     """Direction of a receive buffer that is also the input when `buffer` is MPI_IN_PLACE."""
     return f"({buffer} == mpi::in_place() ? {INOUT} : {otherwise})"
@@ -375,13 +380,14 @@ def table() -> dict[str, Staged | Manual | Maker]:
     for name in ("Probe", "Iprobe", "Mprobe", "Improbe", "Cancel"):
         rows[name] = Manual(name.lower(), "looked")
     exchange = (
-        Single("sendbuf", "sendcount", "sendtype", IN),
-        Single("recvbuf", "recvcount", "recvtype", OUT, received=True),
+        Single("sendbuf", "sendcount", "sendtype", with_peer("dest", IN)),
+        Single("recvbuf", "recvcount", "recvtype", with_peer("source", OUT), received=True),
     )
     rows["Sendrecv"] = Staged(exchange, "blocking", looked="sendrecv")
     rows["Sendrecv_replace"] = Staged((Single("buf", "count", "datatype", INOUT, received=True),), "blocking", looked="sendrecv_replace")
     # MPICH's requests of these do not say how much arrived: all is copied out, over what was copied in.
-    rows["Isendrecv"] = Staged((exchange[0], Single("recvbuf", "recvcount", "recvtype", INOUT)), "nonblocking", looked="isendrecv")
+    kept = Single("recvbuf", "recvcount", "recvtype", with_peer("source", INOUT))
+    rows["Isendrecv"] = Staged((exchange[0], kept), "nonblocking", looked="isendrecv")
     rows["Isendrecv_replace"] = Staged((Single("buf", "count", "datatype", INOUT),), "nonblocking", looked="isendrecv_replace")
     rows["Psend_init"] = Manual("partitioned_send_init", "staged")
     rows["Precv_init"] = Manual("partitioned_receive_init", "staged")

@@ -166,20 +166,18 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
     absent = f'if (next.{member} == nullptr) return missing(site.process(), {here}, "{call}");'
     if isinstance(row, Staged):
         touches = " || ".join(on_gpu(buffer) for buffer in row.buffers)
-        lines = []
-        if large:
-            # An MPI without large counts is called in its plain form, by the route.
-            lines.append(
-                f"if (next.{member} != nullptr && !(site.watching() && ({touches}))) [[likely]] return {forward};"
-            )
-        else:
-            lines += [absent, f"if (!(site.watching() && ({touches}))) [[likely]] return {forward};"]
+        # An MPI without large counts is called in its plain form, by the route.
+        lines = [] if large else [absent]
+        there = f"next.{member} != nullptr && " if large else ""
+        # Nobody's message is MPI's, which looks at no buffer then; but a buffered send may pack one.
+        peers = [p.name for p in procedure.parameters if p.name in ("dest", "source")]
+        if len(peers) == 1 and "bsend" not in procedure.name.lower():
+            lines.append(f"if ({there}{peers[0]} == mpi::proc_null) [[unlikely]] return {forward};")
         if row.looked:
             # Host memory too: what arrives may be a header.
             comm = "comm" if any(p.name == "comm" for p in procedure.parameters) else ""
-            lines.insert(0, f'if (site.looking({comm})) return manual::{row.looked}(site, "{call}", {arguments});')
-            if not large:
-                lines.insert(0, absent)
+            lines.append(f'if (site.looking({comm})) return manual::{row.looked}(site, "{call}", {arguments});')
+        lines.append(f"if ({there}!(site.watching() && ({touches}))) [[likely]] return {forward};")
         if row.sent:
             sender = {"blocking": "send", "nonblocking": "isend", "persistent": "send_init"}[row.kind]
             lines.append(f'return manual::{sender}(site, "{call}", manual::Mode::{row.sent}, {arguments});')
@@ -198,7 +196,6 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
             ]
         if routes.direct_form(procedure.name):
             # What the buffers hold is asked of the communicator.
-            there = f"next.{member} != nullptr && " if large else ""
             lines.append(f"if ({there}site.is_null(comm)) [[unlikely]] return {forward};")
         lines.append(f'return run_route(site.process(), next, "{call}", {here}, [&](Route& route) {{')
         lines += ["  " + line for line in staged_body(procedure, row)]
