@@ -244,11 +244,11 @@ class Errors {
     const int beyond = static_cast<int>(megabytes);
     for (void* const beside : {second.data(), static_cast<void*>(heap.data())}) {
       MPI_Datatype type = type_at({{beside, 4}, {first.data(), beyond}});
-      expect(MPI_Send(MPI_BOTTOM, 1, type, MPI_PROC_NULL, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
+      expect(MPI_Send(MPI_BOTTOM, 1, type, program_.rank, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
       expect(MPI_Bcast(MPI_BOTTOM, 1, type, 0, world), MPI_ERR_BUFFER, {"MPI_Bcast", "buffer"});
       CROSSLANE_MPI(MPI_Type_free(&type));
       type = type_at({{first.data(), 4}, {beside, 1}, {reinterpret_cast<const void*>(4096), 1}});
-      expect(MPI_Send(MPI_BOTTOM, 1, type, MPI_PROC_NULL, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
+      expect(MPI_Send(MPI_BOTTOM, 1, type, program_.rank, 1, world), MPI_ERR_BUFFER, {"MPI_Send", "buf"});
       CROSSLANE_MPI(MPI_Type_free(&type));
     }
   }

@@ -1,5 +1,8 @@
 // Which ways messages of patterns go that programs have, as the table of their calls tells. It must not know Crosslane.
 //   --folder <folder>  where this test may write
+//   --pattern halo        MPI_Sendrecv along a line of ranks, beyond whose ends is MPI_PROC_NULL: what goes to a neighbour is not staged for that, and
+//                         what goes to nobody is nothing
+//   --pattern polls       rank 1 tests, or probes for, something else until its message is there, which the sender waits for
 //   --pattern late        rank 1 computes while its messages wait: after the first ones those of its sender need not wait for it
 //   --pattern alone       collectives of each rank by itself: what it sends is copied to where it receives, and MPI is not asked
 //   --pattern persistent  nothing but persistent requests: their messages are offered to be read from where they lie, but for the first ones
@@ -51,6 +54,71 @@ void late(const Program& program, int bytes) {
       });
       CROSSLANE_CHECK(memory.read() == sent, "what came is not what was sent");
     }
+  }
+}
+
+// The way to the right, then to the left. An end keeps what it has there, and its status says that nobody has sent.
+void halo(const Program& program, int bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  Memory out(MemoryKind::device, size), in(MemoryKind::device, size);
+  for (int round = 0; round < rounds; ++round) {
+    for (const int step : {1, -1}) {
+      CROSSLANE_STEP("round {}, {} bytes, {}", round, bytes, step > 0 ? "to the right" : "to the left");
+      const auto neighbour = [&](int rank) { return rank < 0 || rank >= program.size ? MPI_PROC_NULL : rank; };
+      const int to = neighbour(program.rank + step), from = neighbour(program.rank - step);
+      const auto sent = [&](int rank) { return pattern(mix(rank, round, bytes, step), size); };
+      const auto kept = pattern(mix(program.rank, round, bytes, 5), size);
+      out.write(sent(program.rank));
+      in.write(kept);
+      MPI_Status status{};
+      const bool replaces = round % 3 == 2;
+      if (replaces) {
+        in.write(sent(program.rank));
+        CROSSLANE_MPI(
+            MPI_Sendrecv_replace(in.data(), bytes, MPI_BYTE, to, round, from, round, MPI_COMM_WORLD, &status));
+      } else {
+        CROSSLANE_MPI(MPI_Sendrecv(out.data(), bytes, MPI_BYTE, to, round, in.data(), bytes, MPI_BYTE, from, round,
+                                   MPI_COMM_WORLD, &status));
+      }
+      int count = -1;
+      CROSSLANE_MPI(MPI_Get_count(&status, MPI_BYTE, &count));
+      CROSSLANE_CHECK_EQUAL(status.MPI_SOURCE, from);
+      CROSSLANE_CHECK_EQUAL(count, from == MPI_PROC_NULL ? 0 : bytes);
+      const int whose = from != MPI_PROC_NULL ? from : program.rank;
+      CROSSLANE_CHECK(in.read() == (from != MPI_PROC_NULL || replaces ? sent(whose) : kept), "what is there is wrong");
+    }
+    CROSSLANE_MPI(MPI_Send(out.data(), bytes, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD));
+    MPI_Request request = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(MPI_Irecv(in.data(), bytes, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request));
+    CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+}
+
+// The sender's next message, of host memory, is what rank 1 looks for: it comes once the one before is on its way to the GPU.
+void polls(const Program& program, int bytes) {
+  Memory memory(MemoryKind::device, static_cast<std::size_t>(bytes));
+  for (int round = 0; round < rounds; ++round) {
+    CROSSLANE_STEP("round {}, {} bytes", round, bytes);
+    const auto sent = pattern(mix(round, bytes), memory.size());
+    int word = round;
+    if (program.rank == 0) {
+      memory.write(sent);
+      CROSSLANE_MPI(MPI_Ssend(memory.data(), bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD));
+      CROSSLANE_MPI(MPI_Send(&word, 1, MPI_INT, 1, 2, MPI_COMM_WORLD));
+      continue;
+    }
+    MPI_Request payload = MPI_REQUEST_NULL, other = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(MPI_Irecv(memory.data(), bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &payload));
+    if (round % 2 == 0) {
+      for (int there = 0; there == 0;) CROSSLANE_MPI(MPI_Iprobe(0, 2, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_Recv(&word, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    } else {
+      CROSSLANE_MPI(MPI_Irecv(&word, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, &other));
+      for (int there = 0; there == 0;) CROSSLANE_MPI(MPI_Test(&other, &there, MPI_STATUS_IGNORE));
+    }
+    CROSSLANE_CHECK_EQUAL(word, round);
+    CROSSLANE_MPI(MPI_Wait(&payload, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(memory.read() == sent, "what came is not what was sent");
   }
 }
 
@@ -162,15 +230,24 @@ int main(int argc, char** argv) {
   const std::string folder = program.text_option("folder", "."), which = program.text_option("pattern", "late");
   const int rank = program.rank;
   const bool in_turns = take_turns(MPI_COMM_WORLD);
-  if (which == "persistent") persistent(program);
-  if (which == "alone") alone(program);
-  for (const int bytes : lengths)
-    if (which == "late") late(program, bytes);
+  if (which == "persistent") {
+    persistent(program);
+  } else if (which == "alone") {
+    alone(program);
+  } else {
+    CROSSLANE_CHECK(which == "late" || which == "halo" || which == "polls", "no pattern '{}'", which);
+    for (const int bytes : lengths) (which == "late" ? late : which == "halo" ? halo : polls)(program, bytes);
+  }
   const auto [status, told] = finish_and_hear(program, folder);
-  int all = 0, stored = 0, direct = 0;
+  int all = 0, stored = 0, direct = 0, exchanged = 0, staged = 0;
   for (const auto& [row, calls] : counted(told, fmt::format("[rank {}] info: calls with GPU memory", rank))) {
     const auto& [call, route] = row;
     if (which == "alone") CROSSLANE_CHECK_EQUAL(route, call == "MPI_Reduce" ? "staged" : "copy");
+    if (which == "halo") {
+      CROSSLANE_CHECK(call.starts_with("MPI_Sendrecv"), "{} of nobody's messages are counted for {}", calls, call);
+      exchanged += calls;
+      staged += route == "staged" ? calls : 0;
+    }
     if (call != "MPI_Irecv" && call != "MPI_Recv_init") continue;
     all += route == "prepared" ? 0 : calls;
     stored += route == "stored" ? calls : 0;
@@ -178,6 +255,12 @@ int main(int argc, char** argv) {
   }
   if (which == "persistent" || (which == "late" && rank == 1))
     CROSSLANE_CHECK_EQUAL(all, static_cast<int>(lengths.size()) * rounds * faces);
+  if (which == "halo") {
+    // A half each, to and fro, but for those with a neighbour in one direction alone. What has no header is staged.
+    const int halves = (program.size == 1 ? 0 : rank == 0 || rank + 1 == program.size ? 2 : 4);
+    CROSSLANE_CHECK_EQUAL(exchanged, static_cast<int>(lengths.size()) * rounds * halves);
+    CROSSLANE_CHECK(in_turns || staged < exchanged / 2, "{} of {} halves were staged\n{}", staged, exchanged, told);
+  }
   if (which == "persistent" && !in_turns)
     CROSSLANE_CHECK(direct + stored > all / 2, "{} of {} were offered\n{}", direct + stored, all, told);
   if (which == "late" && rank == 1 && !in_turns) {
