@@ -48,7 +48,12 @@ void Awaited::completes(const Process& process) noexcept {
 
 void Awaited::passes(Process& process) {
   constexpr unsigned seldom = 16;
-  if (!process.multiple() && ++passes_ % seldom == 0) look_around(process);
+  if (process.multiple() || ++passes_ % seldom != 0) return;
+  try {
+    look_around(process);
+  } catch (const std::exception&) {
+    return;  // whoever completes it meets that, too
+  }
 }
 
 // The first such call tells, whatever it waits for, where it comes at once, or before all is over; that it was too late tells one that waits for these:

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -146,7 +145,7 @@ void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi:
   auto limit = std::numeric_limits<std::size_t>::max();
   if (status != nullptr && (receives() || look)) {
     // Open MPI's files leave the flag of their statuses unset; reading a file cannot be cancelled.
-    const bool can_be_cancelled = !std::string_view(call).starts_with("MPI_File_");
+    const bool can_be_cancelled = target.kind != Target::Kind::file;
     limit = can_be_cancelled && mpi::cancelled(below, *status)
                 ? 0
                 : static_cast<std::size_t>(mpi::received_bytes(below, *status));

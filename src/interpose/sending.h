@@ -54,7 +54,7 @@ class Sending {
 
   /// Looks once. Throws what went wrong.
   bool done();
-  /// Waits for one with a header.
+  /// Waits for it.
   void finish();
   /// Once it was started: whom it waits for, for the watchdog.
   [[nodiscard]] std::string details() const { return waits_for_receiver(dest_, tag_); }

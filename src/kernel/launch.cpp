@@ -76,33 +76,35 @@ void check_ring(const RingParameters& parameters) {
 }  // namespace
 
 Kernels::Kernels(const gpu::Driver& driver)
-    : modules_{load(driver, Family::local),     load(driver, Family::exchange), load(driver, Family::low_latency),
-               load(driver, Family::pipelined), load(driver, Family::pairwise), load(driver, Family::lines),
-               load(driver, Family::ring),      load(driver, Family::lingering)},
-      exchange_move_(loaded(modules_[1], "crosslane_exchange_move")),
-      exchange_spread_(loaded(modules_[1], "crosslane_exchange_spread")),
-      pairwise_move_(loaded(modules_[4], "crosslane_pairwise_move")),
-      pushed_move_(loaded(modules_[4], "crosslane_pushed_move")),
-      ring_move_(loaded(modules_[6], "crosslane_ring_move")),
-      combining_{combining(modules_[0], "crosslane_local_", every),
-                 combining(modules_[1], "crosslane_exchange_", every),
-                 combining(modules_[2], "crosslane_low_latency_", every),
-                 combining(modules_[3], "crosslane_pipelined_", large),
-                 {},
-                 {},
-                 combining(modules_[6], "crosslane_ring_", large),
-                 {}},
-      packets_move_(loaded(modules_[2], "crosslane_low_latency_move")),
-      lines_move_(loaded(modules_[5], "crosslane_lines_move")),
-      shares_(combining(modules_[2], "crosslane_low_latency_shares_", large)),
-      lingering_packets_(loaded(modules_[7], "crosslane_lingering_packets")),
-      lingering_lines_(loaded(modules_[7], "crosslane_lingering_lines")),
-      lingering_move_(loaded(modules_[7], "crosslane_lingering_move")),
-      lingering_spread_(loaded(modules_[7], "crosslane_lingering_spread")),
-      lingering_carry_(loaded(modules_[7], "crosslane_lingering_carry")),
-      lingering_combine_(combining(modules_[7], "crosslane_lingering_combine_", large)),
-      lingering_shares_(combining(modules_[7], "crosslane_lingering_shares_", large)),
-      lingering_exchange_(combining(modules_[7], "crosslane_lingering_exchange_", large)) {
+    : local_(load(driver, Family::local)),
+      exchange_(load(driver, Family::exchange)),
+      low_latency_(load(driver, Family::low_latency)),
+      pipelined_(load(driver, Family::pipelined)),
+      pairwise_(load(driver, Family::pairwise)),
+      lines_(load(driver, Family::lines)),
+      ring_(load(driver, Family::ring)),
+      lingering_(load(driver, Family::lingering)),
+      exchange_move_(loaded(exchange_, "crosslane_exchange_move")),
+      exchange_spread_(loaded(exchange_, "crosslane_exchange_spread")),
+      pairwise_move_(loaded(pairwise_, "crosslane_pairwise_move")),
+      pushed_move_(loaded(pairwise_, "crosslane_pushed_move")),
+      ring_move_(loaded(ring_, "crosslane_ring_move")),
+      packets_move_(loaded(low_latency_, "crosslane_low_latency_move")),
+      lines_move_(loaded(lines_, "crosslane_lines_move")),
+      reduce_(combining(local_, "crosslane_local_", every)),
+      exchange_combine_(combining(exchange_, "crosslane_exchange_", every)),
+      low_latency_combine_(combining(low_latency_, "crosslane_low_latency_", every)),
+      pipelined_reduction_(combining(pipelined_, "crosslane_pipelined_", large)),
+      ring_reduction_(combining(ring_, "crosslane_ring_", large)),
+      shares_(combining(low_latency_, "crosslane_low_latency_shares_", large)),
+      lingering_packets_(loaded(lingering_, "crosslane_lingering_packets")),
+      lingering_lines_(loaded(lingering_, "crosslane_lingering_lines")),
+      lingering_move_(loaded(lingering_, "crosslane_lingering_move")),
+      lingering_spread_(loaded(lingering_, "crosslane_lingering_spread")),
+      lingering_carry_(loaded(lingering_, "crosslane_lingering_carry")),
+      lingering_combine_(combining(lingering_, "crosslane_lingering_combine_", large)),
+      lingering_shares_(combining(lingering_, "crosslane_lingering_shares_", large)),
+      lingering_exchange_(combining(lingering_, "crosslane_lingering_exchange_", large)) {
   const auto processors = static_cast<unsigned>(
       gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu::current_device(driver)));
   // All of them are compiled for at least as many blocks a multiprocessor as this one: see gpu_entries.h.
@@ -115,7 +117,7 @@ void Kernels::reduce(gpu::StreamView stream, Op op, Element element, const Reduc
   if (parameters.count == 0) return;
   ReduceParameters scaled = parameters;
   scaled.count *= factor;
-  launch(*combining_[0][row], stream, blocks_for(parameters.count * bytes_of(element), threads * 16), scaled);
+  launch(*reduce_[row], stream, blocks_for(parameters.count * bytes_of(element), threads * 16), scaled);
 }
 
 void Kernels::exchange_move(gpu::StreamView stream, const ExchangeMoveParameters& parameters, unsigned blocks) const {
@@ -132,7 +134,7 @@ void Kernels::exchange_combine(gpu::StreamView stream, Op op, Element element,
   const auto [row, factor] = combined(op, element);
   ExchangeCombineParameters scaled = parameters;
   scaled.count *= factor;
-  launch_team(*combining_[1][row], stream, blocks, scaled);
+  launch_team(*exchange_combine_[row], stream, blocks, scaled);
 }
 
 void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element,
@@ -140,7 +142,7 @@ void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element
   const auto [row, factor] = combined(op, element);
   LowLatencyCombineParameters scaled = parameters;
   scaled.count *= factor;
-  launch_team(*combining_[2][row], stream, blocks, scaled);
+  launch_team(*low_latency_combine_[row], stream, blocks, scaled);
 }
 
 template <class Wire>
@@ -185,7 +187,7 @@ void Kernels::low_latency_shares(gpu::StreamView stream, Op op, Element element,
 
 void Kernels::pipelined_reduction(gpu::StreamView stream, Op op, Element element,
                                   const PipelinedReductionParameters& parameters, unsigned blocks) const {
-  launch_team(*combining_[3][pipelined_row(op, element)], stream, blocks, parameters);
+  launch_team(*pipelined_reduction_[pipelined_row(op, element)], stream, blocks, parameters);
 }
 
 void Kernels::ring_move(gpu::StreamView stream, const RingParameters& parameters, unsigned blocks) const {
@@ -196,7 +198,7 @@ void Kernels::ring_move(gpu::StreamView stream, const RingParameters& parameters
 void Kernels::ring_reduction(gpu::StreamView stream, Op op, Element element, const RingParameters& parameters,
                              unsigned blocks) const {
   check_ring(parameters);
-  launch_team(*combining_[6][pipelined_row(op, element)], stream, blocks, parameters);
+  launch_team(*ring_reduction_[pipelined_row(op, element)], stream, blocks, parameters);
 }
 
 void Kernels::pairwise_move(gpu::StreamView stream, const PairwiseMoveParameters& parameters, unsigned blocks) const {

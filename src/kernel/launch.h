@@ -95,13 +95,11 @@ class Kernels {
   void pushed_move(gpu::StreamView stream, const PushedMoveParameters& parameters, unsigned blocks) const;
 
  private:
-  static constexpr std::size_t families = 8;  // all but the copies
-  gpu::Module modules_[families];
-  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_;
   using Combining = std::vector<std::optional<gpu::Function>>;  // by row of combinations()
-  Combining combining_[families];
-  gpu::Function packets_move_, lines_move_;
-  Combining shares_;
+  gpu::Module local_, exchange_, low_latency_, pipelined_, pairwise_, lines_, ring_,
+      lingering_;  // of all families but the copies
+  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_, packets_move_, lines_move_;
+  Combining reduce_, exchange_combine_, low_latency_combine_, pipelined_reduction_, ring_reduction_, shares_;
   gpu::Function lingering_packets_, lingering_lines_, lingering_move_, lingering_spread_, lingering_carry_;
   Combining lingering_combine_, lingering_shares_, lingering_exchange_;
   unsigned resident_team_blocks_;

@@ -237,6 +237,7 @@ void Batch::enqueue_bundle(Copier::Channel& channel, std::span<const gpu::WordWr
     Bundle& bundle;
     ~Emptied() { bundle.clear(); }
   } const emptied{channel.bundle};  // whatever becomes of it
+  channel.told.reset();
   leave_out_what_is_gone(channel.bundle);
   copier_.mover_.copy_all(channel.context, channel.stream.view(), channel.bundle.parts(), words, channel.counter,
                           Memory::gpu);

@@ -16,16 +16,18 @@ class Tags {
   [[nodiscard]] std::optional<int> take() {
     const std::lock_guard lock(mutex_);
     if (in_use_ == team::transfer_tags) return std::nullopt;
-    do next_ = (next_ + 1) % team::transfer_tags;
-    while (used_[static_cast<std::size_t>(next_)]);
+    do {
+      next_ = (next_ + 1) % team::transfer_tags;
+    } while (used_[static_cast<std::size_t>(next_)]);
     used_[static_cast<std::size_t>(next_)] = true;
     ++in_use_;
     return team::value(team::Tag::transfers) + next_;
   }
   void give_back(int tag) {
     const std::lock_guard lock(mutex_);
-    used_[static_cast<std::size_t>(tag - team::value(team::Tag::transfers))] = false;
-    --in_use_;
+    const auto which = static_cast<std::size_t>(tag - team::value(team::Tag::transfers));
+    if (used_[which]) --in_use_;
+    used_[which] = false;
   }
 
  private:

@@ -406,6 +406,7 @@ void Prepared::announce() noexcept {
 bool Prepared::over() const noexcept { return connection_ == nullptr || connection_->place.all_arrived(1); }
 
 void Prepared::retire() noexcept {
+  if (connection_ == nullptr) return;
   announce();
   constexpr std::chrono::milliseconds soon{10};
   const base::Time late = base::now() + soon;
