@@ -9,6 +9,9 @@
 #include <optional>
 
 namespace crosslane::interpose {
+
+using collective::Collective;
+
 namespace {
 
 // Nothing of what is not all in one allocation of a GPU.
@@ -32,20 +35,21 @@ bool run_alone(const Site& site, const CollectiveCall& call) {
   if (facts.inter || facts.world_ranks.size() != 1) return false;
   const auto on_gpu = [&](const void* buffer) { return buffer != nullptr && site.on_gpu(buffer); };
   if (!on_gpu(call.send) && !on_gpu(call.receive)) return false;
-  const Teams& teams = *process.teams();
-  const std::optional<Role> role = role_of(process, call, {1, 0}, teams.byte());
-  if (!role || teams.choice().left_to_mpi(role->shape, 1)) return false;
+  const std::optional<Role> role = role_in(process, {1, 0}, call);
+  if (!role || process.teams()->choice().left_to_mpi(role->shape, 1)) return false;
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());
-  // Nothing comes before the first rank in an exclusive scan.
-  if (role->send && role->receive && role->shape.collective != collective::Collective::exscan) {
-    const std::size_t bytes = role->receive->extent.bytes();
+  // It has what it broadcasts, and nothing comes before the first rank in an exclusive scan.
+  const bool stays = call.send == mpi::in_place() || call.receive == mpi::in_place() ||
+                     call.collective == Collective::broadcast || call.collective == Collective::exscan;
+  if (!stays) {
+    if (!role->send || !role->receive || role->send->extent.bytes() != role->receive->extent.bytes()) return false;
     const auto from = place_of(process, *role->send);
     auto to = place_of(process, *role->receive);
-    if (!from || !to || from->context != to->context || role->send->extent.bytes() != bytes) return false;
+    if (!from || !to || from->context != to->context) return false;
     to->settled = to->settled && from->settled;
     const NamedCommunicator named{process, call.comm};
     lane::Batch batch(process.copier(), {.call = call.call, .name = NamedCommunicator::name, .context = &named});
-    batch.across(*to, side_of(*role->receive), side_of(*role->send), 0, bytes);
+    batch.across(*to, side_of(*role->receive), side_of(*role->send), 0, role->receive->extent.bytes());
     batch.wait();
   }
   process.took_route(call.call, "copy", role->bytes());

@@ -6,8 +6,8 @@
 
 namespace crosslane::interpose {
 
-/// False, with nothing done, where the communicator has other ranks, or the call is MPI's: without GPU memory, or with several memories. Throws
-/// what is to be raised.
+/// False, with nothing done, where the communicator has other ranks, or the call is MPI's: without GPU memory, with several memories, or arguments that
+/// MPI may have its own words for. Throws what the GPU reports.
 bool run_alone(const Site& site, const CollectiveCall& call);
 
 }  // namespace crosslane::interpose

@@ -89,8 +89,12 @@ class HandleTable {
   template <class F>
   void for_some(std::size_t& at, std::size_t most, const F& f) const {
     const std::lock_guard lock(mutex_);
-    const std::size_t buckets = kept_.bucket_count();
-    std::size_t cost = 16 * most, found = 0;
+    if (kept_.size() <= most) {
+      for (const auto& [bits, kept] : kept_) f(handle_of(bits), kept);
+      return;
+    }
+    const std::size_t buckets = kept_.bucket_count();  // which stays as it is when much is taken out
+    std::size_t cost = 4096, found = 0;
     for (std::size_t looked = 0; looked < buckets && found < most && cost-- != 0; ++looked) {
       at = at + 1 < buckets ? at + 1 : 0;
       for (auto each = kept_.begin(at); each != kept_.end(at); ++each)

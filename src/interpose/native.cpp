@@ -208,7 +208,8 @@ void explain_blocks(const CollectiveCall& call, Seat seat) {
 }
 
 // Only what MPI takes is sent there.
-void explain_combining(const mpi::Handles& handles, const CollectiveCall& call) {
+void explain_combining(Process& process, const CollectiveCall& call) {
+  const auto& handles = process.library().handles();
   if (call.receive_type == handles.datatype_null)
     throw Error(ErrorClass::type, "argument datatype is MPI_DATATYPE_NULL, which is no datatype");
   if (!element_of(handles, call.receive_type))
@@ -224,11 +225,15 @@ void explain_combining(const mpi::Handles& handles, const CollectiveCall& call) 
                 operations_taken);
   if (!combining_of(handles, call.receive_type, call.op))
     throw Error(ErrorClass::op, "argument op: MPI does not define the operation for this datatype");
+  if (!combining_in(process, call.receive_type, call.op))
+    throw Error(ErrorClass::type,
+                "argument datatype: the MPI's Fortran compiler gave it another size than kernels know; use one whose "
+                "name tells "
+                "its size (MPI_INTEGER8)");
 }
 
 // Why there is nothing to enqueue for arguments that have no role; returns where they ask for nothing.
 void explain(Process& process, const CollectiveCall& call, Seat seat) {
-  const auto& handles = process.library().handles();
   const bool at_root = seat.me == call.root;
   const bool sends = call.collective != Collective::broadcast && call.send != mpi::in_place() &&
                      (call.collective != Collective::scatter || at_root);
@@ -239,7 +244,7 @@ void explain(Process& process, const CollectiveCall& call, Seat seat) {
       throw Error(ErrorClass::count, "argument {} is {}; a count is never negative", name_of_count(call, sent), count);
   }
   if (uneven(call.collective)) explain_blocks(call, seat);
-  if (combines(call.collective)) explain_combining(handles, call);
+  if (combines(call.collective)) explain_combining(process, call);
 }
 
 gpu::StreamView view_of(const gpu::Driver& driver, CUstream stream) {
@@ -415,6 +420,7 @@ void prepare(Process& process, MPI_Comm comm, MPI_Count bytes, int count, void* 
     wish.buffers = inspect(process, count, buffers);
     wish.home = &home_for(process, wish.buffers);
     wish.number = process.teams()->next_number();
+    wish.reclaim = [&process] { process.teams()->give_back_freed(); };
   } catch (const Error& error) {
     // Told to all before anybody throws it: they wait.
     wish.refusal = error;

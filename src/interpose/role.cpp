@@ -72,11 +72,8 @@ class Description {
   [[nodiscard]] Extent bytes(std::size_t count) const { return Extent::of_bytes(byte_, count); }
 
   bool describe_elements(Role& role) {
-    const auto combining = combining_of(process_.library().handles(), call_.receive_type, call_.op);
+    const auto combining = combining_in(process_, call_.receive_type, call_.op);
     if (!combining) return false;
-    if (combining->by_flags && process_.layouts().of(call_.receive_type)->extent() !=
-                                   static_cast<std::int64_t>(kernel::bytes_of(combining->element)))
-      return false;
     role.shape.element = combining->element;
     role.shape.op = combining->op;
     return true;
@@ -369,6 +366,13 @@ class Description {
 };
 
 }  // namespace
+
+std::optional<Combining> combining_in(Process& process, MPI_Datatype type, MPI_Op op) {
+  const auto combining = combining_of(process.library().handles(), type, op);
+  if (!combining || !combining->by_flags) return combining;
+  const auto usual = static_cast<std::int64_t>(kernel::bytes_of(combining->element));
+  return process.layouts().of(type)->extent() == usual ? combining : std::nullopt;
+}
 
 collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, bool receives_itself) {
   collective::Pieces pieces;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collective/plan.h"
+#include "interpose/elements.h"
 #include "interpose/lifted.h"
 #include "interpose/process.h"
 #include "team/neighbourhood.h"
@@ -120,6 +121,9 @@ struct Seat {
 
 /// Where the blocks of a role lie, of which blocks may differ: in the buffers themselves, or in copies of them.
 [[nodiscard]] collective::Pieces pieces_of(const Role& role, Seat seat, bool sends_itself, bool receives_itself);
+
+/// How kernels combine elements of that type; nothing where they do not: see combining_of(), and elements of Fortran's may have another size.
+[[nodiscard]] std::optional<Combining> combining_in(Process& process, MPI_Datatype type, MPI_Op op);
 
 /// `byte` is the layout of one. Nothing where no algorithm takes such a call, on any rank: the application's own operations, nothing
 /// to send. `topology`: of the communicator, may be null. Throws Error where MPI does not take an argument for what it should be.

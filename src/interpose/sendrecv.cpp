@@ -112,8 +112,8 @@ class Described {
   Described(Route& route, const Send& send)
       : route_(route),
         send_(send),
-        argument_(route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type, Direction::in,
-                               lane::Form::packed, false)),
+        argument_(route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type,
+                               send.dest == mpi::proc_null ? Direction::none : Direction::in, lane::Form::packed)),
         buffer_(buffer_of(route.process(), argument_, send.buffer, send.count, send.type)) {}
 
   /// Returns MPI's code.
@@ -140,23 +140,31 @@ void withdraw(Route& route, MPI_Request& request) {
   process.engine().wait(engine::Completion::of(&request), route.operation().watch());
 }
 
+// The same exchange, but with nobody on either side: MPI has its words for wrong arguments, and the status of who receives nothing. Returns its code.
+int with_nobody(const mpi::Functions& next, const Send& send, const Receive& receive, MPI_Status* status) {
+  return mpi::calls::Sendrecv(next, send.buffer, send.count, send.type, mpi::proc_null, send.tag, receive.buffer,
+                              receive.count, receive.type, mpi::proc_null, receive.tag, receive.comm, status);
+}
+
 // An exchange that sends to nobody. Returns MPI's code.
-int receive_alone(Route& route, const Receive& receive, const Room& room, bool to_gpu, MPI_Status* status) {
+int receive_alone(Route& route, const Send& send, const Receive& receive, const Room& room, bool to_gpu,
+                  MPI_Status* status) {
+  if (const int code = with_nobody(route.next(), send, receive, mpi::status_ignore()); code != mpi::success)
+    return code;
   describe(route, receive, room, to_gpu);
   MPI_Request request{};
   if (const int code = post(route, &request); code != mpi::success) return code;
   return wait_and_finish(route, &request, status);
 }
 
-// One that receives from nobody, as the status tells.
+// One that receives from nobody.
 int send_alone(Route& route, const Send& send, const Receive& receive, MPI_Status* status) {
-  auto& process = route.process();
-  Sending sending(process, route.next(), route.shared_operation());
+  if (const int code = with_nobody(route.next(), send, receive, status); code != mpi::success) return code;
+  Sending sending(route.process(), route.next(), route.shared_operation());
   const Described described(route, send);
   if (const int code = described.start(sending, receive.comm, true); code != mpi::success) return code;
   sending.finish();
-  return mpi::calls::Recv(route.next(), nullptr, 0, process.library().handles().byte, mpi::proc_null, receive.tag,
-                          receive.comm, status);
+  return mpi::success;
 }
 
 // Starts the send that goes with a posted receive. Returns MPI's code.
@@ -242,8 +250,8 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
   return run_route(process, next, call, target, [&](Route& route) {
     const Send sent{"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag};
     const bool sound = packed_bytes(process, sendcount, sendtype).has_value();
-    if (sound && !receives && recvcount >= 0) return send_alone(route, sent, receive, status);
-    if (sound && room.known && !sends) return receive_alone(route, receive, room, to_gpu, status);
+    if (sound && !receives) return send_alone(route, sent, receive, status);
+    if (sound && room.known && !sends) return receive_alone(route, sent, receive, room, to_gpu, status);
     if (!room.known || !sound) {
       const auto& out = route.single("sendbuf", sendbuf, "sendcount", sendcount, 1, sendtype, Direction::in,
                                      lane::Form::packed, false);
@@ -286,9 +294,9 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
     const bool sound = packed_bytes(process, count, datatype).has_value();
-    if (sound && !receives)
-      return send_alone(route, {"buf", "count", buf, count, datatype, dest, sendtag}, receive, status);
-    if (sound && room.known && !sends) return receive_alone(route, receive, room, on_gpu, status);
+    const Send sent{"buf", "count", buf, count, datatype, dest, sendtag};
+    if (sound && !receives) return send_alone(route, sent, receive, status);
+    if (sound && room.known && !sends) return receive_alone(route, sent, receive, room, on_gpu, status);
     if (!room.known) {
       const auto& argument =
           route.single("buf", buf, "count", count, 1, datatype, Direction::inout, lane::Form::packed, true);

@@ -141,8 +141,8 @@ std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
 }
 
 team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me) {
+  give_back_freed();
   const std::lock_guard lock(mutex_);
-  forget_freed();
   if (facts.prepared == nullptr) {
     facts.prepared = std::make_shared<team::Prepared>(process_.engine(), std::move(local_ranks), me);
     prepared_.push_back(facts.prepared);
@@ -150,16 +150,18 @@ team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int>
   return *facts.prepared;
 }
 
-void Teams::forget_freed() noexcept {
-  std::erase_if(prepared_, [](const auto& each) { return each.use_count() == 1 && each->over(); });
+void Teams::give_back_freed() noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(prepared_, [](const auto& each) {
+    if (each.use_count() != 1) return false;
+    std::atomic_thread_fence(std::memory_order_acquire);  // the thread that has freed it may have ended it
+    return each->over();
+  });
 }
 
 void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {
   logging_unknown([&] {
-    {
-      const std::lock_guard lock(mutex_);
-      forget_freed();
-    }
+    give_back_freed();
     team::CommunicatorFacts& facts = communicators_.of(parent);
     name(facts, ++facts.created, child);
   });
@@ -281,7 +283,8 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
   try {
     const auto& driver = process_.gpu().driver();
     // Loading may wait for kernels that run: not for one that waits for a peer, later.
-    static_cast<void>(process_.copier().mover().prepare(place.context));
+    if (!process_.copier().mover().prepare(place.context) && kernel::available(driver))
+      throw base::Error(base::ErrorClass::unsupported, "the GPU takes no kernels that copy");
     // Last: with it this rank's seats are counted on that GPU.
     auto made = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
     process_.see_device(place.device);

@@ -70,6 +70,8 @@ class Teams {
   /// What enqueued calls on a communicator need; made empty where it has none yet. `local_ranks` and `me` as team::Prepared wants
   /// them.
   [[nodiscard]] team::Prepared& prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me);
+  /// Ends what was prepared on communicators that all ranks have freed since.
+  void give_back_freed() noexcept;
   /// A number that this process never gave before.
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++numbers_; }
 
@@ -105,8 +107,6 @@ class Teams {
   [[nodiscard]] std::shared_ptr<team::Span> make_span(const team::CommunicatorFacts& facts);
   /// Collectives on a communicator of these ranks may be ours, if it has a name. The same on all of them.
   [[nodiscard]] bool may_take(const team::CommunicatorFacts& facts) const;
-  /// The mutex is held: ends what was prepared on communicators that all ranks have freed since.
-  void forget_freed() noexcept;
   void tell_elsewhere(const team::Home& home, int device, const char* call) noexcept;
   /// The context of the home has ended: this rank takes part through the host from now on.
   void leave_home() noexcept;

@@ -412,6 +412,7 @@ engine::Completion Batch::mark(const Place& place, std::atomic<std::uint64_t>& w
   auto& lent = channel(place);
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   enqueue_bundle(lent);
+  lent.told.reset();
   lent.stores.enqueue(lent.stream);
   gpu::write_word(lent.stream.view(), word, address, value);
   pending_ = false;

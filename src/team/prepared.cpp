@@ -134,6 +134,7 @@ Prepared::~Prepared() { leave(); }
 void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   Half half(wish.home, connection_ == nullptr && !wish.refusal);
   const Agreed agreed = agree(exchange, wish, half.reserved());
+  if (wish.reclaim) wish.reclaim();
   Home& home = *wish.home;
 
   // What is new is kept apart until all members have it. Until then nobody launches anything.

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,8 +40,10 @@ class Prepared {
   struct Wish {
     std::size_t largest = 0;  ///< Bytes of the largest buffer of a call; 0: unknown.
     std::vector<Buffer> buffers;
-    Home* home = nullptr;                ///< Null only where there is a refusal.
-    std::uint64_t number = 0;            ///< Names this making among those of this rank.
+    Home* home = nullptr;      ///< Null only where there is a refusal.
+    std::uint64_t number = 0;  ///< Names this making among those of this rank.
+    std::function<void()>
+        reclaim;  ///< Gives back what was freed: all members have come so far, with what they freed before.
     std::optional<base::Error> refusal;  ///< Why this rank cannot take part: then no rank does.
   };
   /// How the members talk while they prepare: MPI's own calls on their communicator.

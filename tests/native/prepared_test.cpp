@@ -181,7 +181,7 @@ void communicators(Program& program) {
                   rounds - 10, free_after);
 }
 
-// Ranks free communicators in orders of their own, and before others that wait for something else: who frees one waits for nobody.
+// Ranks free communicators in orders of their own, and before others that wait for something else: who frees one does not wait until they do.
 void freed(Program& program) {
   constexpr std::size_t many = 5, count = 1000;
   for (int round = 0; round < 12; ++round) {
