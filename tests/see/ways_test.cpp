@@ -265,7 +265,7 @@ int main(int argc, char** argv) {
     CROSSLANE_CHECK_EQUAL(all, static_cast<int>(lengths.size()) * rounds * faces);
   if (which == "alone") CROSSLANE_CHECK_EQUAL(copied, 7 * rounds);
   if (which == "halo") {
-    // A half each, to and fro, but for those with a neighbour in one direction alone. What has no header is staged.
+    // A half each, there and back, but for those with a neighbour in one direction alone. What has no header is staged.
     const int halves = (program.size == 1 ? 0 : rank == 0 || rank + 1 == program.size ? 2 : 4);
     CROSSLANE_CHECK_EQUAL(exchanged, static_cast<int>(lengths.size()) * rounds * halves);
     CROSSLANE_CHECK(in_turns || staged < exchanged / 2, "{} of {} halves were staged\n{}", staged, exchanged, told);
