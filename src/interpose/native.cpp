@@ -228,8 +228,7 @@ void explain_combining(Process& process, const CollectiveCall& call) {
   if (!combining_in(process, call.receive_type, call.op))
     throw Error(ErrorClass::type,
                 "argument datatype: the MPI's Fortran compiler gave it another size than kernels know; use one whose "
-                "name tells "
-                "its size (MPI_INTEGER8)");
+                "name tells its size (MPI_INTEGER8)");
 }
 
 // Why there is nothing to enqueue for arguments that have no role; returns where they ask for nothing.
