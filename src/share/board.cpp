@@ -393,11 +393,15 @@ std::uint32_t Board::fewest_seats(std::span<const int> local_ranks) const noexce
 }
 
 bool Board::keep_lines_whole(std::span<const int> local_ranks) const noexcept {
-  return std::ranges::all_of(local_ranks, [&](int rank) {
-    const WindowRecord& record = windows_[rank];
-    return record.whole_lines != 0 &&
-           std::ranges::count_if(local_ranks, [&](int other) { return windows_[other].gpu == record.gpu; }) == 1;
-  });
+  // What one of two does not see the other one may.
+  const auto joined = [&](const WindowRecord& a, const WindowRecord& b) {
+    return a.gpu != b.gpu &&
+           ((a.links.on_switch != 0 && b.links.on_switch != 0) || a.links.join(b.gpu) || b.links.join(a.gpu));
+  };
+  for (std::size_t i = 0; i < local_ranks.size(); ++i)
+    for (const int rank : local_ranks.subspan(i + 1))
+      if (!joined(windows_[local_ranks[i]], windows_[rank])) return false;
+  return true;
 }
 
 void Board::set_seats_aside(std::uint32_t blocks) noexcept {

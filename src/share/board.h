@@ -62,6 +62,7 @@
 
 #include "share/directory.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -90,6 +91,19 @@ struct Seats {
   std::atomic<std::uint32_t> half;       ///< 1: one communicator's of these may keep half of all.
 };
 
+/// Which other GPUs this one's links join it to such that lines of 128 bytes stay whole on their way.
+struct Links {
+  static constexpr std::size_t most_joined = 15;
+  std::uint32_t on_switch;  ///< 1: to whatever else hangs on a switch, seen by its rank or not.
+  std::uint32_t joined;     ///< To so many by themselves, of those that its rank sees.
+  std::array<Uuid, most_joined> to;
+
+  [[nodiscard]] bool join(const Uuid& gpu) const noexcept {
+    const auto known = std::span(to).first(joined);
+    return std::ranges::find(known, gpu) != known.end();
+  }
+};
+
 /// Where a part of a rank's window lies, such as a member's region of a team.
 struct Region {
   std::uint64_t segment, offset;
@@ -103,7 +117,7 @@ struct alignas(line_bytes) WindowRecord {
   std::atomic<std::uint32_t> segments;  ///< How many are valid: stored with release after their rows.
   Uuid gpu;                             ///< Valid with the first segment.
   std::int32_t seats;                   ///< Which rank's record has this GPU's; valid with the first segment.
-  std::uint32_t whole_lines;  ///< 1 if this GPU's links keep lines of 128 bytes whole; valid with the first segment.
+  Links links;                          ///< Valid with the first segment.
   std::array<MemoryHandle, most_segments> segment;
   Seats counted;
   /// Where the window for large reductions lies, once `large_shown` is 1: stored with release after it.
@@ -132,7 +146,7 @@ struct Exposed {
 enum class Excuse : std::uint64_t {
   none,
   unmatched,  ///< It does not know which of several edges to it is which: all go to MPI.
-  homeless,   ///< The application has ended the context that it took part with: all go to MPI.
+  withdrawn,  ///< It takes part no more (Team::withdraw): all go to MPI.
   failed      ///< It could not begin, and has told so: the call fails on all.
 };
 
@@ -155,6 +169,7 @@ struct alignas(line_bytes) Entry {
   static constexpr std::size_t levels = 2;
   std::array<std::atomic<std::uint64_t>, levels> given;
   std::array<std::atomic<std::uint64_t>, levels> complete;
+  /// The last direct call, whoever drives it, in which this member failed.
   std::atomic<std::uint64_t> failed;
   std::atomic<std::int32_t>
       culprit;  ///< The member that failed first, as far as this one knows; written before `failed`.
@@ -301,7 +316,7 @@ class Board {
 
   /// How many seats the GPU of one of these ranks has that has fewest; once all have shown a segment.
   [[nodiscard]] std::uint32_t fewest_seats(std::span<const int> local_ranks) const noexcept;
-  /// Whether all these ranks' GPUs have such links, and none is another one's; once all have shown a segment.
+  /// Whether such links join each of these ranks' GPUs to each other's, and none is another one's; once all have shown a segment.
   [[nodiscard]] bool keep_lines_whole(std::span<const int> local_ranks) const noexcept;
   /// Of this rank's GPU, once its seats are taken: so many are for calls on streams, or no longer. Turns are given among the others.
   void set_seats_aside(std::uint32_t blocks) noexcept;

@@ -25,21 +25,24 @@ bool shared_by_mps(const gpu::Driver& driver, int device) {
   return driver.device_get_attribute(&answer, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) == CUDA_SUCCESS && answer != 0;
 }
 
-// NVLink, as NCCL relies on it: GPUs that it joins can do atomic operations on each other's memory. Where this process sees no other GPU,
-// one that can multicast hangs on a switch.
-bool keeps_lines_whole(const gpu::Driver& driver, int ordinal) {
+// NVLink, as NCCL relies on it: GPUs that it joins can do atomic operations on each other's memory, and one that can multicast hangs on a
+// switch.
+share::Links links_of(const gpu::Driver& driver, int ordinal) {
+  share::Links links{};
   int gpus = 0, answer = 0;
   CUdevice device = -1, other = -1;
   if (driver.device_get_count(&gpus) != CUDA_SUCCESS || driver.device_get(&device, ordinal) != CUDA_SUCCESS)
-    return false;
-  for (int peer = 0; peer < gpus; ++peer) {
+    return links;
+  for (int peer = 0; peer < gpus && links.joined < share::Links::most_joined; ++peer) {
     if (peer != ordinal && driver.device_get(&other, peer) == CUDA_SUCCESS &&
         driver.device_get_p2p_attribute(&answer, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device, other) ==
-            CUDA_SUCCESS)
-      return answer != 0;
+            CUDA_SUCCESS &&
+        answer != 0)
+      links.to[links.joined++] = gpu::device_uuid(driver, peer);
   }
-  return driver.device_get_attribute(&answer, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device) == CUDA_SUCCESS &&
-         answer != 0;
+  if (driver.device_get_attribute(&answer, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device) == CUDA_SUCCESS)
+    links.on_switch = answer != 0 ? 1 : 0;
+  return links;
 }
 
 // As much as the driver maps at least: what others open is then nothing of the application's.
@@ -61,7 +64,7 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       spares_(driver, context),
       side_by_side_(shared_by_mps(driver, device)) {
   board.own_window().seats = board.take_seats(gpu_, kernels_.resident_team_blocks());
-  board.own_window().whole_lines = keeps_lines_whole(driver, device) ? 1 : 0;
+  board.own_window().links = links_of(driver, device);
 }
 
 bool Home::show_door() noexcept {

@@ -235,12 +235,34 @@ TEST(Board, LinesStayWholeAmongGpusOfTheirOwnWithSuchLinks) {
   for (std::size_t rank = 0; rank < gpu.size(); ++rank) {
     WindowRecord& record = node.boards[rank]->own_window();
     record.gpu[0] = static_cast<Uuid::value_type>(gpu[rank]);
-    record.whole_lines = rank == 3 ? 0 : 1;
+    record.links.on_switch = rank == 3 ? 0 : 1;
   }
   EXPECT_TRUE(node.boards[3]->keep_lines_whole(std::array{0, 1}));
   EXPECT_TRUE(node.boards[0]->keep_lines_whole(std::array{2, 1}));
   EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{0, 1, 2})) << "two share one";
   EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{1, 3})) << "one has other links";
+}
+
+// Two pairs that nothing but a bus joins, of which each rank sees its own.
+TEST(Board, LinesStayWholeBetweenGpusThatLinksJoin) {
+  Node node(4);
+  const auto uuid = [](std::size_t gpu) {
+    Uuid made{};
+    made.back() = static_cast<Uuid::value_type>(gpu + 1);
+    return made;
+  };
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    WindowRecord& record = node.boards[rank]->own_window();
+    record.gpu = uuid(rank);
+    // Rank 2 sees nobody but itself: rank 3 knows of their link.
+    if (rank != 2) record.links.to[record.links.joined++] = uuid(rank ^ 1);
+  }
+  EXPECT_TRUE(node.boards[2]->keep_lines_whole(std::array{0, 1}));
+  EXPECT_TRUE(node.boards[2]->keep_lines_whole(std::array{2, 3}));
+  EXPECT_TRUE(node.boards[0]->keep_lines_whole(std::array{3, 2}));
+  EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{0, 2})) << "each has links, but to others";
+  EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{0, 1, 2, 3}));
+  EXPECT_FALSE(node.boards[0]->keep_lines_whole(std::array{1, 0, 3}));
 }
 
 TEST(Board, SeatsThatAreSetAsideAreNotGiven) {
