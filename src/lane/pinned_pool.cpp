@@ -78,7 +78,7 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
   const std::size_t size = class_size(bytes);
   const std::lock_guard lock(mutex_);
   std::optional<gpu::PinnedBuffer> buffer;
-  if (pinned_ + size > limit_) trim();
+  make_room(size);
   if (pinned_ + size <= limit_) {
     for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
       try {
@@ -181,6 +181,13 @@ void PinnedPool::forget(CUcontext context) noexcept {
   for (const auto& [kept, blocks] : kept_)
     if (kept.context == context) pinned_ -= kept.size * blocks.size();
   std::erase_if(kept_, [&](const auto& each) { return each.first.context == context; });
+}
+
+void PinnedPool::make_room(std::size_t bytes) noexcept {
+  for (auto at = kept_.rbegin(); at != kept_.rend(); ++at) {
+    auto& [kept, blocks] = *at;
+    for (; pinned_ + bytes > limit_ && !blocks.empty(); blocks.pop_back()) pinned_ -= kept.size;
+  }
 }
 
 void PinnedPool::trim() noexcept {

@@ -84,6 +84,8 @@ class PinnedPool {
   // The mutex is held in what follows.
   bool drop_shorter(std::size_t bytes) noexcept;
   HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept;
+  /// Gives kept blocks back to the system until there is room for so many bytes more: the longest, which are few.
+  void make_room(std::size_t bytes) noexcept;
   /// Gives every kept block back to the system.
   void trim() noexcept;
 
