@@ -132,12 +132,11 @@ class Described {
   const message::Buffer buffer_;
 };
 
-// Gives up a receive whose send could not be started.
+// Gives up a receive whose send could not be started; what has come for it is received, since its buffer may be the application's again
+// once this is over.
 void withdraw(Route& route, MPI_Request& request) {
-  if (route.operation().look->own) return;
-  auto& process = route.process();
-  process.library().below().Cancel(&request);
-  process.engine().wait(engine::Completion::of(&request), route.operation().watch());
+  if (!route.operation().look->own) route.process().library().below().Cancel(&request);
+  static_cast<void>(wait_and_finish(route, &request, mpi::status_ignore()));
 }
 
 // The same exchange, but with nobody on either side: MPI has its words for wrong arguments, and the status of who receives nothing. Returns its code.
