@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -56,28 +58,43 @@ engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Rec
   received->truncated = header.bytes > room;
   std::vector<Slot> slots(std::min(chunk_window, chunks));
   lane::Batch batch(copier_, watch);  // waits for its copies before their slots go
-  // Requests write to the slots until they are done, so that an error leaves this loop only at its end.
+  // An error is thrown behind the loop only: requests write to the slots until they are done, and the sender sends all chunks whatever becomes of
+  // them.
   std::exception_ptr failure;
+  std::unique_ptr<std::byte[]> waste;  // for chunks behind it
   const bool direct = !buffer.on_gpu && (room == 0 || buffer.layout->dense());
   std::byte* const flat = direct && room != 0 ? lane::byte_at(buffer.address, buffer.layout->true_lb()) : nullptr;
+  const auto target_of = [&](Slot& slot, std::size_t chunk) {
+    if (direct && header.end(chunk) <= room) return flat + header.begin(chunk);
+    if (slot.bounce == nullptr && buffer.on_gpu) {
+      slot.pinned = batch.lend(buffer.place, header.chunk_bytes);
+      slot.bounce = slot.pinned.data();
+    } else if (slot.bounce == nullptr) {
+      slot.plain.resize(header.chunk_bytes);
+      slot.bounce = slot.plain.data();
+    }
+    return slot.bounce;
+  };
   const auto post = [&](std::size_t chunk) {
     Slot& slot = slots[chunk % chunk_window];
-    if (direct && header.end(chunk) <= room) {
-      slot.target = flat + header.begin(chunk);
-    } else {
-      if (slot.bounce == nullptr && buffer.on_gpu) {
-        slot.pinned = batch.lend(buffer.place, header.chunk_bytes);
-        slot.bounce = slot.pinned.data();
-      } else if (slot.bounce == nullptr) {
-        slot.plain.resize(header.chunk_bytes);
-        slot.bounce = slot.plain.data();
-      }
-      slot.target = slot.bounce;
+    try {
+      slot.target = target_of(slot, chunk);
+    } catch (...) {
+      failure = std::current_exception();
+      if (waste == nullptr) waste.reset(new (std::nothrow) std::byte[header.chunk_bytes]);
+      slot.target = waste.get();
     }
-    team::check(mpi_,
-                mpi_.Irecv(slot.target, static_cast<int>(header.end(chunk) - header.begin(chunk)), handles_.byte,
-                           header.sender, header.tag, world_.messenger().communicator(), &slot.request),
-                "MPI_Irecv");
+    slot.request = handles_.request_null;
+    try {
+      if (slot.target != nullptr)
+        team::check(mpi_,
+                    mpi_.Irecv(slot.target, static_cast<int>(header.end(chunk) - header.begin(chunk)), handles_.byte,
+                               header.sender, header.tag, world_.messenger().communicator(), &slot.request),
+                    "MPI_Irecv");
+    } catch (...) {
+      failure = std::current_exception();
+      slot.request = handles_.request_null;
+    }
     slot.arrived = engine::Completion::of(&slot.request, &slot.status);
   };
   const auto deliver = [&](Slot& slot, std::size_t chunk) {
