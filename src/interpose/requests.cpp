@@ -6,6 +6,7 @@
 #include "mpi/status.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -207,16 +208,29 @@ void Requests::take_back_idle(MPI_Request request) {
 void Requests::adopt(MPI_Request request, std::shared_ptr<Operation> operation) {
   const std::lock_guard lock(mutex_);
   adopted_.emplace_back(request, std::move(operation));
-  adopted_size_.store(adopted_.size(), std::memory_order_release);
+  adopted_size_.fetch_add(1, std::memory_order_release);
 }
 
-Requests::Adopted Requests::take_adopted() {
-  Adopted mine;
-  if (adopted_size_.load(std::memory_order_acquire) == 0) return mine;
-  const std::lock_guard lock(mutex_);
-  mine.swap(adopted_);
-  adopted_size_.store(0, std::memory_order_release);
-  return mine;
+Requests::Hand::Hand(Requests& requests, base::FunctionRef<bool(const Operation&)> wanted, Time time)
+    : requests_(requests), time_(time) {
+  const std::lock_guard lock(requests_.mutex_);
+  for (auto each = requests_.adopted_.begin(); each != requests_.adopted_.end();) {
+    const auto next = std::next(each);
+    if (wanted(*each->second)) mine_.splice(mine_.end(), requests_.adopted_, each);
+    each = next;
+  }
+  if (time_ == Time::brief) requests_.hands_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Requests::Hand::~Hand() {
+  const std::lock_guard lock(requests_.mutex_);
+  requests_.adopted_.splice(requests_.adopted_.end(), mine_);
+  requests_.adopted_size_.fetch_sub(done_, std::memory_order_release);
+  if (time_ == Time::brief) requests_.hands_.fetch_sub(1, std::memory_order_release);
+}
+
+void Requests::Hand::each(base::FunctionRef<bool(MPI_Request, const std::shared_ptr<Operation>&)> done) {
+  done_ += std::erase_if(mine_, [&](const auto& each) { return done(each.first, each.second); });
 }
 
 }  // namespace crosslane::interpose

@@ -15,8 +15,10 @@
 #include "team/communicators.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -160,13 +162,34 @@ class Requests {
 
   /// Keeps an active operation whose request the user freed until the MPI completes it.
   void adopt(MPI_Request request, std::shared_ptr<Operation> operation);
-  using Adopted = std::vector<std::pair<MPI_Request, std::shared_ptr<Operation>>>;
-  /// All of these, to be looked at (Process::settle); what is not done is to be adopted again.
-  [[nodiscard]] Adopted take_adopted();
+
+  using Adopted = std::list<std::pair<MPI_Request, std::shared_ptr<Operation>>>;
+  /// Some of these, which no other thread has then, to be looked at (Process::settle); what is left of them is given back.
+  class Hand {
+   public:
+    /// Whether others can wait for the end of that, as it waits for nothing that they might have to do.
+    enum class Time : std::uint8_t { brief, any };
+    Hand(Requests& requests, base::FunctionRef<bool(const Operation&)> wanted, Time time);
+    ~Hand();
+    Hand(const Hand&) = delete;
+    Hand& operator=(const Hand&) = delete;
+
+    /// Of those that stay `done` says false.
+    void each(base::FunctionRef<bool(MPI_Request, const std::shared_ptr<Operation>&)> done);
+
+   private:
+    Requests& requests_;
+    const Time time_;
+    Adopted mine_;
+    std::size_t done_ = 0;
+  };
+  /// Other threads have some for a brief time, of which they may make an end that the application already knows of.
+  [[nodiscard]] bool in_other_hands() const noexcept { return hands_.load(std::memory_order_acquire) != 0; }
 
  private:
   HandleTable<MPI_Request, Operation> operations_;
-  std::atomic<std::size_t> adopted_size_{0};
+  std::atomic<std::size_t> adopted_size_{0};  // with those in hands
+  std::atomic<std::size_t> hands_{0};
   std::atomic<std::size_t> turns_{0};
   std::size_t looked_until_ = 0;
   mutable std::mutex mutex_;  // of what follows

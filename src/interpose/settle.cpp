@@ -98,13 +98,15 @@ bool settle_one(Process& process, const std::shared_ptr<Operation>& operation, M
 }
 
 // Each by itself: MPI may still write to the host copies of the others, and the call that this happens in is another's.
-void settle_each(Process& process, base::FunctionRef<Wait(const Operation&)> wait) {
+void settle_each(Process& process, base::FunctionRef<bool(const Operation&)> which, Wait wait) {
   auto& requests = process.requests();
-  for (auto& [request, operation] : requests.take_adopted()) {
+  if (!requests.any_adopted()) return;
+  Requests::Hand hand(requests, which, wait == Wait::always ? Requests::Hand::Time::any : Requests::Hand::Time::brief);
+  hand.each([&](MPI_Request request, const std::shared_ptr<Operation>& operation) {
     bool settled = false;
-    logging(*operation, [&] { settled = settle_one(process, operation, request, wait(*operation)); });
-    if (!settled) requests.adopt(request, std::move(operation));
-  }
+    logging(*operation, [&] { settled = settle_one(process, operation, request, wait); });
+    return settled;
+  });
 }
 
 }  // namespace
@@ -115,14 +117,18 @@ void Process::settle(bool all) {
 
 void Process::settle(base::FunctionRef<bool(const Operation&)> awaited) {
   if (transfers_) transfers_->progress();
-  settle_each(*this, [&](const Operation& operation) { return awaited(operation) ? Wait::always : Wait::never; });
+  settle_each(*this, [&](const Operation& operation) { return !awaited(operation); }, Wait::never);
+  settle_each(*this, awaited, Wait::always);
 }
 
 void Process::settle_arrived() noexcept {
   try {
     const Nested nested;
     if (transfers_) transfers_->progress();
-    settle_each(*this, [](const Operation&) { return Wait::for_payload; });
+    settle_each(*this, [](const Operation&) { return true; }, Wait::for_payload);
+    // Another thread may just be about to bring there what this one's call has told of.
+    if (requests_.in_other_hands())
+      engine().until([this] { return !requests_.in_other_hands(); }, {.call = "receives whose requests were freed"});
   } catch (const std::exception& error) {
     base::log(base::Topic::error, "operations whose requests were freed: {}", error.what());
   }
