@@ -210,17 +210,20 @@ int manual::imrecv(const Site& site, const char* call, void* buf, MPI_Count coun
 int manual::cancel(const Site& site, MPI_Request* request) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Cancel(request);
-  const auto operation = site.process().requests().find(*request);
-  std::unique_lock<std::mutex> lock;
-  if (operation) lock = site.process().handle(*operation);
-  if (operation && operation->active && operation->undertaking) {
-    const Nested nested;
-    operation->undertaking->cancel();
-    return mpi::success;
-  }
-  const bool matched = operation && operation->active && operation->look &&
-                       (operation->look->own || operation->look->state != Look::State::posted);
-  return matched ? mpi::success : next.Cancel(request);
+  Process& process = site.process();
+  const auto operation = process.requests().find(*request);
+  if (operation == nullptr) return next.Cancel(request);
+  return raising(process, operation->target, "MPI_Cancel", [&] {
+    const auto lock = process.handle(*operation);
+    if (operation->active && operation->undertaking) {
+      const Nested nested;
+      operation->undertaking->cancel();
+      return mpi::success;
+    }
+    const bool matched =
+        operation->active && operation->look && (operation->look->own || operation->look->state != Look::State::posted);
+    return matched ? mpi::success : next.Cancel(request);
+  });
 }
 
 }  // namespace crosslane::interpose

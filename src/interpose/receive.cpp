@@ -13,6 +13,7 @@
 #include "mpi/status.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -176,7 +177,9 @@ Room room_of(Process& process, const Receive& receive) noexcept {
   try {
     room.layout = process.layouts().of(receive.type);
     room.known = true;
-    room.bytes = room.layout->size() * static_cast<std::size_t>(receive.count);
+    // There may be room for more than there can be.
+    if (__builtin_mul_overflow(room.layout->size(), static_cast<std::size_t>(receive.count), &room.bytes))
+      room.bytes = std::numeric_limits<std::ptrdiff_t>::max();
     room.small = room.bytes < process.least_looked_at();
     room.dense = room.layout->dense();
     room.first = lane::byte_at(receive.buffer, static_cast<std::ptrdiff_t>(room.layout->true_lb()));

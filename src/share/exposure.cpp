@@ -6,7 +6,9 @@
 #include "gpu/context.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 
 namespace crosslane::share {
 
@@ -38,20 +40,24 @@ bool Exposure::count_use(std::uint64_t id, unsigned uses) noexcept {
 Exposed Exposure::show_locked(const gpu::PointerInfo& info, const void* buffer) noexcept {
   auto found = own_.find(info.buffer_id);
   if (found == own_.end()) {
-    CUipcMemHandle handle;
-    {
-      const gpu::ContextScope scope(driver_, context_);
-      const gpu::OutsideCaptures outside(driver_);
-      if (driver_.ipc_get_mem_handle(&handle, info.base) != CUDA_SUCCESS) return {};
+    try {
+      CUipcMemHandle handle;
+      {
+        const gpu::ContextScope scope(driver_, context_);
+        const gpu::OutsideCaptures outside(driver_);
+        if (driver_.ipc_get_mem_handle(&handle, info.base) != CUDA_SUCCESS) return {};
+      }
+      drop_dead();
+      Own own{info.base, free_slot(), {}, 0};
+      std::memcpy(own.handle.data(), &handle, sizeof handle);
+      found = own_.emplace(info.buffer_id, own).first;
+    } catch (const std::exception& error) {
+      base::log(base::Topic::debug, "a buffer is not shown to others: {}", error.what());
+      return {};
     }
-    drop_dead();
-    Own own{info.base, free_slot(), {}, 0};
-    std::memcpy(own.handle.data(), &handle, sizeof handle);
-    WindowRecord& record = board_.own_window();
-    record.version.fetch_add(1, std::memory_order_acq_rel);
-    record.shown[own.slot].store(info.buffer_id, std::memory_order_relaxed);
-    record.version.fetch_add(1, std::memory_order_release);
-    found = own_.emplace(info.buffer_id, own).first;
+    change_record([&](WindowRecord& record) {
+      record.shown[found->second.slot].store(info.buffer_id, std::memory_order_relaxed);
+    });
   }
   found->second.used = ++uses_;
   return {info.buffer_id, reinterpret_cast<std::uintptr_t>(buffer) - info.base, found->second.handle};
@@ -80,12 +86,21 @@ std::size_t Exposure::free_slot() noexcept {
   return static_cast<std::size_t>(slot - record.shown.begin());
 }
 
-void Exposure::withdraw(OwnById::iterator own, Gone gone) noexcept {
+// Who sees any of it, or finds the version odd, reads nothing.
+template <class Change>
+void Exposure::change_record(Change&& change) noexcept {
   WindowRecord& record = board_.own_window();
-  record.version.fetch_add(1, std::memory_order_acq_rel);
-  if (gone == Gone::alive) record.evicted.fetch_add(1, std::memory_order_relaxed);
-  record.shown[own->second.slot].store(0, std::memory_order_relaxed);
+  record.version.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  change(record);
   record.version.fetch_add(1, std::memory_order_release);
+}
+
+void Exposure::withdraw(OwnById::iterator own, Gone gone) noexcept {
+  change_record([&](WindowRecord& record) {
+    if (gone == Gone::alive) record.evicted.fetch_add(1, std::memory_order_relaxed);
+    record.shown[own->second.slot].store(0, std::memory_order_relaxed);
+  });
   own_.erase(own);
 }
 
@@ -180,7 +195,7 @@ std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed
       auto mapping = std::make_shared<const gpu::Mapping>(map_locked(local_rank, buffer.handle));
       found = peers_.emplace(key, Peer{std::move(mapping), 0}).first;
     }
-  } catch (const base::Error& error) {
+  } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a buffer of local rank {} cannot be mapped: {}", local_rank, error.what());
     return nullptr;
   }

@@ -85,6 +85,8 @@ class Exposure {
   void drop_dead() noexcept;
   std::size_t free_slot() noexcept;
   enum class Gone { dead, alive };
+  template <class Change>
+  void change_record(Change&& change) noexcept;
   void withdraw(OwnById::iterator own, Gone gone) noexcept;
   void close_revoked(int local_rank) noexcept;
   bool close_oldest() noexcept;
