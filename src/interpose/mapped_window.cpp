@@ -184,7 +184,7 @@ MappedWindow::Block MappedWindow::to_host(const char* call, const TypedMemory& e
 std::byte* MappedWindow::spare(std::size_t bytes) { return spares_.emplace_back(home_->spares().lend(bytes)).data(); }
 
 std::byte* MappedWindow::operand(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end) {
-  if (elements.place && elements.contiguous()) {
+  if (elements.is_array_on_gpu()) {
     if (!elements.place->settled) begun(call).settle(*elements.place);
     return elements.first() + begin;
   }
@@ -202,7 +202,7 @@ std::byte* MappedWindow::operand(const char* call, const TypedMemory& elements, 
 
 MappedWindow::Outlet MappedWindow::outlet(const char* call, const TypedMemory& elements, std::size_t begin,
                                           std::size_t end) {
-  if (elements.place && elements.contiguous()) {
+  if (elements.is_array_on_gpu()) {
     if (!elements.place->settled) begun(call).settle(*elements.place);
     return {elements.first() + begin};
   }
@@ -302,9 +302,9 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
     put_locked(call, remote, local, 0, bytes);
   } else if (how.op != handles.no_op) {
     // Without memory of ours all at once.
-    const auto as_it_is = [](const TypedMemory& memory) { return memory.place && memory.contiguous(); };
     const TypedMemory* const before = told_apart ? nullptr : result;
-    const bool at_once = on_gpu && remote.contiguous() && as_it_is(local) && (before == nullptr || as_it_is(*before));
+    const bool at_once =
+        on_gpu && remote.contiguous() && local.is_array_on_gpu() && (before == nullptr || before->is_array_on_gpu());
     const std::size_t step = at_once ? bytes : std::max(chunk_bytes / size, std::size_t{1}) * size;
     for (std::size_t at = 0; at < bytes; at += step) {
       const std::size_t stop = std::min(bytes, at + step);

@@ -32,6 +32,8 @@ struct TypedMemory {
 
   [[nodiscard]] std::size_t bytes() const { return layout->packed_size(count); }
   [[nodiscard]] bool contiguous() const { return layout->contiguous(count); }
+  /// A kernel finds its elements where they are, one behind the other.
+  [[nodiscard]] bool is_array_on_gpu() const { return place && contiguous(); }
   [[nodiscard]] lane::Side side() const noexcept { return lane::Side::of(address, *layout, count); }
   [[nodiscard]] std::byte* first() const {
     return lane::byte_at(address, static_cast<std::ptrdiff_t>(layout->true_lb()));
