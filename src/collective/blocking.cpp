@@ -166,11 +166,16 @@ engine::Completion all_enqueued(team::Team::Connection& connection) {
   return engine::Completion::of(connection.marker->word(), value);
 }
 
-// The GPU may fail, or have failed, by what the application runs on it: then nothing of ours ends.
-engine::Watch watching_stream(const engine::Watch& watch, const team::Team::Connection& connection) {
+// The GPU may fail, or have failed, by what the application runs on it: then nothing of ours ends. And another member may have: then kernels
+// here wait for its in vain.
+void look_at_kernels(const team::Team& team) {
+  team.connection().throw_if_failed();
+  if (team.culprit()) team.stop_waiting();
+}
+engine::Watch watching_kernels(const engine::Watch& watch, const team::Team& team) {
   engine::Watch mine = watch;
-  mine.check = [](const void* checked) { static_cast<const team::Team::Connection*>(checked)->throw_if_failed(); };
-  mine.checked = &connection;
+  mine.check = [](const void* checked) { look_at_kernels(*static_cast<const team::Team*>(checked)); };
+  mine.checked = &team;
   return mine;
 }
 
@@ -179,10 +184,10 @@ engine::Completion or_a_second(const engine::Completion& completion) {
   return engine::Completion::when_any({completion, engine::Completion::after(std::chrono::seconds{1})});
 }
 
-engine::Task<> reached(engine::Completion end, const team::Team::Connection& connection) {
+engine::Task<> reached(engine::Completion end, const team::Team& team) {
   while (!end.done()) {
     co_await or_a_second(end);
-    if (!end.done()) connection.throw_if_failed();
+    if (!end.done()) look_at_kernels(team);
   }
 }
 
@@ -261,29 +266,32 @@ class Blocking::Passage {
     if (mine_.pieces) show_passages(team_, *mine_.pieces);
   }
 
-  /// Once all have arrived.
-  const Algorithm& choose() {
+  /// Once all have arrived: fails on all, or on none.
+  void compare() const {
     if (blocking_.checks_) compare_claims(team_);
-    if (shape_.bytes == unknown_bytes) shape_.bytes = largest_passage(team_);
-    facts_ = blocking_.facts_in(view_);
-    worth_ = facts_.spinning && worth_exposing(shape_, team_.size());
-    facts_.exposed = worth_ && all_exposed(team_, shape_);
-    facts_.large_windows = large_ && all_have_large_windows(team_);
-    if (facts_.exposed) {
-      auto reached = reach_all(team_, shape_, mine_.buffers);
-      if (!reached) throw base::Error(base::ErrorClass::intern, "a mapping that was there is gone");
-      reached_ = *std::move(reached);
-    }
-    algorithm_ = blocking_.choice_.choose(shape_, facts_);
-    if (algorithm_ == nullptr)
-      throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape_.collective),
-                        shape_.bytes);
-    call_.emplace(Call{shape_, mine_.buffers, view_, reached_.all, mine_.pieces ? &*mine_.pieces : nullptr});
-    if (algorithm_->drive() == Drive::gpu) plan_ = algorithm_->prepare(*call_);
+  }
+  /// After it.
+  const Algorithm& choose() {
+    or_fall([&] { prepare(); });
     return *algorithm_;
   }
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return *algorithm_; }
   [[nodiscard]] const Call& call() const noexcept { return *call_; }
+
+  /// What keeps this rank from its part keeps the others' kernels waiting in vain.
+  template <class Part>
+  void or_fall(Part part) {
+    try {
+      part();
+    } catch (...) {
+      fall();
+      throw;
+    }
+  }
+  void fall() noexcept {
+    team_.fail(team_.me());
+    team_.lose();
+  }
 
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
   [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
@@ -294,8 +302,9 @@ class Blocking::Passage {
     Report report;
     report.done = reinterpret_cast<std::uint64_t*>(on_gpu);
     report.value = ++connection_.launches;
-    report.failed = report.done + failed;
+    report.failed = report.done + team::Team::Connection::failed_at / sizeof *report.done;
     report.limit_ns = static_cast<std::uint64_t>(blocking_.limit_seconds() * 1e9);
+    report.abort = reinterpret_cast<const std::uint32_t*>(on_gpu + team::Team::Connection::abort_at);
     const auto over = engine::Completion::of(*reinterpret_cast<std::atomic<std::uint64_t>*>(words()), report.value);
     // Not where more is enqueued, which a kernel that stays would hold up.
     const bool may_stay = waits && !mine_.lifts && !mine_.lower && volume(shape_, team_.size()) <= most_to_stay_for;
@@ -321,13 +330,20 @@ class Blocking::Passage {
   }
   void check() const {
     if (failure_) std::rethrow_exception(failure_);
+    constexpr std::size_t failed = team::Team::Connection::failed_at / sizeof(std::uint64_t);
     const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words()[failed]).load(std::memory_order_acquire);
     if (missing == 0) return;
+    const auto culprit = team_.culprit();
+    team_.fail(culprit.value_or(static_cast<int>(missing) - 1));
+    team_.lose();
+    if (culprit)
+      throw base::Error(base::ErrorClass::other, "rank {} of the communicator failed in this call",
+                        team_.rank(*culprit));
     throw base::Error(
         base::ErrorClass::other,
         "rank {} of the communicator did not take part within {:.0f} s after it had arrived; its process or GPU "
         "is gone or busy",
-        missing - 1, blocking_.limit_seconds());
+        team_.rank(static_cast<int>(missing) - 1), blocking_.limit_seconds());
   }
 
   /// After it: maps what the next call with these buffers can use.
@@ -341,8 +357,26 @@ class Blocking::Passage {
   }
 
  private:
-  // The kernels' words: `done` grows with each call, `failed` is 0 unless something went wrong.
-  static constexpr std::size_t failed = share::line_bytes / sizeof(std::uint64_t);
+  void prepare() {
+    if (shape_.bytes == unknown_bytes) shape_.bytes = largest_passage(team_);
+    facts_ = blocking_.facts_in(view_);
+    worth_ = facts_.spinning && worth_exposing(shape_, team_.size());
+    facts_.exposed = worth_ && all_exposed(team_, shape_);
+    facts_.large_windows = large_ && all_have_large_windows(team_);
+    if (facts_.exposed) {
+      auto reached = reach_all(team_, shape_, mine_.buffers);
+      if (!reached) throw base::Error(base::ErrorClass::intern, "a mapping that was there is gone");
+      reached_ = *std::move(reached);
+    }
+    algorithm_ = blocking_.choice_.choose(shape_, facts_);
+    if (algorithm_ == nullptr)
+      throw base::Error(base::ErrorClass::intern, "no algorithm for {} of {} bytes", name_of(shape_.collective),
+                        shape_.bytes);
+    call_.emplace(Call{shape_, mine_.buffers, view_, reached_.all, mine_.pieces ? &*mine_.pieces : nullptr});
+    if (algorithm_->drive() == Drive::gpu) plan_ = algorithm_->prepare(*call_);
+  }
+
+  // The kernels': `done` grows with each call, `failed` is 0 unless something went wrong.
   [[nodiscard]] std::uint64_t* words() const { return reinterpret_cast<std::uint64_t*>(connection_.words.data()); }
 
   const Blocking& blocking_;
@@ -363,6 +397,10 @@ class Blocking::Passage {
 const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side& mine,
                                const engine::Watch& watch) const {
   if (!team.queued().done()) engine_.wait(team.queued(), watch);
+  if (team.withdrawn()) {
+    excuse(team, share::Excuse::withdrawn, watch);
+    return nullptr;
+  }
   const Sojourn sojourn(*team.connection().lingerer);
   Passage passage(*this, team, shape, mine);
   try {
@@ -374,14 +412,17 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   team.arrive(watch);
   const Finish finish{team};
   if (team.excused()) return nullptr;
+  passage.compare();
   const Algorithm& algorithm = passage.choose();
   if (algorithm.drive() == Drive::host) {
     drive(algorithm, passage.call(), mine, team, nullptr, watch);
   } else {
     const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
-    const auto may_start = [&] { return passage.may_start(); };
-    if (!engine_.soon(may_start)) engine_.until(may_start, watch);
-    engine_.wait(passage.start(true), watching_stream(watch, team.connection()));
+    passage.or_fall([&] {
+      const auto may_start = [&] { return passage.may_start(); };
+      if (!engine_.soon(may_start)) engine_.until(may_start, watch);
+      engine_.wait(passage.start(true), watching_kernels(watch, team));
+    });
     passage.check();
   }
   passage.remember();
@@ -498,6 +539,7 @@ engine::Task<> Blocking::pass(Started& call) const {
   team::Team& team = *call.team;
   Passage passage(*this, team, call.shape, call.mine);
   std::exception_ptr failure;
+  if (call.excuse == share::Excuse::none && team.withdrawn()) call.excuse = share::Excuse::withdrawn;
   try {
     if (call.excuse == share::Excuse::none) passage.show();
   } catch (...) {
@@ -512,13 +554,14 @@ engine::Task<> Blocking::pass(Started& call) const {
   if (team.excused())
     throw base::Error(
         base::ErrorClass::other,
-        "a rank of the communicator has ended the CUDA context that it took part with, so that the GPUs cannot "
-        "carry out what others have started; started again, it goes through the host");
+        "a rank of the communicator has ended the CUDA context that it took part with, or an earlier call has failed, "
+        "so that the GPUs cannot carry out what others have started; started again, it goes through the host");
   if (call.excuse != share::Excuse::none) co_return;
   if (call.compares_only) {
     compare_claims(team);
     throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
   }
+  passage.compare();
   call.algorithm = &passage.choose();
   const base::Time begin = base::now();
   co_await run(passage, call);
@@ -534,8 +577,13 @@ engine::Task<> Blocking::run(Passage& passage, Started& call) const {
   } else {
     constexpr std::chrono::microseconds soon{2};
     while (!passage.may_start()) co_await engine::Completion::after(soon);
-    const engine::Completion over = passage.start(false);
-    co_await reached(over, call.team->connection());
+    try {
+      const engine::Completion over = passage.start(false);
+      co_await reached(over, *call.team);
+    } catch (...) {
+      passage.fall();
+      throw;
+    }
     passage.check();
   }
 }

@@ -12,7 +12,7 @@ kernel::Frame frame_of(const team::TeamView& team, const Report& report) {
   frame.members = static_cast<std::uint32_t>(team.size());
   for (int member = 0; member < team.size(); ++member)
     frame.control[member] = reinterpret_cast<kernel::Control*>(team.region(member));
-  frame.limit = {report.limit_ns, nullptr};
+  frame.limit = {report.limit_ns, report.abort};
   frame.done = report.done;
   frame.done_value = report.value;
   frame.failed = report.failed;

@@ -62,8 +62,14 @@ inline constexpr double for_ever = 1e9;  ///< Seconds: no wait is longer.
 struct Report {
   std::uint64_t* done = nullptr;
   std::uint64_t value = 0;
-  std::uint64_t* failed = nullptr;  ///< 1 + the member that did not come within the limit.
-  std::uint64_t limit_ns = 0;       ///< Of each wait inside a kernel.
+  std::uint64_t* failed = nullptr;       ///< 1 + the member that did not come within the limit.
+  std::uint64_t limit_ns = 0;            ///< Of each wait inside a kernel.
+  const std::uint32_t* abort = nullptr;  ///< Ends these waits once it is not 0.
+
+  /// Of kernels behind which others of the same start come.
+  [[nodiscard]] Report of_earlier_ones() const noexcept {
+    return {.failed = failed, .limit_ns = limit_ns, .abort = abort};
+  }
 };
 
 class Plan {

@@ -68,10 +68,8 @@ class TeamSite final : public Site {
   void waits_for(int member) noexcept override { driven_.waits_for.store(member, std::memory_order_relaxed); }
 
   void look(int member, base::Time begin) override {
-    for (int each = 0; each < team_.size(); ++each) {
-      if (each == team_.me() || team_.entry(each).failed.load(std::memory_order_acquire) != team_.direct_call())
-        continue;
-      culprit_ = team_.entry(each).culprit.load(std::memory_order_relaxed);
+    if (const auto culprit = team_.culprit()) {
+      culprit_ = *culprit;
       throw base::Error(base::ErrorClass::other, "rank {} of the communicator failed in this call",
                         team_.rank(culprit_));
     }
@@ -101,8 +99,7 @@ class TeamSite final : public Site {
 
   // Others are not to wait for this rank; and what it has enqueued is not to outlive the call, if that can be had.
   engine::Task<> give_up() {
-    team_.own_entry().culprit.store(culprit_, std::memory_order_relaxed);
-    team_.own_entry().failed.store(team_.direct_call(), std::memory_order_release);
+    team_.fail(culprit_);
     if (!home_.stands()) co_return;  // what was enqueued went with it
     std::uint64_t mark = 0;
     try {

@@ -31,7 +31,7 @@ class Parted : public Plan {
     do {
       const std::size_t part = std::min(bytes - done, part_bytes_);
       const bool last = done + part == bytes;
-      start_part(stream, last ? report : Report{.failed = report.failed, .limit_ns = report.limit_ns}, done, part);
+      start_part(stream, last ? report : report.of_earlier_ones(), done, part);
       done += part;
     } while (done < bytes);
   }
@@ -194,7 +194,7 @@ class UnevenReduction final : public Plan {
   void start(gpu::StreamView stream, const Report& report) override {
     for (std::size_t part = 0; part < parts_; ++part) {
       const bool last = part + 1 == parts_;
-      start_part(stream, last ? report : Report{.failed = report.failed, .limit_ns = report.limit_ns}, part);
+      start_part(stream, last ? report : report.of_earlier_ones(), part);
     }
   }
 

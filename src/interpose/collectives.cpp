@@ -77,6 +77,8 @@ class DirectUndertaking final : public Undertaking {
     teams.blocking().start(started_, teams.helper());
   }
 
+  [[nodiscard]] const std::shared_ptr<collective::Started>& started() const noexcept { return started_; }
+
   [[nodiscard]] bool over() const noexcept override { return started_->over.done(); }
   void deliver() override {
     if (started_->error || !buffers_) return;
@@ -178,6 +180,13 @@ void hear_of_edges(Process& process, const team::Team& team, const CollectiveCal
   if (topology->matched(call.edges)) team.show_matched(call.edges);
 }
 
+// Who has failed before its part in a direct call began comes all the same: the others wait for it.
+void come_in_vain(Process& process, const std::shared_ptr<team::Team>& team, const CollectiveCall& call) {
+  DirectUndertaking vain(process, team, call, share::Excuse::failed);
+  vain.start({});
+  process.teams()->keep(vain.started());
+}
+
 // A direct call under way, of whose team the verdict was so.
 std::unique_ptr<DirectUndertaking> undertake(Process& process, const std::shared_ptr<team::Team>& team,
                                              const CollectiveCall& call, const std::optional<Role>& role,
@@ -185,7 +194,7 @@ std::unique_ptr<DirectUndertaking> undertake(Process& process, const std::shared
   std::unique_ptr<DirectUndertaking> undertaking;
   try {
     if (process.teams()->home() == nullptr)
-      undertaking = std::make_unique<DirectUndertaking>(process, team, call, share::Excuse::homeless);
+      undertaking = std::make_unique<DirectUndertaking>(process, team, call, share::Excuse::withdrawn);
     else if (role)
       undertaking = std::make_unique<DirectUndertaking>(process, team, call, *role);
     else if (process.teams()->blocking().checks())
@@ -193,7 +202,7 @@ std::unique_ptr<DirectUndertaking> undertake(Process& process, const std::shared
     else
       throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
   } catch (...) {
-    DirectUndertaking(process, team, call, share::Excuse::failed).start(claim);
+    come_in_vain(process, team, call);
     throw;
   }
   undertaking->start(claim);
@@ -279,7 +288,7 @@ int run_collective(const Site& site, const CollectiveCall& call, base::FunctionR
       }
     }
     if (teams.home() == nullptr) {
-      teams.blocking().excuse(*team, share::Excuse::homeless, watch);
+      teams.blocking().excuse(*team, share::Excuse::withdrawn, watch);
       return otherwise();
     }
     if (!role && teams.blocking().checks()) {
@@ -319,18 +328,28 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
       teams.keep(topology.ask(process.library().below(), call.comm, call.edges));
     }
     if (verdict != share::Verdict::direct) return otherwise();
-    process.settle(false);
     const trace::Span span(process.tracer(), trace::Kind::call, call.call, role ? role->bytes() : 0);
     auto operation = make_operation();
-    operation->call = call.call;
-    operation->target = Target::of_comm(call.comm);
-    operation->place(process.communicators());
-    operation->active = true;
-    if (const int code = lend_idle_request(process, request); code != mpi::success) return code;
-    const bool checks = teams.blocking().checks();
+    collective::Claim claim;
+    int code = mpi::success;
     try {
-      operation->undertaking = undertake(process, team, call, role,
-                                         checks ? claim_of(process, seat_in(*team), call, role) : collective::Claim{});
+      process.settle(false);
+      operation->call = call.call;
+      operation->target = Target::of_comm(call.comm);
+      operation->place(process.communicators());
+      operation->active = true;
+      if (teams.blocking().checks()) claim = claim_of(process, seat_in(*team), call, role);
+      code = lend_idle_request(process, request);
+    } catch (...) {
+      come_in_vain(process, team, call);
+      throw;
+    }
+    if (code != mpi::success) {
+      come_in_vain(process, team, call);
+      return code;
+    }
+    try {
+      operation->undertaking = undertake(process, team, call, role, claim);
     } catch (...) {
       take_back_idle_request(process, request);
       throw;

@@ -29,12 +29,12 @@ struct Freed {
 ///
 ///   posted    MPI has it                                       -> plain, pulling
 ///   plain     MPI has completed it, with an ordinary message   (MPI's own completion call finishes it)
-///   own       matched from the unexpected queue: MPI does not have it -> pulling, fetched
 ///   pulling   it was a header: the payload is being fetched    -> fetched
 ///   fetched   the payload is in the buffer, `status`, `error` and `code` say how it went
 ///
 /// MPI's request of a persistent receive is completed where it is looked at, since a mere query makes it inactive in
 /// MPICH 5.0. So it is never plain: an ordinary message is delivered at once, and it goes from posted to fetched.
+/// One that was matched from the unexpected queue, `own`, begins with pulling or fetched.
 struct Look : base::Recycled {
   enum class State { posted, plain, pulling, fetched };
   /// The watchdog of a thread that waits for the request asks for it while another thread may query that: what was told of a payload

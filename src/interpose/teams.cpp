@@ -6,6 +6,7 @@
 #include "gpu/context.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -202,6 +203,16 @@ void Teams::keep(std::shared_ptr<team::Question> question) {
   const std::lock_guard lock(mutex_);
   std::erase_if(questions_, [](const auto& each) { return each->over(); });
   questions_.push_back(std::move(question));
+}
+
+void Teams::keep(std::shared_ptr<collective::Started> call) {
+  std::vector<std::shared_ptr<collective::Started>> over;  // ends outside of the lock
+  const std::lock_guard lock(mutex_);
+  const auto rest =
+      std::partition(in_vain_.begin(), in_vain_.end(), [](const auto& each) { return !each->over.done(); });
+  over.assign(std::make_move_iterator(rest), std::make_move_iterator(in_vain_.end()));
+  in_vain_.erase(rest, in_vain_.end());
+  in_vain_.push_back(std::move(call));
 }
 
 engine::HelperThread& Teams::helper() {

@@ -144,8 +144,8 @@ bool Copier::idle(const Channel& channel) {
 }
 
 Batch::~Batch() {
-  // Perhaps on the helper thread, which never calls MPI. A failure was or will be reported by the call itself; the channels of a broken
-  // context are not kept.
+  // Perhaps on the helper thread, which never calls MPI: so nothing is under way there any more that lasts, since a long wait would. A failure was
+  // or will be reported by the call itself; the channels of a broken context are not kept.
   if (!ends()) channels_.clear();
   for (auto& channel : channels_) copier_.take_back(std::move(channel));
 }

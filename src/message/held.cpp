@@ -73,7 +73,8 @@ void Transfers::read_held(const ReadingPointer& reading) noexcept {
   read_after_all(reading, alone);
 }
 
-// Not what waits for the application's streams: those may wait for what is held.
+// But for those that wait for the application's streams (is_plain() tells): these may begin only when what is held has come, which would then be
+// held for ever.
 void Transfers::count_read(const Reading& reading, const Header& header, const Buffer& buffer) noexcept {
   try {
     if (put_bytes_ == 0 || reading.received.bytes < put_bytes_ || !is_plain(header, buffer)) return;

@@ -278,7 +278,7 @@ Received Transfers::finish_reading(const Reading& reading) const {
   return reading.received;
 }
 
-// What goes to the host is read() to enqueue, which has the memory in between.
+// Of what goes to GPU memory. Payloads for host memory are for read(), which owns the pinned memory in between.
 void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& buffer) {
   const std::size_t bytes = reading.received.bytes;
   const int owner = reading.owner;

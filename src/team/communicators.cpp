@@ -22,7 +22,8 @@ extern "C" int crosslane_copy_no_facts(MPI_Comm, int, void*, void*, void*, int* 
 extern "C" int crosslane_delete_facts(MPI_Comm, int, void* attached, void*) {
   auto* const facts = static_cast<std::shared_ptr<CommunicatorFacts>*>(attached);
   (*facts)->freed.store(true, std::memory_order_release);
-  (*facts)->team.reset();  // no collective is under way: freeing is one itself
+  (*facts)
+      ->team.reset();  // no collective is under way, as freeing is one itself, but such as failed here (Teams::keep)
   (*facts)->span.reset();
   if (const auto prepared = std::exchange((*facts)->prepared, nullptr)) prepared->retire();
   delete facts;

@@ -95,6 +95,30 @@ void Team::withdraw() noexcept {
   if (place_) place_->withdraw();
 }
 
+void Team::fail(int culprit) noexcept {
+  share::Entry& own = place_->own_entry();
+  own.culprit.store(culprit, std::memory_order_relaxed);
+  own.failed.store(direct_, std::memory_order_release);
+}
+
+std::optional<int> Team::culprit() const noexcept {
+  for (int member = 0; member < size(); ++member) {
+    const share::Entry& entry = place_->entry(member);
+    if (entry.failed.load(std::memory_order_acquire) == direct_) return entry.culprit.load(std::memory_order_relaxed);
+  }
+  return std::nullopt;
+}
+
+void Team::stop_waiting() const noexcept {
+  auto* const abort = reinterpret_cast<std::uint32_t*>(connection_->words.data() + Connection::abort_at);
+  std::atomic_ref(*abort).store(1, std::memory_order_release);
+}
+
+void Team::lose() noexcept {
+  stop_waiting();
+  if (!withdrawn()) withdraw();
+}
+
 Verdict Team::enter(Verdict wish, Pace pace, engine::Watch watch) {
   ++sequence_;
   if (!place_) return Verdict::staged;
@@ -209,7 +233,7 @@ TeamView Team::view() const noexcept {
           connection_->home->kernels(),
           connection_->layout,
           regions,
-          connection_->large};
+          large_windows_mapped() ? connection_->large : TeamView::Regions{}};
 }
 
 bool Team::map_large_windows() {
@@ -236,6 +260,7 @@ bool Team::map_large_windows() {
     return false;
   }
   connection_->large = large;
+  connection_->large_mapped.store(true, std::memory_order_release);
   return true;
 }
 
@@ -322,7 +347,7 @@ void Team::take_region(Home& home) {
         .call = "a kernel that stays for further calls", .check = check_connection, .checked = made.get()};
     made->lingerer.emplace(home.driver(), engine_, watch, size(), Lingerer::stay_of(linger_us_, home.driver()));
     made->marker.emplace(home.driver());
-    made->words = gpu::PinnedBuffer(home.driver(), 2 * share::line_bytes);
+    made->words = gpu::PinnedBuffer(home.driver(), 3 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
     made->events = make_events(home.driver(), handles);
   } catch (...) {

@@ -89,8 +89,10 @@ class Team {
   };
   /// One step towards being connected; cheap once it is. What was just found out: to be told to the user once.
   [[nodiscard]] std::optional<Refusal> prepare(Home& home);
-  /// This rank's home has ended: the members go direct no more, but in calls for which one of them has wished already.
+  /// This rank's home has ended, or the team is lost: the members go direct no more, but in calls for which one of them has wished already;
+  /// to these this rank comes with an excuse.
   void withdraw() noexcept;
+  [[nodiscard]] bool withdrawn() const noexcept { return place_ && place_->ready(me_) == share::Ready::never; }
   [[nodiscard]] bool connected() const noexcept { return connection_ != nullptr && connection_->mapped; }
 
   /// What the members can reach of one another; only while connected.
@@ -98,8 +100,9 @@ class Team {
     Home* home = nullptr;
     RegionLayout layout{};
     share::Window::Piece region;
-    std::vector<std::byte*> regions;     ///< Each member's, as mapped here.
-    TeamView::Regions large{};           ///< Windows for large reductions, the same way; null until all are mapped.
+    std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
+    TeamView::Regions large{};        ///< Windows for large reductions, the same way, once all are mapped:
+    std::atomic<bool> large_mapped{false};
     bool large_refused = false;          ///< One could not be mapped: it is not tried again,
     base::Backoff<4, 1024> large_rests;  ///< ... or only after so many calls, as memory was short.
     int most_on_one_gpu = 1;             ///< Members that share a GPU, where most do.
@@ -112,7 +115,8 @@ class Team {
     std::optional<gpu::Stream> stream;
     std::optional<Lingerer> lingerer;  ///< Whose kernel may stay on the stream.
     std::optional<gpu::Marker> marker;
-    gpu::PinnedBuffer words;     ///< `done` and `failed` of the team's kernels, a line each.
+    gpu::PinnedBuffer words;  ///< `done`, `failed` and `abort` of the team's kernels, a line each:
+    static constexpr std::size_t failed_at = share::line_bytes, abort_at = 2 * share::line_bytes;
     std::uint64_t launches = 0;  ///< Of kernels that report to `done`.
     /// Names of the last sets of the application's buffers of which this rank has mapped all; 0: none. What they mean is the
     /// collectives' affair.
@@ -127,13 +131,16 @@ class Team {
     void throw_if_failed() const;
   };
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
+  [[nodiscard]] const Connection& connection() const noexcept { return *connection_; }
   /// For plans; only while connected everywhere.
   [[nodiscard]] TeamView view() const noexcept;
 
   /// After all members have shown their windows for large reductions: maps them. False where some member has none, or one cannot
   /// be mapped.
   bool map_large_windows();
-  [[nodiscard]] bool large_windows_mapped() const noexcept { return connection_->large.front() != nullptr; }
+  [[nodiscard]] bool large_windows_mapped() const noexcept {
+    return connection_->large_mapped.load(std::memory_order_acquire);
+  }
 
   /// True if this rank can take part in host-driven collectives; while connected.
   [[nodiscard]] bool drives() const noexcept { return (abilities_ & share::drives) != 0; }
@@ -172,6 +179,16 @@ class Team {
   [[nodiscard]] std::span<const share::Passage> passages(int member) const noexcept {
     return place_->passages(member, direct_);
   }
+
+  /// This rank's part of the direct call under way has failed, or does because of another member: the others are to hear of it.
+  void fail(int culprit) noexcept;
+  /// Who is to blame if some member has.
+  [[nodiscard]] std::optional<int> culprit() const noexcept;
+  /// Kernels of calls that have begun wait for other members' no more.
+  void stop_waiting() const noexcept;
+  /// Not all have launched the kernels of a call, or some have given up: from here on, what others' kernels have written may be of another call
+  /// than it seems. Kernels end, and this rank withdraws.
+  void lose() noexcept;
 
   /// The number of the direct call under way, and the members' entries in the directory of host-driven ones.
   [[nodiscard]] std::uint64_t direct_call() const noexcept { return direct_; }

@@ -1,11 +1,14 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|keeps|full|refused|recovers|one_recovers|door|elsewhere_sent|elsewhere_combined|events|missing|fails|threads
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|keeps|full|refused|recovers|one_recovers|door|elsewhere_sent|elsewhere_combined|events|missing|fails|falls|
+// falls_started|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
 #include "direct/listener.h"
 #include "direct/parts.h"
 #include "support/plain_mpi.h"
 #include "support/sharing.h"
+
+#include <dlfcn.h>
 
 #include <array>
 #include <atomic>
@@ -362,6 +365,18 @@ void missing(Program& program) {
   }
 }
 
+// Of a call in which the last rank cannot launch a kernel.
+void expect_blame(const Program& program, int code) {
+  CROSSLANE_CHECK(code != MPI_SUCCESS, "no error");
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  const std::string expected = program.rank == program.size - 1
+                                   ? "cuLaunchKernel"
+                                   : fmt::format("rank {} of the communicator failed", program.size - 1);
+  CROSSLANE_CHECK(std::string(text.data()).find(expected) != std::string::npos, "{}", text.data());
+}
+
 // The last rank, in whose window a host-driven all-reduce gathers, fails in the second one (the settings' fault): all are told, nobody
 // hangs, and later calls are right again.
 void fails(Program& program) {
@@ -372,20 +387,54 @@ void fails(Program& program) {
   CROSSLANE_STEP("a call in which the last rank fails");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   Memory data(MemoryKind::device, 100 * sizeof(int));
-  const int code = MPI_Allreduce(MPI_IN_PLACE, data.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  CROSSLANE_CHECK(code != MPI_SUCCESS, "no error");
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  const std::string expected = program.rank == program.size - 1
-                                   ? "cuLaunchKernel"
-                                   : fmt::format("rank {} of the communicator failed", program.size - 1);
-  CROSSLANE_CHECK(std::string(text.data()).find(expected) != std::string::npos, "{}", text.data());
+  expect_blame(program, MPI_Allreduce(MPI_IN_PLACE, data.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
   const std::int64_t before = direct_calls(Kind::allreduce, "gsb");
   world.run(what, on_the_gpu(), program.local());
   CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce, "gsb") - before, std::int64_t{1});
 }
+
+// Of kernels that wait for one another the last rank launches none in a call: the others' would wait for ten times the watchdog's time, and
+// what they have written be taken for the next call's. That, and what has been started behind it, goes through the host.
+void falls(Program& program, bool started) {
+  if (!kernels_may_wait(program)) return;
+  const Job world(program, MPI_COMM_WORLD, "the world");
+  world.warm_up();
+  const Case what = sum_of_ints(1000, program.seed);
+  const std::int64_t before = direct_calls(Kind::allreduce);
+  world.run(what, on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - before, std::int64_t{1});
+  if (const auto arm = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "crosslane_emulated_arm")); arm != nullptr)
+    arm();
+  CROSSLANE_STEP("a call that the last rank does not begin");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  Memory data(MemoryKind::device, 100 * sizeof(int)), more(MemoryKind::device, 100 * sizeof(int));
+  if (!started) {
+    expect_blame(program, MPI_Allreduce(MPI_IN_PLACE, data.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  } else {
+    std::array<MPI_Request, 2> requests{};
+    CROSSLANE_MPI(MPI_Iallreduce(MPI_IN_PLACE, data.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD, requests.data()));
+    CROSSLANE_MPI(MPI_Iallreduce(MPI_IN_PLACE, more.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]));
+    expect_blame(program, MPI_Wait(requests.data(), MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE) != MPI_SUCCESS, "no error");
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  const std::int64_t direct = direct_calls(Kind::allreduce);
+  world.run(sum_of_ints(1000, mix(program.seed, 1), 3), on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - direct, std::int64_t{0});
+  CROSSLANE_STEP("a communicator of its own");
+  MPI_Comm copy = MPI_COMM_NULL;
+  CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  const Job again(program, copy, "a duplicate");
+  again.warm_up();
+  again.run(what, on_the_gpu(), program.local());
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::allreduce) - direct, std::int64_t{1});
+  MPI_Comm_free(&copy);
+}
+void falls_blocking(Program& program) { falls(program, false); }
+void falls_started(Program& program) { falls(program, true); }
 
 // Threads, each with a communicator of its own, all at once.
 void threads(Program& program) {
@@ -449,5 +498,7 @@ int main(int argc, char** argv) {
                    {"events", events},
                    {"missing", missing},
                    {.name = "fails", .run = fails, .before = only_last_rank_fails},
+                   {.name = "falls", .run = falls_blocking, .before = only_last_rank_fails},
+                   {.name = "falls_started", .run = falls_started, .before = only_last_rank_fails},
                    {"threads", threads, MPI_THREAD_MULTIPLE}});
 }
