@@ -48,6 +48,48 @@ TEST(BundleTest, OrderMattersWhereOneWritesWhatTheOtherTouches) {
   EXPECT_FALSE(Copy(bytes(109, 5), bytes(elsewhere, 5)).comes_behind(bundle));
 }
 
+// A copy of a column of doubles, of a matrix at `base` with so many a row, to another one's.
+Copy column(std::uintptr_t to, std::uintptr_t from, std::uintptr_t row, std::uintptr_t rows, std::uintptr_t wide = 1) {
+  constexpr std::uintptr_t size = sizeof(double);
+  const auto reach = [&](std::uintptr_t base) { return bytes(base, ((rows - 1) * row + wide) * size); };
+  Copy made(reach(to), reach(from));
+  made.part.items = rows * wide;
+  made.part.word = size;
+  made.part.loops_used = 1;
+  made.part.divisor[0] = static_cast<std::uint32_t>(wide);
+  made.part.to_stride[0] = made.part.from_stride[0] = static_cast<std::int64_t>(row * size);
+  return made;
+}
+
+TEST(BundleTest, ColumnsOfOneMatrixDoNotMeet) {
+  constexpr std::uintptr_t to = 4096, from = 1 << 20, row = 100, rows = 50, size = sizeof(double);
+  const auto at = [&](std::uintptr_t c, std::uintptr_t wide = 1) {
+    return column(to + c * size, from + c * size, row, rows, wide);
+  };
+  Bundle bundle;
+  at(7).join(bundle);
+  for (const std::uintptr_t c : {std::uintptr_t{0}, std::uintptr_t{6}, std::uintptr_t{8}, row - 1}) {
+    EXPECT_FALSE(at(c).comes_behind(bundle)) << "column " << c;
+    at(c).join(bundle);
+  }
+  EXPECT_FALSE(at(9, 3).comes_behind(bundle));
+  EXPECT_TRUE(at(5, 3).comes_behind(bundle)) << "over columns that are there";
+  EXPECT_TRUE(at(7).comes_behind(bundle));
+  EXPECT_TRUE(column(to + 9 * size, from, 2 * row, rows).comes_behind(bundle)) << "of a matrix of other rows";
+  EXPECT_TRUE(column(to + row * size - 4, from, row, rows).comes_behind(bundle)) << "half of one, and half of the next";
+  // One element between columns, and one in a column.
+  EXPECT_FALSE(Copy(bytes(to + (3 * row + 9) * size, size), bytes(0, size)).comes_behind(bundle));
+  EXPECT_TRUE(Copy(bytes(to + (3 * row + 7) * size, size), bytes(0, size)).comes_behind(bundle));
+  EXPECT_TRUE(Copy(bytes(to + 3 * row * size, row * size), bytes(0, row * size)).comes_behind(bundle)) << "a row";
+  // Backwards, from its last row on.
+  Copy back = at(10);
+  back.part.to += (rows - 1) * row * size;
+  back.part.to_stride[0] = -back.part.to_stride[0];
+  EXPECT_FALSE(back.comes_behind(bundle));
+  back.part.to -= 2 * size;
+  EXPECT_TRUE(back.comes_behind(bundle));
+}
+
 // Copies of so many bytes that touch nothing of each other.
 std::size_t room_for(std::size_t length) {
   Bundle bundle;
