@@ -244,12 +244,13 @@ constexpr std::array<Entry, 43> entries{{
      "where both wait, while others are read",
      [](Settings& s, const std::string& text) { return read_bytes(s.put_bytes, text); },
      [](const Settings& s) { return print_bytes(s.put_bytes); }},
-    {"CROSSLANE_PATIENCE_MS", "milliseconds; 0: at once, and all messages alike",
+    {"CROSSLANE_PATIENCE_MS", "milliseconds up to a day; 0: at once, and all messages alike",
      "how long a send that was matched, but whose receiver does not fetch it, waits before it copies the payload to "
      "host memory and returns; short ones do so sooner",
      [](Settings& s, const std::string& text) {
        double milliseconds = 0;
-       if (!read_number(milliseconds, text) || !std::isfinite(milliseconds) || milliseconds < 0) return false;
+       constexpr double most = 24 * 3600e3;
+       if (!read_number(milliseconds, text) || !(milliseconds >= 0 && milliseconds <= most)) return false;
        s.patience_ms = milliseconds;
        return true;
      },

@@ -18,6 +18,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace crosslane::trace {
 
@@ -51,6 +53,20 @@ File open_file(const std::string& name, const char* mode = "w") {
   return {std::fopen(name.c_str(), mode), std::fclose};
 }
 
+// The application may go elsewhere before the file is written.
+std::string from_here(const std::string& file) {
+  std::error_code unknown;
+  const auto there = file.empty() ? std::filesystem::path() : std::filesystem::absolute(file, unknown);
+  return unknown ? file : there.string();
+}
+
+void require_name(const std::string& file) {
+  std::error_code unknown;
+  if (file.ends_with('/') || std::filesystem::is_directory(file, unknown))
+    throw base::Error(base::ErrorClass::argument, "CROSSLANE_TRACE: {} is a folder; give the name of a file in it",
+                      file);
+}
+
 void require_open(const std::string& name, const char* mode) {
   if (!open_file(name, mode))
     throw base::Error(base::ErrorClass::argument, "CROSSLANE_TRACE: cannot write {}: {}", name, std::strerror(errno));
@@ -58,7 +74,7 @@ void require_open(const std::string& name, const char* mode) {
 
 }  // namespace
 
-Tracer::Tracer(std::string file, bool nvtx, std::size_t capacity) : file_(std::move(file)), nvtx_(nvtx) {
+Tracer::Tracer(const std::string& file, bool nvtx, std::size_t capacity) : file_(from_here(file)), nvtx_(nvtx) {
   if (file_.empty()) return;
   const std::size_t slots = std::bit_ceil(std::max<std::size_t>(capacity, 1));
   mask_ = slots - 1;
@@ -113,19 +129,22 @@ void Span::end() noexcept {
 std::string Tracer::file_of(const std::string& file, int rank) {
   const auto slash = file.find_last_of('/');
   const auto dot = file.find_last_of('.');
-  if (dot == std::string::npos || (slash != std::string::npos && dot < slash))
+  const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
+  if (dot == std::string::npos || dot <= name)  // one in front hides a file
     return fmt::format("{}.{}.json", file, rank);
   return fmt::format("{}.{}{}", file.substr(0, dot), rank, file.substr(dot));
 }
 
 void Tracer::open(int rank) const {
   if (ring_ == nullptr) return;
+  require_name(file_);
   const std::string name = file_of(file_, rank);
   require_open(name, "w");
   unlink(name.c_str());
 }
 
 void Tracer::try_to_open(const std::string& file, int rank) {
+  require_name(file);
   const std::string name = file_of(file, rank);
   const bool was_there = access(name.c_str(), F_OK) == 0;
   require_open(name, "a");  // to write at its end: its bytes stay

@@ -20,7 +20,7 @@ class Tracer {
  public:
   /// `file`: where write() puts the spans; empty: none are kept. `nvtx`: spans are NVTX ranges too.
   /// `capacity`: spans kept, rounded up to a power of two; later ones replace the oldest.
-  explicit Tracer(std::string file, bool nvtx = false, std::size_t capacity = std::size_t{1} << 16);
+  explicit Tracer(const std::string& file, bool nvtx = false, std::size_t capacity = std::size_t{1} << 16);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;

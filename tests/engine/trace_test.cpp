@@ -21,6 +21,8 @@ using crosslane::trace::Tracer;
 TEST(Tracer, OneFileARank) {
   EXPECT_EQ(Tracer::file_of("out.json", 3), "out.3.json");
   EXPECT_EQ(Tracer::file_of("/tmp/a.b/out", 0), "/tmp/a.b/out.0.json");
+  EXPECT_EQ(Tracer::file_of("/tmp/a.b/.out", 0), "/tmp/a.b/.out.0.json");
+  EXPECT_EQ(Tracer::file_of(".out", 1), ".out.1.json");
 }
 
 TEST(Tracer, WithoutAFileRecordsNothing) {
@@ -35,6 +37,25 @@ TEST(Tracer, RefusesAFileThatCannotBe) {
   const Tracer tracer{"/nonexistent/folder/out.json"};
   EXPECT_THROW(tracer.open(1), crosslane::base::Error);
   EXPECT_THROW(Tracer::try_to_open("/nonexistent/folder/out.json", 1), crosslane::base::Error);
+  for (const char* const folder : {"/tmp", "/tmp/"}) {
+    EXPECT_THROW(Tracer{folder}.open(1), crosslane::base::Error);
+    EXPECT_THROW(Tracer::try_to_open(folder, 1), crosslane::base::Error);
+  }
+}
+
+TEST(Tracer, WritesWhereItWasMade) {
+  const auto before = std::filesystem::current_path();
+  const auto folder = std::filesystem::temp_directory_path() / ("crosslane_going_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "run");
+  std::filesystem::current_path(folder);
+  const Tracer tracer{"out.json"};
+  tracer.open(2);
+  std::filesystem::current_path(folder / "run");
+  tracer.write(2);
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(std::filesystem::exists(folder / "out.2.json"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "run"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Tracer, TryingToOpenAFileChangesNothing) {
