@@ -27,7 +27,8 @@ enum class ErrorClass {
   truncate,
   request,
   group,
-  disp_unit,
+  displacement,  ///< or its unit
+  size,
   lock_type,
   rma_sync,
   rma_range,

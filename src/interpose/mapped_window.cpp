@@ -32,6 +32,9 @@ void MappedWindow::check_home(const char* call) const {
 
 TypedMemory MappedWindow::at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
                              std::shared_ptr<const layout::Layout> layout) const {
+  if (displacement < 0)
+    throw base::Error(base::ErrorClass::displacement, "{}: target_disp: {} is negative; windows begin at 0", call,
+                      displacement);
   const Part& part = parts_[static_cast<std::size_t>(rank)];
   const auto [begin, end] = layout->span(count);
   std::int64_t first = 0, low = 0, high = 0;

@@ -74,7 +74,8 @@ class MappedWindow {
   [[nodiscard]] bool has(int rank) const noexcept {
     return rank >= 0 && static_cast<std::size_t>(rank) < parts_.size();
   }
-  /// `count` elements at a displacement in memory of a rank that it has. Throws Error (rma_range), naming `call`, where that is not all in its part.
+  /// `count` elements at a displacement in memory of a rank that it has. Throws Error (rma_range, displacement), naming `call`, where that is not all in its
+  /// part.
   [[nodiscard]] TypedMemory at(const char* call, int rank, MPI_Aint displacement, MPI_Count count,
                                std::shared_ptr<const layout::Layout> layout) const;
 

@@ -109,9 +109,9 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
   team::Home* home = teams->standing_home();
   std::exception_ptr failure;
   try {
-    if (size < 0) throw base::Error(base::ErrorClass::argument, "{}: size: {} is negative", call, size);
+    if (size < 0) throw base::Error(base::ErrorClass::size, "{}: size: {} is negative", call, size);
     if (disp_unit <= 0)
-      throw base::Error(base::ErrorClass::disp_unit, "{}: disp_unit: {} is not positive", call, disp_unit);
+      throw base::Error(base::ErrorClass::displacement, "{}: disp_unit: {} is not positive", call, disp_unit);
     if (on_gpu)
       mine.state = show(process, call, base, size, home, mine.exposed) && (mine.exposed.id != 0 || ranks.size() == 1)
                        ? State::takes_part

@@ -78,8 +78,10 @@ int error_class(base::ErrorClass error_class) noexcept {
       return err_request;
     case ErrorClass::group:
       return err_group;
-    case ErrorClass::disp_unit:
+    case ErrorClass::displacement:
       return err_disp;
+    case ErrorClass::size:
+      return err_size;
     case ErrorClass::lock_type:
       return err_locktype;
     case ErrorClass::rma_sync:

@@ -413,6 +413,10 @@ class Unified {
     const int result = MPI_Win_create(memory_.data(), 100, unit, MPI_INFO_NULL, own, &window);
     CROSSLANE_CHECK(result != MPI_SUCCESS, "the window was made");
     if (unit == 0) expect(result, MPI_ERR_DISP, {});
+    const MPI_Aint size = program_.rank == 0 ? -1 : 100;
+    const int sized = MPI_Win_create(memory_.data(), size, 1, MPI_INFO_NULL, own, &window);
+    CROSSLANE_CHECK(sized != MPI_SUCCESS, "the window was made");
+    if (size < 0) expect(sized, MPI_ERR_SIZE, {});
     CROSSLANE_MPI(MPI_Comm_free(&own));
   }
 
@@ -446,7 +450,7 @@ class Unified {
     std::array<char, 16> bytes{};
     const auto end = static_cast<MPI_Aint>(memory_.size());
     expect(MPI_Put(bytes.data(), 16, MPI_CHAR, right_, end - 15, 16, MPI_CHAR, window_), MPI_ERR_RMA_RANGE, {});
-    expect(MPI_Get(bytes.data(), 16, MPI_CHAR, right_, -1, 16, MPI_CHAR, window_), MPI_ERR_RMA_RANGE, {});
+    expect(MPI_Get(bytes.data(), 16, MPI_CHAR, right_, -1, 16, MPI_CHAR, window_), MPI_ERR_DISP, {});
     expect(MPI_Put(bytes.data(), 16, MPI_CHAR, right_, MPI_Aint{1} << 62, 16, MPI_CHAR, window_), MPI_ERR_RMA_RANGE,
            {});
     expect(MPI_Put(bytes.data(), 16, MPI_CHAR, right_, 0, 15, MPI_CHAR, window_), MPI_ERR_TRUNCATE, {});
