@@ -44,12 +44,11 @@ bool run_alone(const Site& site, const CollectiveCall& call) {
   if (!stays) {
     if (!role->send || !role->receive || role->send->extent.bytes() != role->receive->extent.bytes()) return false;
     const auto from = place_of(process, *role->send);
-    auto to = place_of(process, *role->receive);
+    const auto to = place_of(process, *role->receive);
     if (!from || !to || from->context != to->context) return false;
-    to->settled = to->settled && from->settled;
     const NamedCommunicator named{process, call.comm};
     lane::Batch batch(process.copier(), {.call = call.call, .name = NamedCommunicator::name, .context = &named});
-    batch.across(*to, side_of(*role->receive), side_of(*role->send), 0, role->receive->extent.bytes());
+    batch.across(to->with(*from), side_of(*role->receive), side_of(*role->send), 0, role->receive->extent.bytes());
     batch.wait();
   }
   process.took_route(call.call, "copy", role->bytes());

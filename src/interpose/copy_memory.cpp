@@ -18,7 +18,7 @@ CopyMemory::CopyMemory(Process& process, team::Home& home, const char* call, std
   } catch (const base::Error& error) {
     if (!base::is_shortage(error)) throw;
     lane::Batch batch(process.copier(), {.call = call});
-    block_ = batch.lend({home_.context(), home_.device(), true}, bytes);
+    block_ = batch.lend({home_.context(), home_.device()}, bytes);
     if (!block_.mapped()) throw;
     base::log(base::Topic::info, "{}: the GPU has no {} bytes left for a copy of a buffer: it is in host memory", call,
               bytes);

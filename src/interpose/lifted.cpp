@@ -59,12 +59,7 @@ void Lifted::divide(const char* argument) {
 }
 
 // What looked synchronous to the application may still be under way there, at first sight.
-void Lifted::settle(const lane::Place& place) {
-  if (process_.copier().settled(place)) return;
-  lane::Batch batch(process_.copier(), {.call = call_});
-  batch.settle(place);
-  batch.wait();
-}
+void Lifted::settle(const lane::Place& place) { process_.copier().settle(place, {.call = call_}); }
 
 void Lifted::make_room() {
   if (!copied_) return;
@@ -94,9 +89,9 @@ void Lifted::lower() {
 }
 
 bool Lifted::enqueues() const noexcept {
-  if (is_buffer() || process_.settings().order == base::Order::legacy) return false;
+  if (is_buffer()) return false;
   for (const auto& segment : segments_)
-    if (!is_here(segment.place) || !segment.place->settled) return false;
+    if (!is_here(segment.place) || !process_.copier().settled(*segment.place)) return false;
   return true;
 }
 
@@ -170,7 +165,7 @@ void Lifted::copy_by_host(lane::Batch& batch, std::byte* host, Way way) {
   if (way == Way::out) copy_elsewhere(batch, host, way);
 }
 
-lane::Place Lifted::here() const noexcept { return {home_.context(), home_.device(), true}; }
+lane::Place Lifted::here() const noexcept { return {home_.context(), home_.device()}; }
 
 bool Lifted::is_here(const std::optional<lane::Place>& place) const noexcept {
   return place && place->context == home_.context();

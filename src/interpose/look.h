@@ -30,6 +30,7 @@ struct Freed {
 ///   posted    MPI has it                                       -> plain, pulling
 ///   plain     MPI has completed it, with an ordinary message   (MPI's own completion call finishes it)
 ///   pulling   it was a header: the payload is being fetched    -> fetched
+///             (put off while its memory is not settled: not by a stream that waits, which would keep others from going on)
 ///   fetched   the payload is in the buffer, `status`, `error` and `code` say how it went
 ///
 /// MPI's request of a persistent receive is completed where it is looked at, since a mere query makes it inactive in
@@ -64,16 +65,17 @@ struct Look : base::Recycled {
   std::unique_ptr<std::byte, Freed> temp;  // that place, for host memory with holes
 
   SharedState state;
-  bool own = false;                             // MPI does not have it
-  bool left = false;                            // its request was freed
-  bool matched = false;                         // by a probe, before
-  bool started = false;                         // a persistent one, once
-  engine::Completion pull;                      // the end of a payload's way here,
-  message::Transfers::ReadingPointer reading;   // which the GPU reads by itself; or
-  std::shared_ptr<message::Received> received;  // what the task told that fetches it
-  unsigned looks = 0;                           // at a reading
-  int sender = -1;                              // of the header: its rank in MPI_COMM_WORLD,
-  std::uint64_t payload = 0;                    // and how much it has
+  bool own = false;                                // MPI does not have it
+  bool left = false;                               // its request was freed
+  bool matched = false;                            // by a probe, before
+  bool started = false;                            // a persistent one, once
+  std::unique_ptr<const message::Header> put_off;  // of a payload whose fetching has yet to begin
+  engine::Completion pull;                         // the end of its way here,
+  message::Transfers::ReadingPointer reading;      // which the GPU reads by itself; or
+  std::shared_ptr<message::Received> received;     // what the task told that fetches it
+  unsigned looks = 0;                              // at a reading
+  int sender = -1;                                 // of the header: its rank in MPI_COMM_WORLD,
+  std::uint64_t payload = 0;                       // and how much it has
   MPI_Request inner{};  // a persistent receive that was matched with a message that MPI holds: that message's
   bool has_inner = false;
   MPI_Status status{};
@@ -100,6 +102,7 @@ struct Look : base::Recycled {
     state = State::posted;
     own = false;
     has_inner = false;
+    put_off.reset();
     looks = 0;
     error = nullptr;
     code = mpi::success;

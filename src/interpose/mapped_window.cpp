@@ -108,10 +108,7 @@ void MappedWindow::leave() noexcept {
 }
 
 void MappedWindow::settle(const char* call) {
-  if (home_ == nullptr || process_.copier().settled(place())) return;
-  lane::Batch batch(process_.copier(), {.call = call});
-  batch.settle(place());
-  batch.wait();
+  if (home_ != nullptr) process_.copier().settle(place(), {.call = call});
 }
 
 // What the application has enqueued since the last access comes before this one, too, where that is asked for.
@@ -188,7 +185,7 @@ std::byte* MappedWindow::spare(std::size_t bytes) { return spares_.emplace_back(
 
 std::byte* MappedWindow::operand(const char* call, const TypedMemory& elements, std::size_t begin, std::size_t end) {
   if (elements.is_array_on_gpu()) {
-    if (!elements.place->settled) begun(call).settle(*elements.place);
+    begun(call).come_behind(*elements.place);
     return elements.first() + begin;
   }
   if (elements.place) {
@@ -206,7 +203,7 @@ std::byte* MappedWindow::operand(const char* call, const TypedMemory& elements, 
 MappedWindow::Outlet MappedWindow::outlet(const char* call, const TypedMemory& elements, std::size_t begin,
                                           std::size_t end) {
   if (elements.is_array_on_gpu()) {
-    if (!elements.place->settled) begun(call).settle(*elements.place);
+    begun(call).come_behind(*elements.place);
     return {elements.first() + begin};
   }
   if (elements.place) return {spare(end - begin), elements.side(), place_with(elements)};

@@ -127,11 +127,9 @@ class MappedWindow {
 
   // The mutex is held in what follows, but for after_earlier().
   lane::Batch& begun(const char* call);
-  [[nodiscard]] lane::Place place(bool settled = true) const noexcept {
-    return {home_->context(), home_->device(), settled};
-  }
+  [[nodiscard]] lane::Place place() const noexcept { return {home_->context(), home_->device()}; }
   [[nodiscard]] lane::Place place_with(const TypedMemory& local) const noexcept {
-    return place(!local.place || local.place->settled);
+    return local.place ? place().with(*local.place) : place();
   }
   // Lent memory, and whether kernels reach it.
   struct Block {

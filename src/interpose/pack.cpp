@@ -37,8 +37,7 @@ void move(Process& process, const Packing& packing, const layout::Layout& layout
   auto* const base = static_cast<std::byte*>(packing.base);
   lane::Batch batch(process.copier(), watch);
   if (packing.elements.on_gpu() && packing.packed.on_gpu()) {
-    lane::Place place = packing.elements.place();
-    place.settled = place.settled && packing.packed.place().settled;
+    const lane::Place place = packing.elements.place().with(packing.packed.place());
     const auto elements = lane::Side::of(base, layout, packing.count);
     const auto packed = lane::Side::packed(stream);
     batch.across(place, packing.packs ? packed : elements, packing.packs ? elements : packed, 0, bytes);

@@ -321,12 +321,11 @@ bool match_started(Process& process, Operation& operation) {
   return true;
 }
 
-void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
-           message::Transfers::Gathering* gathering) {
+namespace {
+
+void begin_fetch(Process& process, Operation& operation, const message::Header& header,
+                 message::Transfers::Gathering* gathering) {
   Look& look = *operation.look;
-  look.status = status;
-  look.sender = header.sender;
-  look.payload = header.bytes;
   const engine::Watch watch{.call = operation.call};
   auto& transfers = process.transfers();
   auto reading = transfers.begin_reading(header, look.buffer, watch, gathering);
@@ -338,6 +337,20 @@ void fetch(Process& process, Operation& operation, const message::Header& header
     look.received = std::make_shared<message::Received>();
     look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
   }
+}
+
+}  // namespace
+
+void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
+           message::Transfers::Gathering* gathering) {
+  Look& look = *operation.look;
+  look.status = status;
+  look.sender = header.sender;
+  look.payload = header.bytes;
+  if (look.buffer.on_gpu && !look.buffer.place.settled())
+    look.put_off = std::make_unique<const message::Header>(header);
+  else
+    begin_fetch(process, operation, header, gathering);
   look.state = Look::State::pulling;
 }
 
@@ -389,6 +402,17 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
   }
   if (look.has_inner) look_at_inner(process, operation);
   if (look.state != Look::State::pulling) return;
+  if (look.put_off != nullptr) {
+    if (!look.buffer.place.settled()) return;
+    const auto header = std::move(look.put_off);
+    try {
+      begin_fetch(process, operation, *header, gathering);
+    } catch (...) {
+      look.error = std::current_exception();
+      look.state = Look::State::fetched;
+      return;
+    }
+  }
   if (look.reading != nullptr) process.transfers().urge(look.reading);
   if (!look.pull.done()) look_for_failure(process, look);
   if (look.pull.done()) finish_fetch(process, operation);

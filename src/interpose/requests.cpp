@@ -73,6 +73,10 @@ std::string look_waits_for(const Operation& operation) {
                "cancelled";
       return waits_for_message(look.source, look.tag);
     case Look::State::pulling:
+      if (look.put_off != nullptr)
+        return "the message has come, and its memory is still behind what the program had enqueued on its default "
+               "streams when it "
+               "passed it first; see what these wait for";
       return fmt::format(
           "the message from rank {}, tag {}, has come, and its {} bytes are on their way; see what that rank does",
           mpi::source(look.status), mpi::tag(look.status), look.payload);

@@ -184,11 +184,7 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   const auto protocol = message::protocol_of(*header_);
   process_.took_route(operation_->call, message::name_of(protocol), buffer.bytes);
   if (protocol == message::Protocol::packed && packing_ == nullptr) pack(buffer);
-  if (protocol == message::Protocol::direct) {
-    lane::Batch batch(process_.copier(), operation_->watch());
-    batch.settle(buffer.place);
-    batch.wait();
-  }
+  if (protocol == message::Protocol::direct) process_.copier().settle(buffer.place, operation_->watch());
   posted_ = std::allocate_shared<Posted>(base::RecyclingAllocator<Posted>{}, message::encode(*header_),
                                          process_.library().handles().request_null, operation_, dest, tag);
   dest_ = dest;

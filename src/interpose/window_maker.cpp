@@ -40,9 +40,7 @@ bool show(Process& process, const char* call, void* base, MPI_Aint size, team::H
   process.see_device(place.device);
   home = process.teams()->home_at(place);
   if (home == nullptr || place.context != home->context()) return false;
-  lane::Batch batch(process.copier(), {.call = call});
-  batch.settle(place);
-  batch.wait();
+  process.copier().settle(place, {.call = call});
   exposed = home->exposure().show(process.gpu().inspect(base), base);
   return true;
 }
@@ -55,7 +53,7 @@ team::Home* home_here(Process& process) {
   if (driver.ctx_get_current(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
   const int device = gpu::current_device(driver);
   process.see_device(device);
-  return process.teams()->home_at({context, device, true});
+  return process.teams()->home_at({context, device});
 }
 
 // Who finds that a window of GPU memory cannot be mapped says so.

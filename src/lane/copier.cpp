@@ -20,14 +20,15 @@ Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& sett
 
 Place Copier::place(const gpu::PointerInfo& info) {
   const std::lock_guard lock(mutex_);
-  Place place{info.context, info.device, settled_.contains(info.buffer_id)};
+  const bool settled = settled_.contains(info.buffer_id);
+  Place place{info.context, info.device};
   // The handle of a context that has ended may be given to another one; its allocations are others then.
-  if (!place.settled) look_for_ended();
+  if (!settled) look_for_ended();
   if (place.context == nullptr)
     place.context = primary(info.device);
   else if (!seen_.contains(place.context))
     keep_if_primary(place);
-  if (!place.settled) {
+  if (!settled) {
     unsigned on = 1;
     const auto& driver = gpu_.driver();
     const gpu::ContextScope scope(driver, place.context);
@@ -38,6 +39,7 @@ Place Copier::place(const gpu::PointerInfo& info) {
       if (settled_.size() >= most) settled_.clear();
       settled_.insert(info.buffer_id);
     }
+    if (order_ != base::Order::legacy) place.before = Earlier::now(driver);
   }
   return place;
 }
@@ -88,9 +90,9 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   auto channel = std::make_unique<Channel>(Channel{place.context,
                                                    gpu::Stream(driver, gpu::Stream::Priority::high),
                                                    gpu::Marker(driver),
-                                                   gpu::Event(driver),
                                                    gpu::Life(driver),
                                                    contexts_ended(),
+                                                   nullptr,
                                                    false,
                                                    {}});
   try {
@@ -110,10 +112,22 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   channel->gathered.clear();
   channel->words.clear();
   channel->told.reset();
+  channel->behind.reset();
   const std::lock_guard lock(mutex_);
   if (channel->ended != contexts_ended() && channel->life.over()) return;
   auto& idle = idle_[channel->context];
   idle.push_back(std::move(channel));
+}
+
+// Not by a stream of ours that waits: others go on meanwhile (Earlier::make_wait).
+void Copier::settle(const Place& place, const engine::Watch& watch) {
+  if (settled(place)) return;
+  auto before = place.before;
+  if (order_ == base::Order::legacy) {
+    const gpu::ContextScope scope(gpu_.driver(), place.context);
+    before = Earlier::now(gpu_.driver());
+  }
+  if (before) engine_.until([&] { return before->over(); }, watch);
 }
 
 // A failure is its context's: any stream tells.
@@ -168,17 +182,12 @@ void Batch::begin_again() noexcept {
   for (auto& channel : channels_) channel->ordered = false;
 }
 
-void Batch::order_after_default_streams(Copier::Channel& channel) {
-  if (std::exchange(channel.ordered, true)) return;
-  const auto& driver = copier_.gpu_.driver();
-  for (const auto stream : {gpu::StreamView::legacy(driver), gpu::StreamView::per_thread(driver)}) {
-    // While a blocking stream is captured the default stream must not be touched, and nothing can have been enqueued there.
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (driver.stream_is_capturing(stream.handle(), &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
-      continue;
-    channel.before.record(stream);
-    channel.before.make_wait(channel.stream);
-  }
+// CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
+void Batch::order_after_default_streams(Copier::Channel& channel, const Place& place) {
+  const bool anew = copier_.order_ == base::Order::legacy;
+  if (anew ? std::exchange(channel.ordered, true) : channel.behind == place.before) return;
+  channel.behind = anew ? Earlier::now(copier_.gpu_.driver()) : place.before;
+  if (channel.behind) channel.behind->make_wait(channel.stream);
 }
 
 gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward toward) {
@@ -189,8 +198,7 @@ gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward 
 
 Copier::Channel& Batch::channel_for(const Place& place, std::size_t bytes, Toward toward) {
   auto& lent = channel(place);
-  // CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
-  if (!copier_.settled(place)) order_after_default_streams(lent);
+  if (!copier_.settled(place)) order_after_default_streams(lent, place);
   enqueue_bundle(lent);
   lent.told.reset();
   began(bytes, toward);
@@ -401,7 +409,7 @@ void Batch::fetch(const Place& place, std::byte* host, const std::byte* from, co
                         begin, end, memory_of(host));
 }
 
-void Batch::settle(const Place& place) {
+void Batch::come_behind(const Place& place) {
   if (copier_.settled(place)) return;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   static_cast<void>(stream_for(place, 0, Toward::itself));

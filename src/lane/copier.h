@@ -8,13 +8,13 @@
 #include "gpu/buffer.h"
 #include "gpu/context.h"
 #include "gpu/driver.h"
-#include "gpu/event.h"
 #include "gpu/life.h"
 #include "gpu/marker.h"
 #include "gpu/stores.h"
 #include "gpu/stream.h"
 #include "kernel/launch.h"
 #include "lane/bundle.h"
+#include "lane/earlier.h"
 #include "lane/mover.h"
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
@@ -45,7 +45,13 @@ inline std::byte* byte_at(const void* base, std::ptrdiff_t offset) noexcept {
 struct Place {
   CUcontext context = nullptr;
   int device = -1;
-  bool settled = true;  ///< No copy that looked synchronous to the application may still be on its way there.
+  /// Copies that looked synchronous to the application may still be on their way there, behind that; mostly null.
+  std::shared_ptr<const Earlier> before{};
+
+  /// None may any more.
+  [[nodiscard]] bool settled() const noexcept { return before == nullptr || before->over(); }
+  /// The same of two memories in that context, of which one call has been told.
+  [[nodiscard]] Place with(const Place& other) const { return {context, device, before ? before : other.before}; }
 };
 
 /// Whether the host side of a copy holds the packed stream of the layout, or the same layout as the GPU side.
@@ -68,8 +74,10 @@ class Copier {
 
   /// Nothing that the application has enqueued has to come before a copy to or from that place.
   [[nodiscard]] bool settled(const Place& place) const noexcept {
-    return place.settled && order_ != base::Order::legacy;
+    return order_ != base::Order::legacy && place.settled();
   }
+  /// Returns once that is over, for who lets others read the memory.
+  void settle(const Place& place, const engine::Watch& watch);
 
   /// How many contexts the application has ended (destroyed, or reset their GPU), as far as place() has noticed: it looks when an
   /// allocation is seen first. Nothing that belonged to one may be touched any more; what this has of it is given up.
@@ -86,14 +94,14 @@ class Copier {
     CUcontext context;
     gpu::Stream stream;
     gpu::Marker marker;
-    gpu::Event before;  // orders the stream after the default streams
     gpu::Life life;
-    std::uint64_t ended;  // contexts, when it was lent
-    bool ordered = false;
-    gpu::Stores stores;                    // to be enqueued with the marker, or before anything else
-    Bundle bundle{};                       // the same; one of the two is empty
-    std::vector<kernel::Part> gathered{};  // copies that wait for enqueue_gathered()
-    std::vector<gpu::WordWrite> words{};   // what becomes of these behind them
+    std::uint64_t ended;                    // contexts, when it was lent
+    std::shared_ptr<const Earlier> behind;  // which the stream waits for already
+    bool ordered = false;                   // behind the default streams as of this batch
+    gpu::Stores stores;                     // to be enqueued with the marker, or before anything else
+    Bundle bundle{};                        // the same; one of the two is empty
+    std::vector<kernel::Part> gathered{};   // copies that wait for enqueue_gathered()
+    std::vector<gpu::WordWrite> words{};    // what becomes of these behind them
     gpu::Buffer counter{};  // by which a kernel tells that all of it is done; empty where there was no memory for it
     std::optional<std::uint64_t>
         told{};  // what the marker becomes with the last kernel, if nothing has come behind that
@@ -155,7 +163,7 @@ class Batch {
             MPI_Count count, std::size_t begin, std::size_t end);
 
   /// Copies bytes [begin, end) of the packed stream from one side to the other, both in GPU memory of the place's context. Where
-  /// either memory is not settled, the place must not be. Memory::host: one of them is memory that kernels there may not reach.
+  /// either memory is not settled, the place must not be (Place::with). Memory::host: one of them is memory that kernels there may not reach.
   void across(const Place& place, const Side& to, const Side& from, std::size_t begin, std::size_t end,
               Memory memory = Memory::gpu);
 
@@ -194,9 +202,8 @@ class Batch {
   /// For a group of its own that goes by the channels of one before: it is put in order anew.
   void begin_again() noexcept;
 
-  /// What the application has enqueued before on the place's memory comes before what wait() returns for, where it is not settled or
-  /// CROSSLANE_ORDER=legacy asks for that: for who lets others read it.
-  void settle(const Place& place);
+  /// What is enqueued from here on at that place comes behind what the application has enqueued before, where it is not settled.
+  void come_behind(const Place& place);
 
   /// Enqueues "the word becomes `value`" after the copies at that place, for others than this batch to see, and returns that
   /// completion; `address` as in gpu::write_word. Takes the place of wait().
@@ -254,7 +261,7 @@ class Batch {
   /// What a copy of so many bytes goes through, and its stream with all that was to be enqueued before. The place's context is current.
   Copier::Channel& channel_for(const Place& place, std::size_t bytes, Toward toward);
   gpu::StreamView stream_for(const Place& place, std::size_t bytes, Toward toward);
-  void order_after_default_streams(Copier::Channel& channel);
+  void order_after_default_streams(Copier::Channel& channel, const Place& place);
   void copy(const Place& place, std::byte* host, std::byte* device, const layout::Layout& layout, MPI_Count count,
             std::size_t begin, std::size_t end, Form form, Toward toward);
 

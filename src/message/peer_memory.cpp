@@ -247,7 +247,7 @@ std::uint64_t PeerMemory::wrote(int world_rank) const noexcept {
 
 lane::Place PeerMemory::place() const noexcept {
   const team::Home* const home = home_.load(std::memory_order_acquire);
-  return home == nullptr ? lane::Place{} : lane::Place{home->context(), home->device(), true};
+  return home == nullptr ? lane::Place{} : lane::Place{home->context(), home->device()};
 }
 
 PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {

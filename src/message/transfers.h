@@ -420,8 +420,6 @@ class Transfers {
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
   } gathering_, reading_;
-  // gathering_ of what comes behind the application's default streams, for which the rest must not wait.
-  Turns ordered_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
@@ -445,7 +443,7 @@ class Transfers::Gathering {
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  Turns* turns_ = nullptr;             // all go by these; null: each as its place asks for
+  Turns* turns_ = nullptr;             // all go by these; null: by gathering_
   std::unique_lock<std::mutex> lock_;  // of the turns, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;

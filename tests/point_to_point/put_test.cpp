@@ -78,21 +78,25 @@ class SharedWord {
   std::atomic<int>* word_ = nullptr;
 };
 
-/// While one lives, nothing begins that is enqueued behind it on that stream; nor on any other of this rank's GPU, where that has one hardware queue
-/// (CUDA_DEVICE_MAX_CONNECTIONS).
+/// While one lives, nothing begins that is enqueued behind it on that stream. Without a stream: on any of this rank's GPU, where that has one hardware
+/// queue (CUDA_DEVICE_MAX_CONNECTIONS), in which something stands behind a host function.
 class Blocked {
  public:
   Blocked() {
     int least = 0, greatest = 0;
     CROSSLANE_CUDA(cuCtxGetStreamPriorityRange(&least, &greatest));
     CROSSLANE_CUDA(cuStreamCreateWithPriority(&own_, CU_STREAM_NON_BLOCKING, greatest));
+    CROSSLANE_CUDA(cuMemAlloc(&behind_, 1));
     block(own_);
+    CROSSLANE_CUDA(cuMemsetD8Async(behind_, 0, 1, own_));
   }
   explicit Blocked(CUstream stream) { block(stream); }
   ~Blocked() {
     over_.store(true);
     CROSSLANE_CUDA(cuStreamSynchronize(stream_));
-    if (own_ != nullptr) CROSSLANE_CUDA(cuStreamDestroy(own_));
+    if (own_ == nullptr) return;
+    CROSSLANE_CUDA(cuStreamDestroy(own_));
+    CROSSLANE_CUDA(cuMemFree(behind_));
   }
   Blocked(const Blocked&) = delete;
   Blocked& operator=(const Blocked&) = delete;
@@ -110,6 +114,7 @@ class Blocked {
   }
 
   CUstream own_ = nullptr, stream_ = nullptr;
+  CUdeviceptr behind_ = 0;
   std::atomic<bool> over_{false};
 };
 

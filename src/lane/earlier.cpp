@@ -1,0 +1,40 @@
+// See earlier.h.
+#include "lane/earlier.h"
+
+#include "gpu/context.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace crosslane::lane {
+
+std::shared_ptr<const Earlier> Earlier::now(const gpu::Driver& driver) {
+  const gpu::OutsideCaptures outside(driver);
+  std::shared_ptr<Earlier> earlier;
+  for (const auto stream : {gpu::StreamView::legacy(driver), gpu::StreamView::per_thread(driver)}) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (driver.stream_is_capturing(stream.handle(), &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+      continue;
+    if (driver.stream_query(stream.handle()) == CUDA_SUCCESS) continue;
+    if (earlier == nullptr) earlier = std::make_shared<Earlier>();
+    earlier->events_.emplace_back(driver).record(stream);
+  }
+  return earlier;
+}
+
+bool Earlier::over() const noexcept {
+  if (over_.load(std::memory_order_acquire)) return true;
+  try {
+    if (!std::ranges::all_of(events_, &gpu::Event::done)) return false;
+  } catch (const std::exception&) {
+    // Nothing there goes on any more.
+  }
+  over_.store(true, std::memory_order_release);
+  return true;
+}
+
+void Earlier::make_wait(gpu::StreamView stream) const {
+  for (const auto& event : events_) event.make_wait(stream);
+}
+
+}  // namespace crosslane::lane
