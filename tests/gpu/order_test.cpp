@@ -231,6 +231,7 @@ TYPED_TEST(OrderTest, TheLegacyStreamWaitsForBlockingStreams) {
     Gate gate(this->driver());
     gate.hold(view);
     gpu::fill_async(word.data(), 1, 4, view);
+    EXPECT_FALSE(legacy.idle());
     gpu::fill_async(word.data(), 2, 4, legacy);
     gpu::fill_async(word.data(), 3, 4, view);
     const gpu::Stream apart(this->driver());  // non-blocking: not held

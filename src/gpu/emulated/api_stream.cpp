@@ -140,7 +140,7 @@ CUresult cuStreamQuery(CUstream handle) {
   return enter("cuStreamQuery", unsafe_in_capture, [&]() -> CUresult {
     const auto stream = resolve(handle);
     refuse_captured(*stream);
-    return stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return over(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 

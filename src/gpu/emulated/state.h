@@ -22,6 +22,14 @@ namespace crosslane::gpu::emulated {
 
 class Stream;
 
+/// A point in a stream: reached when so many of its actions have completed.
+struct Point {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t count = 0;
+  [[nodiscard]] bool reached() const;
+  void wait() const;
+};
+
 /// Thrown inside, returned by the entry.
 struct Failure {
   CUresult code;
@@ -140,8 +148,8 @@ struct CUctx_st {
   std::mutex order;           // held while work is enqueued, so that the legacy stream sees a consistent past
   std::shared_ptr<crosslane::gpu::emulated::Stream> legacy;
   std::vector<std::shared_ptr<crosslane::gpu::emulated::Stream>> streams;  // created ones and per-thread ones
-  // By hardware queue, the stream that was given work last; none: every stream has a queue of its own. Guarded by `order`.
-  std::vector<std::shared_ptr<crosslane::gpu::emulated::Stream>> connections;
+  // By hardware queue, what it was given last; none: every stream has a queue of its own. Guarded by `order`.
+  std::vector<crosslane::gpu::emulated::Point> connections;
   std::set<CUcontext> peers;  // contexts whose memory this one's kernels may use
   std::shared_ptr<std::atomic<bool>> aborted = std::make_shared<std::atomic<bool>>(false);
 };

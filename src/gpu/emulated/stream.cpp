@@ -198,12 +198,23 @@ Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action
   } else if (stream->synchronizes_with_legacy() && !context.legacy->idle()) {
     after.push_back(context.legacy->last());
   }
-  if (!context.connections.empty()) {
-    auto& last = context.connections[stream->id % context.connections.size()];
-    if (last && last != stream) after.push_back(last->last());
-    last = stream;
-  }
-  return {stream, stream->push(std::move(action), std::move(after), std::move(then))};
+  // As measured on an H200: a host function keeps no stream waiting that shares its queue, nor does an event behind it, but other work behind it does.
+  const bool queues =
+      !context.connections.empty() && type != CU_GRAPH_NODE_TYPE_HOST && type != CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  Point* const last = queues ? &context.connections[stream->id % context.connections.size()] : nullptr;
+  if (last != nullptr && last->stream != nullptr && last->stream != stream) after.push_back(*last);
+  const Point point{stream, stream->push(std::move(action), std::move(after), std::move(then))};
+  if (last != nullptr) *last = point;
+  return point;
+}
+
+bool over(Stream& stream) {
+  CUctx_st& context = stream.context;
+  const std::lock_guard lock(context.order);
+  return stream.idle() &&
+         (stream.kind != Stream::Kind::legacy || std::ranges::all_of(context.streams, [](const auto& other) {
+            return !other->synchronizes_with_legacy() || other->idle();
+          }));
 }
 
 void synchronize(CUctx_st& context) {

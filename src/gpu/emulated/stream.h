@@ -22,14 +22,6 @@ struct Running {
 /// A piece of GPU work. Run once when it was enqueued, once a launch when it was captured: so it must not change.
 using Action = std::function<void(const Running&)>;
 
-/// A point in a stream: reached when so many of its actions have completed.
-struct Point {
-  std::shared_ptr<Stream> stream;
-  std::uint64_t count = 0;
-  [[nodiscard]] bool reached() const;
-  void wait() const;
-};
-
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   enum class Kind { legacy, per_thread, blocking, non_blocking };
@@ -88,6 +80,9 @@ void destroy_stream(CUstream handle);
 /// at which it is done (null stream when captured). `then`: see Stream::push; not called for what is captured.
 Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action action, std::vector<Point> after = {},
              std::function<void()> then = {});
+
+/// All that was enqueued there is done; of the legacy stream, on the blocking ones, too.
+[[nodiscard]] bool over(Stream& stream);
 
 /// Waits until all that the context's streams (of any context on the device, for memory that goes away) hold is done.
 void synchronize(CUctx_st& context);
