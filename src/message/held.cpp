@@ -1,8 +1,10 @@
 // Long contiguous payloads of which a thread that waits finds several at a time: each is held until it is its turn. The receiver's copy engine reads
-// some, and kernels of their senders write others (put.cpp): so a link brings more than by either. Between two H200 of 16 MiB 377 GB/s one way, and 369
-// both ways at once, where copy engines that read reach 334 and 326, and copy engines that write 364 and 356; of 4 MiB 335 and 327, rather than 243
-// and 237, or 315 and 297. Copy engines that write would add nothing to those that read: those of a GPU bring about as many bytes a second to
-// and from other GPUs as a link takes one way, whichever way they go. See transfers.h.
+// some, and kernels of their senders write others (put.cpp): so a link brings more than by either. Between two H200 of 16 MiB 378 GB/s one way, where
+// copy engines that read reach 334, those that write 364, and kernels 334; of 4 MiB 335, rather than 243 or 315. Both ways at once that is little:
+// windows of 64 reach 326 to 336 GB/s, 323 to 332 where all is read, 314 where kernels write all: what is read is asked for over the link that goes the
+// other way. Copy engines that write all both ways reach 356 once they do; but those of a GPU bring about as many bytes a second to and from other GPUs
+// as a link takes one way, whichever way they go, so that changing over from what was read while the window began costs what they gain (tried: windows
+// of 64 in 3220 to 3310 us rather than 3240 to 3290, of 8 in 490 rather than 410). See transfers.h.
 //
 // They are held in the order in which they come, and get their turns where there is room: as many are read, and as many written, as keep
 // both busy until this rank looks again. One payload alone is read at once (attended.cpp). Nothing is held where this rank only looks in passing, for then
