@@ -1,5 +1,4 @@
-// Events: order between streams. They never time and are never waited for by the host here.
-// This file must not know what is ordered.
+// Events: order between streams, and whether a point in one is reached. This file must not know what is ordered, nor wait.
 #pragma once
 
 #include "gpu/driver.h"

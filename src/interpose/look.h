@@ -27,17 +27,18 @@ struct Freed {
 
 /// A receive passes through these states; a persistent one starts over with each start.
 ///
-///   posted    MPI has it                                       -> plain, pulling
+///   posted    MPI has it                                       -> plain, put_off, pulling
 ///   plain     MPI has completed it, with an ordinary message   (MPI's own completion call finishes it)
-///   pulling   it was a header: the payload is being fetched    -> fetched
-///             (put off while its memory is not settled: not by a stream that waits, which would keep others from going on)
+///   put_off   it was a header: the payload is to be fetched, once its memory is settled (a stream that waited would keep others from going on)
+///                                                              -> pulling, fetched
+///   pulling   the same: it is being fetched                    -> fetched
 ///   fetched   the payload is in the buffer, `status`, `error` and `code` say how it went
 ///
 /// MPI's request of a persistent receive is completed where it is looked at, since a mere query makes it inactive in
 /// MPICH 5.0. So it is never plain: an ordinary message is delivered at once, and it goes from posted to fetched.
 /// One that was matched from the unexpected queue, `own`, begins with pulling or fetched.
 struct Look : base::Recycled {
-  enum class State { posted, plain, pulling, fetched };
+  enum class State { posted, plain, put_off, pulling, fetched };
   /// The watchdog of a thread that waits for the request asks for it while another thread may query that: what was told of a payload
   /// before is then there. As cheap as the plain one.
   class SharedState {
@@ -65,17 +66,17 @@ struct Look : base::Recycled {
   std::unique_ptr<std::byte, Freed> temp;  // that place, for host memory with holes
 
   SharedState state;
-  bool own = false;                                // MPI does not have it
-  bool left = false;                               // its request was freed
-  bool matched = false;                            // by a probe, before
-  bool started = false;                            // a persistent one, once
-  std::unique_ptr<const message::Header> put_off;  // of a payload whose fetching has yet to begin
-  engine::Completion pull;                         // the end of its way here,
-  message::Transfers::ReadingPointer reading;      // which the GPU reads by itself; or
-  std::shared_ptr<message::Received> received;     // what the task told that fetches it
-  unsigned looks = 0;                              // at a reading
-  int sender = -1;                                 // of the header: its rank in MPI_COMM_WORLD,
-  std::uint64_t payload = 0;                       // and how much it has
+  bool own = false;                               // MPI does not have it
+  bool left = false;                              // its request was freed
+  bool matched = false;                           // by a probe, before
+  bool started = false;                           // a persistent one, once
+  std::unique_ptr<const message::Header> header;  // while it is put off
+  engine::Completion pull;                        // the end of its way here,
+  message::Transfers::ReadingPointer reading;     // which the GPU reads by itself; or
+  std::shared_ptr<message::Received> received;    // what the task told that fetches it
+  unsigned looks = 0;                             // at a reading
+  int sender = -1;                                // of the header: its rank in MPI_COMM_WORLD,
+  std::uint64_t payload = 0;                      // and how much it has
   MPI_Request inner{};  // a persistent receive that was matched with a message that MPI holds: that message's
   bool has_inner = false;
   MPI_Status status{};
@@ -90,6 +91,8 @@ struct Look : base::Recycled {
 
   /// Only MPI can tell how it goes on.
   [[nodiscard]] bool awaits_mpi() const noexcept { return state == State::posted && send == nullptr; }
+  /// The payload of a header is on its way, or to be.
+  [[nodiscard]] bool has_payload() const noexcept { return state == State::put_off || state == State::pulling; }
   [[nodiscard]] bool ready() const noexcept {
     return (state == State::plain || state == State::fetched) && send == nullptr;
   }
@@ -102,7 +105,7 @@ struct Look : base::Recycled {
     state = State::posted;
     own = false;
     has_inner = false;
-    put_off.reset();
+    header.reset();
     looks = 0;
     error = nullptr;
     code = mpi::success;

@@ -162,7 +162,8 @@ Argument::Staging meet(Process& process, const Operation& operation, int source,
 
 // The next receive from there will want a host copy, or none.
 void remember_how_it_came(Process& process, const Operation& operation, bool whole) {
-  auto* const peers = process.transfers().peers();
+  auto* const peers =
+      process.looks() ? process.transfers().peers() : nullptr;  // MPI_Finalize's callbacks may complete requests
   const Look& look = *operation.look;
   if (peers == nullptr || !look.buffer.on_gpu || look.buffer.bytes < pinned_anyway || look.source == mpi::any_source)
     return;
@@ -193,6 +194,7 @@ Room room_of(Process& process, const Receive& receive) noexcept {
 // Of a message that was cut Open MPI tells the whole length, and MPI_Request_get_status no error.
 std::optional<message::Header> header_in(Process& process, const std::byte* landing, std::size_t room,
                                          const MPI_Status& status) {
+  if (!process.looks()) return std::nullopt;
   const auto bytes = static_cast<std::size_t>(mpi::received_bytes(process.library().below(), status));
   if (bytes > room) return std::nullopt;
   if (bytes == header_bytes) return message::decode({landing, bytes}, process.world()->cookie());
@@ -347,10 +349,12 @@ void fetch(Process& process, Operation& operation, const message::Header& header
   look.status = status;
   look.sender = header.sender;
   look.payload = header.bytes;
-  if (look.buffer.on_gpu && !look.buffer.place.settled())
-    look.put_off = std::make_unique<const message::Header>(header);
-  else
-    begin_fetch(process, operation, header, gathering);
+  if (look.buffer.on_gpu && !look.buffer.place.settled()) {
+    look.header = std::make_unique<const message::Header>(header);
+    look.state = Look::State::put_off;
+    return;
+  }
+  begin_fetch(process, operation, header, gathering);
   look.state = Look::State::pulling;
 }
 
@@ -401,18 +405,18 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
     }
   }
   if (look.has_inner) look_at_inner(process, operation);
-  if (look.state != Look::State::pulling) return;
-  if (look.put_off != nullptr) {
+  if (look.state == Look::State::put_off) {
     if (!look.buffer.place.settled()) return;
-    const auto header = std::move(look.put_off);
+    const auto header = std::move(look.header);
     try {
       begin_fetch(process, operation, *header, gathering);
+      look.state = Look::State::pulling;
     } catch (...) {
       look.error = std::current_exception();
       look.state = Look::State::fetched;
-      return;
     }
   }
+  if (look.state != Look::State::pulling) return;
   if (look.reading != nullptr) process.transfers().urge(look.reading);
   if (!look.pull.done()) look_for_failure(process, look);
   if (look.pull.done()) finish_fetch(process, operation);

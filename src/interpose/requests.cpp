@@ -34,7 +34,8 @@ std::size_t Operation::bytes_on_gpu() const noexcept {
 void Operation::place(team::Communicators* known) {
   if (known == nullptr || target.kind != Target::Kind::comm) return;
   const auto& facts = known->share(target.comm);
-  if (facts->of_session) return;
+  of_session = facts->of_session;
+  if (of_session) return;
   communicators = known;
   communicator = facts;
   sequence = communicator->calls.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -72,11 +73,12 @@ std::string look_waits_for(const Operation& operation) {
                "; its request was freed, and MPI_Finalize waits for it: a receive that may never be matched is to be "
                "cancelled";
       return waits_for_message(look.source, look.tag);
+    case Look::State::put_off:
+      return fmt::format(
+          "the message from rank {}, tag {}, has come, and waits for what the program had enqueued on its default "
+          "streams when it first passed the memory; see what those wait for",
+          mpi::source(look.status), mpi::tag(look.status));
     case Look::State::pulling:
-      if (look.put_off != nullptr)
-        return "the message has come, and its memory is still behind what the program had enqueued on its default "
-               "streams when it "
-               "passed it first; see what these wait for";
       return fmt::format(
           "the message from rank {}, tag {}, has come, and its {} bytes are on their way; see what that rank does",
           mpi::source(look.status), mpi::tag(look.status), look.payload);

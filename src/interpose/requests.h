@@ -40,6 +40,7 @@ struct Operation {
   std::shared_ptr<team::CommunicatorFacts> communicator;  // null without one, or of a session
   team::Communicators* communicators = nullptr;           // not null with `communicator`
   std::uint64_t sequence = 0;                             // the call's number on the communicator
+  bool of_session = false;  // its communicator is a session's, which may outlive MPI_Finalize
   std::vector<std::unique_ptr<Argument>, base::RecyclingAllocator<std::unique_ptr<Argument>>> arguments;
   std::vector<std::vector<MPI_Count>> arrays;  // arrays that the MPI may read until completion
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts

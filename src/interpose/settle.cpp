@@ -57,12 +57,12 @@ enum class Wait { never, for_payload, always };
 
 void wait_for_payload(Process& process, Operation& operation, MPI_Request request) {
   Look& look = *operation.look;
-  if (look.state != Look::State::pulling) return;
+  if (!look.has_payload()) return;
   wait_until(
       process,
       [&] {
         advance_or_fail(process, operation, request);
-        return look.state != Look::State::pulling;
+        return !look.has_payload();
       },
       operation.watch());
 }
@@ -112,7 +112,7 @@ void settle_each(Process& process, base::FunctionRef<bool(const Operation&)> whi
 }  // namespace
 
 void Process::settle(bool all) {
-  settle([all](const Operation&) { return all; });
+  settle([all](const Operation& operation) { return all && !operation.of_session; });
 }
 
 void Process::settle(base::FunctionRef<bool(const Operation&)> awaited) {

@@ -20,26 +20,31 @@ Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& sett
 
 Place Copier::place(const gpu::PointerInfo& info) {
   const std::lock_guard lock(mutex_);
-  const bool settled = settled_.contains(info.buffer_id);
   Place place{info.context, info.device};
+  const auto found = marked_.find(info.buffer_id);
+  const bool known = found != marked_.end();
   // The handle of a context that has ended may be given to another one; its allocations are others then.
-  if (!settled) look_for_ended();
+  if (!known) look_for_ended();
   if (place.context == nullptr)
     place.context = primary(info.device);
   else if (!seen_.contains(place.context))
     keep_if_primary(place);
-  if (!settled) {
-    unsigned on = 1;
-    const auto& driver = gpu_.driver();
-    const gpu::ContextScope scope(driver, place.context);
-    seen_.try_emplace(place.context, driver);
-    const gpu::OutsideCaptures outside(driver);
-    if (driver.pointer_set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, info.base) == CUDA_SUCCESS) {
-      constexpr std::size_t most = 1 << 16;
-      if (settled_.size() >= most) settled_.clear();
-      settled_.insert(info.buffer_id);
-    }
-    if (order_ != base::Order::legacy) place.before = Earlier::now(driver);
+  if (known) {
+    if (found->second != nullptr && found->second->over()) found->second.reset();
+    place.before = found->second;
+    return place;
+  }
+  unsigned on = 1;
+  const auto& driver = gpu_.driver();
+  const gpu::ContextScope scope(driver, place.context);
+  seen_.try_emplace(place.context, driver);
+  const gpu::OutsideCaptures outside(driver);
+  place.marked = driver.pointer_set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, info.base) == CUDA_SUCCESS;
+  if (order_ != base::Order::legacy) place.before = Earlier::now(driver);
+  if (place.marked) {
+    constexpr std::size_t most = 1 << 16;
+    if (marked_.size() >= most) marked_.clear();
+    marked_.emplace(info.buffer_id, place.before);
   }
   return place;
 }
@@ -59,7 +64,7 @@ void Copier::look_for_ended() noexcept {
     CUcontext const gone = each->first;
     each = seen_.erase(each);
     ended_.fetch_add(1, std::memory_order_release);
-    settled_.clear();
+    marked_.clear();
     idle_.erase(gone);
     mover_.forget(gone);
     pool_.forget(gone);
@@ -90,10 +95,11 @@ std::unique_ptr<Copier::Channel> Copier::lend_channel(const Place& place) {
   auto channel = std::make_unique<Channel>(Channel{place.context,
                                                    gpu::Stream(driver, gpu::Stream::Priority::high),
                                                    gpu::Marker(driver),
+                                                   gpu::Event(driver),
                                                    gpu::Life(driver),
                                                    contexts_ended(),
-                                                   nullptr,
                                                    false,
+                                                   nullptr,
                                                    {}});
   try {
     gpu::Buffer counter(driver, sizeof(std::uint64_t));
@@ -123,11 +129,21 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
 void Copier::settle(const Place& place, const engine::Watch& watch) {
   if (settled(place)) return;
   auto before = place.before;
-  if (order_ == base::Order::legacy) {
+  if (order_ == base::Order::legacy || !place.marked) {
     const gpu::ContextScope scope(gpu_.driver(), place.context);
     before = Earlier::now(gpu_.driver());
   }
-  if (before) engine_.until([&] { return before->over(); }, watch);
+  if (before == nullptr) return;
+  constexpr unsigned seldom = 64;
+  unsigned looks = 0;
+  engine_.until(
+      [&] {
+        if (before->over()) return true;
+        if (++looks % seldom == 0) engine_.make_mpi_progress();
+        return false;
+      },
+      watch);
+  throw_if_failed(place);
 }
 
 // A failure is its context's: any stream tells.
@@ -182,12 +198,19 @@ void Batch::begin_again() noexcept {
   for (auto& channel : channels_) channel->ordered = false;
 }
 
-// CROSSLANE_ORDER=legacy: what the application has enqueued on the default streams comes before the copies of each call.
+// Of memory that cannot be marked, and with CROSSLANE_ORDER=legacy, what the application has enqueued by now comes before the copies of each call.
 void Batch::order_after_default_streams(Copier::Channel& channel, const Place& place) {
-  const bool anew = copier_.order_ == base::Order::legacy;
-  if (anew ? std::exchange(channel.ordered, true) : channel.behind == place.before) return;
-  channel.behind = anew ? Earlier::now(copier_.gpu_.driver()) : place.before;
-  if (channel.behind) channel.behind->make_wait(channel.stream);
+  if (copier_.order_ != base::Order::legacy && place.marked) {
+    if (channel.behind == place.before) return;
+    place.before->make_wait(channel.stream);
+    channel.behind = place.before;
+  } else if (!channel.ordered) {
+    for_each_busy_default_stream(copier_.gpu_.driver(), [&](gpu::StreamView stream) {
+      channel.before.record(stream);
+      channel.before.make_wait(channel.stream);
+    });
+    channel.ordered = true;
+  }
 }
 
 gpu::StreamView Batch::stream_for(const Place& place, std::size_t bytes, Toward toward) {

@@ -8,6 +8,7 @@
 #include "gpu/buffer.h"
 #include "gpu/context.h"
 #include "gpu/driver.h"
+#include "gpu/event.h"
 #include "gpu/life.h"
 #include "gpu/marker.h"
 #include "gpu/stores.h"
@@ -28,7 +29,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -45,13 +46,16 @@ inline std::byte* byte_at(const void* base, std::ptrdiff_t offset) noexcept {
 struct Place {
   CUcontext context = nullptr;
   int device = -1;
-  /// Copies that looked synchronous to the application may still be on their way there, behind that; mostly null.
+  /// Copies that looked synchronous to the application may still be on their way there until this is over; mostly null.
   std::shared_ptr<const Earlier> before{};
+  bool marked = true;  ///< Later ones are over when they return: see Copier::place().
 
-  /// None may any more.
+  /// None may any more that came before this was made.
   [[nodiscard]] bool settled() const noexcept { return before == nullptr || before->over(); }
-  /// The same of two memories in that context, of which one call has been told.
-  [[nodiscard]] Place with(const Place& other) const { return {context, device, before ? before : other.before}; }
+  /// For what touches two memories in this context, both told of in one call: what came before is over for both then.
+  [[nodiscard]] Place with(const Place& other) const {
+    return {context, device, before ? before : other.before, marked && other.marked};
+  }
 };
 
 /// Whether the host side of a copy holds the packed stream of the layout, or the same layout as the GPU side.
@@ -74,9 +78,9 @@ class Copier {
 
   /// Nothing that the application has enqueued has to come before a copy to or from that place.
   [[nodiscard]] bool settled(const Place& place) const noexcept {
-    return order_ != base::Order::legacy && place.settled();
+    return order_ != base::Order::legacy && place.marked && place.settled();
   }
-  /// Returns once that is over, for who lets others read the memory.
+  /// Returns once nothing has, for who lets others read the memory; MPI progresses meanwhile. Throws Error (other) where the GPU has failed.
   void settle(const Place& place, const engine::Watch& watch);
 
   /// How many contexts the application has ended (destroyed, or reset their GPU), as far as place() has noticed: it looks when an
@@ -94,10 +98,11 @@ class Copier {
     CUcontext context;
     gpu::Stream stream;
     gpu::Marker marker;
+    gpu::Event before;  // orders the stream after the default streams
     gpu::Life life;
     std::uint64_t ended;                    // contexts, when it was lent
-    std::shared_ptr<const Earlier> behind;  // which the stream waits for already
-    bool ordered = false;                   // behind the default streams as of this batch
+    bool ordered = false;                   // after these, as they were since this batch began
+    std::shared_ptr<const Earlier> behind;  // or after that
     gpu::Stores stores;                     // to be enqueued with the marker, or before anything else
     Bundle bundle{};                        // the same; one of the two is empty
     std::vector<kernel::Part> gathered{};   // copies that wait for enqueue_gathered()
@@ -126,8 +131,8 @@ class Copier {
   Mover mover_;
   std::mutex mutex_;
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
-  std::unordered_set<std::uint64_t>
-      settled_;  // allocations that were marked, by buffer id; started anew when it grows large
+  // Allocations that were marked, by buffer id, and what came before that, until it is over. Started anew when it grows large.
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Earlier>> marked_;
   std::map<int, gpu::PrimaryContext> primary_;  // by device: of memory that was seen there, or belongs to no context
   std::map<CUcontext, gpu::Life> seen_;
   std::atomic<std::uint64_t> ended_{0};

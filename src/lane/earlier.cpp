@@ -8,24 +8,32 @@
 
 namespace crosslane::lane {
 
-std::shared_ptr<const Earlier> Earlier::now(const gpu::Driver& driver) {
+void for_each_busy_default_stream(const gpu::Driver& driver, base::FunctionRef<void(gpu::StreamView)> f) {
   const gpu::OutsideCaptures outside(driver);
-  std::shared_ptr<Earlier> earlier;
   for (const auto stream : {gpu::StreamView::legacy(driver), gpu::StreamView::per_thread(driver)}) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (driver.stream_is_capturing(stream.handle(), &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
       continue;
-    if (driver.stream_query(stream.handle()) == CUDA_SUCCESS) continue;
-    if (earlier == nullptr) earlier = std::make_shared<Earlier>();
-    earlier->events_.emplace_back(driver).record(stream);
+    if (driver.stream_query(stream.handle()) != CUDA_SUCCESS) f(stream);
   }
+}
+
+std::shared_ptr<const Earlier> Earlier::now(const gpu::Driver& driver) {
+  std::shared_ptr<Earlier> earlier;
+  for_each_busy_default_stream(driver, [&](gpu::StreamView stream) {
+    if (earlier == nullptr) earlier = std::make_shared<Earlier>(driver);
+    earlier->events_.emplace_back(driver).record(stream);
+  });
   return earlier;
 }
 
 bool Earlier::over() const noexcept {
   if (over_.load(std::memory_order_acquire)) return true;
   try {
-    if (!std::ranges::all_of(events_, &gpu::Event::done)) return false;
+    if (!life_.over()) {
+      const gpu::ContextScope scope(driver_, life_.context());
+      if (!std::ranges::all_of(events_, &gpu::Event::done)) return false;
+    }
   } catch (const std::exception&) {
     // Nothing there goes on any more.
   }

@@ -260,9 +260,10 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
   return enter("cuPointerSetAttribute", unsafe_in_capture, [&] {
-    // Synchronous memory operations are what emulation has anyway as far as other processes can see.
-    require(value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && memory().find(pointer),
-            CUDA_ERROR_INVALID_VALUE);
+    // Synchronous memory operations are what emulation has anyway as far as other processes can see. An H200's driver refuses mapped memory.
+    const auto range = memory().find(pointer);
+    require(value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && range, CUDA_ERROR_INVALID_VALUE);
+    require(range->kind != Range::Kind::mapped, CUDA_ERROR_NOT_SUPPORTED);
   });
 }
 
