@@ -166,11 +166,13 @@ engine::Completion all_enqueued(team::Team::Connection& connection) {
   return engine::Completion::of(connection.marker->word(), value);
 }
 
-// The GPU may fail, or have failed, by what the application runs on it: then nothing of ours ends. And another member may have: then kernels
-// here wait for its in vain.
+// The GPU may fail, or have failed, by what the application runs on it: then nothing of ours ends. And another member may have, or be gone: then
+// kernels here wait for its in vain. Costs a question to the system for each member: once a second.
 void look_at_kernels(const team::Team& team) {
   team.connection().throw_if_failed();
-  if (team.culprit()) team.stop_waiting();
+  bool in_vain = team.culprit().has_value();
+  for (int member = 0; !in_vain && member < team.size(); ++member) in_vain = !team.alive(member);
+  if (in_vain) team.stop_waiting();
 }
 engine::Watch watching_kernels(const engine::Watch& watch, const team::Team& team) {
   engine::Watch mine = watch;
@@ -521,8 +523,9 @@ std::string Started::details() const {
   return whom(*team, waits_for.load(std::memory_order_relaxed));
 }
 
-void Blocking::start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const {
-  call->over = helper.spawn(carry_out(call, call->team->queued()));
+void Blocking::start(const std::shared_ptr<Started>& call, engine::HelperThread* helper) const {
+  auto task = carry_out(call, call->team->queued());
+  call->over = helper != nullptr ? helper->spawn(std::move(task)) : engine_.spawn(std::move(task));
   call->team->queue(call->over);
 }
 

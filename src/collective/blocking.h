@@ -86,9 +86,9 @@ class Blocking {
   void run(const Beyond& beyond, const Algorithm& algorithm, const Shape& shape, const Side& mine,
            const engine::Watch& watch) const;
 
-  /// The same without waiting, and carried out by the helper after those of the team that were started before. With checks(), an
-  /// error that names what differs is told when it is over.
-  void start(const std::shared_ptr<Started>& call, engine::HelperThread& helper) const;
+  /// The same without waiting, and carried out after those of the team that were started before: by the helper, or by turns of the engine where there
+  /// is none. With checks(), an error that names what differs is told when it is over.
+  void start(const std::shared_ptr<Started>& call, engine::HelperThread* helper) const;
 
   /// How many calls took no launch on this rank.
   [[nodiscard]] std::uint64_t rung() const noexcept { return rung_.load(std::memory_order_relaxed); }

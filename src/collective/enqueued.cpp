@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <vector>
 
@@ -123,6 +124,18 @@ kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const
 // A peer may still be far from enqueueing its side.
 double Enqueued::limit_seconds() const noexcept { return limit_of_waits(watchdog_seconds_); }
 
+namespace {
+
+bool captures(gpu::StreamView stream) noexcept {
+  try {
+    return stream.capturing();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
                                const Pieces* pieces, bool in_place, gpu::StreamView stream) const {
   const team::TeamView team = prepared.view();
@@ -144,8 +157,14 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   const bool tells = pipelined::tells(*algorithm);
   if (tells) landing = landing_of(prepared, shape, mine);
   if (tells && facts.told) parts = parts_of(prepared, shape, mine);
-  algorithm->prepare(Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr})
-      ->start(stream, report);
+  const auto plan = algorithm->prepare(
+      Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr});
+  try {
+    plan->start(stream, report);
+  } catch (...) {
+    if (!captures(stream)) prepared.give_up();  // of a capture that has failed nothing runs
+    throw;
+  }
   return *algorithm;
 }
 

@@ -74,7 +74,7 @@ class DirectUndertaking final : public Undertaking {
   void start(const collective::Claim& claim) {
     started_->mine.claim = claim;
     Teams& teams = *process_.teams();
-    teams.blocking().start(started_, teams.helper());
+    teams.blocking().start(started_, teams.helper_if_any());
   }
 
   [[nodiscard]] const std::shared_ptr<collective::Started>& started() const noexcept { return started_; }

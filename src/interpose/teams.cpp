@@ -224,6 +224,17 @@ engine::HelperThread& Teams::helper() {
   return *helper_;
 }
 
+// Others may wait for what it is to do.
+engine::HelperThread* Teams::helper_if_any() noexcept {
+  try {
+    return &helper();
+  } catch (const std::exception& error) {
+    base::log(helper_refused_.exchange(true, std::memory_order_relaxed) ? base::Topic::debug : base::Topic::warning,
+              "nonblocking collectives go on only while this program is in MPI's calls: {}", error.what());
+    return nullptr;
+  }
+}
+
 void Teams::count(const collective::Algorithm& row) noexcept {
   const auto index = static_cast<std::size_t>(&row - collective::catalogue().data());
   calls_[index].fetch_add(1, std::memory_order_relaxed);

@@ -84,6 +84,8 @@ class Teams {
 
   /// Carries out direct calls that are only started; started with the first one. Throws Error (other) if the system refuses.
   [[nodiscard]] engine::HelperThread& helper();
+  /// Null where the system refuses it, which is said once.
+  [[nodiscard]] engine::HelperThread* helper_if_any() noexcept;
 
   /// True once: a communicator of this rank has just been found to have its collectives on GPU memory staged.
   [[nodiscard]] bool first_refusal() noexcept { return !refusal_told_.exchange(true, std::memory_order_relaxed); }
@@ -138,6 +140,7 @@ class Teams {
   bool home_short_ = false;
   std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands
   std::unique_ptr<engine::HelperThread> helper_;
+  std::atomic<bool> helper_refused_{false};
   std::vector<std::atomic<std::uint64_t>> calls_;  // by row of the catalogue
 };
 

@@ -252,8 +252,11 @@ std::uint32_t TeamPlace::common_abilities() const noexcept {
   return common;
 }
 
+// Not by another thread that has begun before.
 void TeamPlace::show_ready(Ready ready) const noexcept {
-  member(me_).window.ready.store(ready, std::memory_order_release);
+  auto& shown = member(me_).window.ready;
+  for (Ready now = shown.load(std::memory_order_relaxed); now != Ready::never;)
+    if (shown.compare_exchange_weak(now, ready, std::memory_order_release, std::memory_order_relaxed)) return;
 }
 
 Ready TeamPlace::ready(int which) const noexcept { return member(which).window.ready.load(std::memory_order_acquire); }

@@ -260,6 +260,7 @@ class TeamPlace {
   void show_abilities(std::uint32_t abilities) const noexcept;
   /// What all members can; once all are `mapped`.
   [[nodiscard]] std::uint32_t common_abilities() const noexcept;
+  /// What is shown as `never` stays so.
   void show_ready(Ready ready) const noexcept;
   /// This member, which may have been ready, takes part no more.
   void withdraw() const noexcept;

@@ -61,8 +61,14 @@ std::optional<Window::Piece> Window::take_apart(std::size_t bytes) {
 
 std::optional<Window::Piece> Window::take(std::size_t bytes, gpu::StreamView stream) {
   const auto piece = take(bytes);
-  const gpu::ContextScope scope(driver_, context_);
-  if (piece) gpu::fill_async(piece->data, 0, piece->bytes, stream);
+  if (!piece) return piece;
+  try {
+    const gpu::ContextScope scope(driver_, context_);
+    gpu::fill_async(piece->data, 0, piece->bytes, stream);
+  } catch (...) {
+    give_back(*piece);
+    throw;
+  }
   return piece;
 }
 

@@ -27,9 +27,10 @@ struct Outcome {
   base::ErrorClass error_class = base::ErrorClass::other;
   std::array<char, 376> reason{};
 
-  void fail(const base::Error& error) noexcept {
+  void fail(const std::exception& error) noexcept {
     failed = 1;
-    error_class = error.error_class();
+    const auto* const known = dynamic_cast<const base::Error*>(&error);
+    error_class = known != nullptr ? known->error_class() : base::ErrorClass::no_memory;
     const std::string text = error.what();
     std::copy_n(text.begin(), std::min(text.size(), reason.size() - 1), reason.begin());
   }
@@ -148,7 +149,7 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   Told<Shown> showing;
   try {
     if (connection_ == nullptr) made = take(home, wish.largest, agreed);
-  } catch (const base::Error& error) {
+  } catch (const std::exception& error) {
     showing.outcome.fail(error);
   }
   for (const Buffer& buffer : wish.buffers) {
@@ -181,7 +182,7 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
       for (const Told<Shown>& member : shown) all.push_back(member.items[index]);
       buffers[index] = map(home, wish.buffers[index], all);
     }
-  } catch (const base::Error& error) {
+  } catch (const std::exception& error) {
     ending.outcome.fail(error);
   }
   for (const Shared& buffer : buffers) ending.items.push_back(buffer.mapped ? 1 : 0);
@@ -263,7 +264,8 @@ std::shared_ptr<Prepared::Connection> Prepared::take(Home& home, std::size_t lar
     if (worth_large_window(largest)) made->large = home.lend_large_window(large_window_bytes_for(size()));
     // Zeroed before anybody else may write flags into it.
     const std::uint64_t zeroed = made->marker->post(*made->stream);
-    engine_.wait(engine::Completion::of(made->marker->word(), zeroed), {.call = "crosslane_prepare"});
+    engine_.wait(engine::Completion::of(made->marker->word(), zeroed),
+                 {.call = "crosslane_prepare", .check = look_for_failure, .checked = made.get()});
   } catch (...) {
     give_back(*made);
     throw;
@@ -373,6 +375,18 @@ std::uint64_t* Prepared::failed_word() const noexcept {
   return reinterpret_cast<std::uint64_t*>(connection_->words.device_address());
 }
 
+void Prepared::give_up() const noexcept {
+  auto* const word = reinterpret_cast<std::atomic<std::uint64_t>*>(connection_->words.data());
+  word->store(static_cast<std::uint64_t>(me_) + 1, std::memory_order_release);
+}
+
+// The GPU may fail: then nothing of ours ends.
+void Prepared::look_for_failure(const void* connection) {
+  const auto& mine = *static_cast<const Connection*>(connection);
+  const gpu::ContextScope scope(mine.home->driver(), mine.home->context());
+  static_cast<void>(mine.stream->view().idle());
+}
+
 int Prepared::missing() const noexcept {
   if (connection_ == nullptr) return -1;
   const auto* const word = reinterpret_cast<const std::atomic<std::uint64_t>*>(connection_->words.data());
@@ -396,7 +410,8 @@ void Prepared::announce() noexcept {
                   offsetof(kernel::Control, finished) == sizeof(std::uint64_t));
     gpu::copy_async(seen, connection.region.data, counters, *connection.stream);
     const std::uint64_t copied = connection.marker->post(*connection.stream);
-    engine_.wait(engine::Completion::of(connection.marker->word(), copied), {.call = "leaving a communicator"});
+    engine_.wait(engine::Completion::of(connection.marker->word(), copied),
+                 {.call = "leaving a communicator", .check = look_for_failure, .checked = &connection});
     std::memcpy(mine.facts.data(), seen, counters);
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "the GPU does not say what enqueued calls have done: {}", error.what());

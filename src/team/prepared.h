@@ -87,6 +87,9 @@ class Prepared {
 
   /// Where kernels say which member they gave up waiting for, as the GPU knows it.
   [[nodiscard]] std::uint64_t* failed_word() const noexcept;
+  /// This rank has enqueued but a part of a call, or nothing: its next one would meet what is left of the others' part in it. From now on it is
+  /// itself missing().
+  void give_up() const noexcept;
   /// That member, -1 if there is none.
   [[nodiscard]] int missing() const noexcept;
 
@@ -125,6 +128,7 @@ class Prepared {
   };
   struct Opening;
   struct Shown;
+  static void look_for_failure(const void* connection);
 
   struct Agreed {
     share::TeamKey key;

@@ -350,14 +350,15 @@ void Team::take_region(Home& home) {
     made->words = gpu::PinnedBuffer(home.driver(), 3 * share::line_bytes);
     std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
     made->events = make_events(home.driver(), handles);
+    // Zeroed before anybody else may write flags into it.
+    gpu::fill_async(made->region.data, 0, made->region.bytes, *made->stream);
+    const std::uint64_t zeroed = made->marker->post(*made->stream);
+    engine_.wait(engine::Completion::of(made->marker->word(), zeroed),
+                 {.call = "preparing a communicator's GPU memory", .check = check_connection, .checked = made.get()});
   } catch (...) {
     home.window().give_back(made->region);
     throw;
   }
-  // Zeroed before anybody else may write flags into it.
-  gpu::fill_async(made->region.data, 0, made->region.bytes, *made->stream);
-  const std::uint64_t zeroed = made->marker->post(*made->stream);
-  engine_.wait(engine::Completion::of(made->marker->word(), zeroed), {.call = "preparing a communicator's GPU memory"});
   place_->show_region(region->region, !home.runs_side_by_side(), handles);
   connection_ = std::move(made);
   place_->show_ready(Ready::region);

@@ -65,7 +65,9 @@ class Team {
   /// In the communicator's topology this rank has several edges to one member, or from one: before it is connected.
   void has_parallel_edges() noexcept { parallel_edges_ = true; }
   /// Whether no member has; once all are connected.
-  [[nodiscard]] bool single_edges() const noexcept { return (place_->common_abilities() & share::single_edges) != 0; }
+  [[nodiscard]] bool single_edges() const noexcept {
+    return place_ && (place_->common_abilities() & share::single_edges) != 0;
+  }
   /// Which edges meet in such a call is known to this rank; to all.
   void show_matched(EdgeCall call) const noexcept {
     if (place_) place_->show_matched(Neighbourhood::bit(call));

@@ -97,6 +97,21 @@ void communicators(Program& program) {
   }
 }
 
+// In a line, without waiting, of a communicator that has no place.
+void beside_neighbours(const Program& program) {
+  MPI_Comm line = MPI_COMM_NULL;
+  const int ends = 0;
+  CROSSLANE_MPI(MPI_Cart_create(MPI_COMM_WORLD, 1, &program.size, &ends, 0, &line));
+  const int me = program.rank;
+  std::array<int, 2> out{10 * me, 10 * me + 1}, in{-1, -1};
+  MPI_Request request = MPI_REQUEST_NULL;
+  CROSSLANE_MPI(MPI_Ineighbor_alltoall(out.data(), 1, MPI_INT, in.data(), 1, MPI_INT, line, &request));
+  CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CROSSLANE_CHECK_EQUAL(in[0], me == 0 ? -1 : 10 * (me - 1) + 1);
+  CROSSLANE_CHECK_EQUAL(in[1], me + 1 == program.size ? -1 : 10 * (me + 1));
+  MPI_Comm_free(&line);
+}
+
 // More than the board has places: those that come when it is full go to MPI, and are right; a place that is given back serves another one.
 void crowded(Program& program) {
   const Job world(program, MPI_COMM_WORLD, "the world");
@@ -117,6 +132,7 @@ void crowded(Program& program) {
     return direct_calls(Kind::allreduce) - before;
   };
   CROSSLANE_CHECK_EQUAL(direct(made.back(), "one too many"), std::int64_t{0});
+  beside_neighbours(program);
   MPI_Comm_free(&made.front());
   MPI_Comm_dup(MPI_COMM_WORLD, &made.front());
   CROSSLANE_CHECK_EQUAL(direct(made.front(), "in the place of another one"), std::int64_t{world.in_turns() ? 0 : 3});
