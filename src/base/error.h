@@ -32,6 +32,7 @@ enum class ErrorClass {
   lock_type,
   rma_sync,
   rma_range,
+  rma_flavor,
   no_memory,
   unsupported,
   other,

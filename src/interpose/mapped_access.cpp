@@ -167,9 +167,21 @@ void check_swapped(Process& process, const char* call, MPI_Datatype type) {
                       call);
 }
 
+// Of calls of one element.
+void check_predefined(Process& process, const char* call, MPI_Datatype type) {
+  if (!element_of(process.library().handles(), type) &&
+      !layout::envelope_of(process.library().below(), type).predefined())
+    throw base::Error(base::ErrorClass::type,
+                      "{}: datatype: it is no predefined one, which alone has one element; use "
+                      "MPI_Get_accumulate for others",
+                      call);
+}
+
 // Of the accumulating calls, with or without a result.
+enum class Elements { one, any };
 std::optional<int> accumulating(const Site& site, const char* call, MPI_Win win, const Remote& target, Local origin,
-                                const Local* result, MPI_Op op, MPI_Request* request) {
+                                const Local* result, MPI_Op op, MPI_Request* request,
+                                Elements elements = Elements::any) {
   auto& process = site.process();
   const bool reads = op != process.library().handles().no_op;
   std::vector<Local> buffers;
@@ -177,6 +189,7 @@ std::optional<int> accumulating(const Site& site, const char* call, MPI_Win win,
   if (result != nullptr) buffers.push_back(*result);
   return accessing(site, call, win, target, buffers, request, [&](MappedWindow& window, Access& access) {
     check_op(process, call, op);
+    if (elements == Elements::one) check_predefined(process, call, target.type);
     const auto locals = access.locals(buffers);
     const TypedMemory nothing{};
     const TypedMemory& from = reads ? locals.front() : nothing;
@@ -253,7 +266,8 @@ std::optional<int> fetch_and_op(const Site& site, const char* call, const void* 
                                 MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
   const Local result{"result_addr", result_addr, "1", 1, "datatype", datatype, Direction::out};
   return accumulating(site, call, win, {target_rank, target_disp, 1, datatype},
-                      {"origin_addr", origin_addr, "1", 1, "datatype", datatype, Direction::in}, &result, op, nullptr);
+                      {"origin_addr", origin_addr, "1", 1, "datatype", datatype, Direction::in}, &result, op, nullptr,
+                      Elements::one);
 }
 
 std::optional<int> compare_and_swap(const Site& site, const char* call, const void* origin_addr,

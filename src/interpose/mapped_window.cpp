@@ -272,6 +272,7 @@ void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, 
   type->unpack(result.data(), theirs.data, count, 0, bytes);
   int code = mpi::success;
   {
+    const std::lock_guard alone(process_.returning());
     const mpi::ReturnsErrorsOfRequests returns(below);
     code = mpi::calls::Reduce_local(below, operand.data(), result.data(), count, how.type, how.op);
   }

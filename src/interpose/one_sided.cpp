@@ -68,6 +68,17 @@ int synchronise(const Site& site, const char* call, MPI_Win win, const Steps& st
   return synchronise(site, call, win, steps, invoke, [] { return true; });
 }
 
+// By what the window was made; of a mapped one that is another call than it was made by below.
+int flavor_of(Process& process, MPI_Win win) {
+  const auto window = process.windows().find(win);
+  if (window != nullptr && window->mapped() != nullptr) return mpi::win_flavor_create;
+  int* flavor = nullptr;
+  int known = 0;
+  const int code =
+      process.library().below().Win_get_attr(win, mpi::win_create_flavor, static_cast<void*>(&flavor), &known);
+  return code == mpi::success && known != 0 ? *flavor : mpi::win_flavor_dynamic;
+}
+
 bool nothing_stored(int assert) { return (assert& mpi::mode_nostore) != 0; }
 
 }  // namespace
@@ -122,6 +133,11 @@ int manual::win_attach(const Site& site, MPI_Win win, void* base, MPI_Aint size)
   return run_route(site.process(), next, call, Target::of_win(win), [&](Route& route) {
     auto& process = route.process();
     const auto window = process.windows().find(win);
+    if (flavor_of(process, win) != mpi::win_flavor_dynamic)
+      throw base::Error(base::ErrorClass::rma_flavor,
+                        "{}: win: it is no dynamic window, to which alone memory is attached; make one by "
+                        "MPI_Win_create_dynamic",
+                        call);
     if (window == nullptr || window->attachments() == nullptr) {
       throw base::Error(
           base::ErrorClass::buffer,

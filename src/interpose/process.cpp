@@ -154,6 +154,8 @@ bool Process::may_ask_without_world() noexcept {
 
 int Process::session_began(MPI_Session session, MPI_Errhandler handler) noexcept {
   had_session_.store(true, std::memory_order_release);
+  // A session has a level of its own, which may be higher than what MPI_Init_thread will tell; or nothing will.
+  if (world_ == nullptr) multiple_.store(true, std::memory_order_relaxed);
   if (settings_error_.empty()) return mpi::success;
   const base::Error error(base::ErrorClass::argument, settings_error_);
   if (handler != library_.handles().errors_return)
@@ -192,6 +194,9 @@ int Process::initialized() noexcept {
 void Process::form_world() {
   const auto& below = library_.below();
   const auto& handles = library_.handles();
+  int level = mpi::thread_single;
+  below.Query_thread(&level);
+  if (level == mpi::thread_multiple) multiple_.store(true, std::memory_order_relaxed);
   const std::string alike = fmt::format("Crosslane's table of algorithms={:016x}\n", collective::catalogue_hash());
   world_ =
       std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear(), share::all_methods, alike);
@@ -203,9 +208,6 @@ void Process::form_world() {
   if (!world_->agreed()) return;
   transfers_ = std::make_unique<message::Transfers>(below, handles, *world_, *engine_, *copier_, settings_,
                                                     [this]() -> engine::HelperThread& { return teams_->helper(); });
-  int level = mpi::thread_single;
-  below.Query_thread(&level);
-  multiple_ = level == mpi::thread_multiple;
   // A rank alone is never sent a header: what it sends to itself goes plain.
   looks_ = world_->size() > 1 && world_->looks_at_receives(world_->rank());
   if (!looks_) return;
@@ -268,7 +270,7 @@ void Process::report() noexcept {
 
 // Of several threads one may be on its way into MPI with a receive that was not looked at.
 bool Process::take_tokens() noexcept {
-  takes_tokens_ = takes_tokens_ || (!left_short_ && !multiple_ && settings_.direct_bytes < message::header_bytes);
+  takes_tokens_ = takes_tokens_ || (!left_short_ && !multiple() && settings_.direct_bytes < message::header_bytes);
   return takes_tokens_;
 }
 

@@ -123,15 +123,17 @@ class Process {
     if (transfers_) transfers_->tend();
   }
   /// Of a rank that looks at what it receives, where one thread at a time calls MPI; else null.
-  [[nodiscard]] message::Transfers* attended() noexcept { return looks_ && !multiple_ ? transfers_.get() : nullptr; }
+  [[nodiscard]] message::Transfers* attended() noexcept { return looks_ && !multiple() ? transfers_.get() : nullptr; }
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
   /// Of the application's one thread that calls MPI, while it is one.
   [[nodiscard]] Awaited& awaited() noexcept { return awaited_; }
   /// Several threads may call MPI at once.
-  [[nodiscard]] bool multiple() const noexcept { return multiple_; }
+  [[nodiscard]] bool multiple() const noexcept { return multiple_.load(std::memory_order_relaxed); }
+  /// Held by who has MPI return errors (mpi::ReturnsErrorsOfRequests) where several threads may: each puts back the handlers that it found.
+  [[nodiscard]] std::mutex& returning() noexcept { return returning_; }
   /// Looks at an operation, completes or cancels it: one thread at a time.
   [[nodiscard]] std::unique_lock<std::mutex> handle(Operation& operation) const {
-    return multiple_ ? std::unique_lock(operation.handling) : std::unique_lock<std::mutex>();
+    return multiple() ? std::unique_lock(operation.handling) : std::unique_lock<std::mutex>();
   }
   /// This rank uses memory of that GPU: the first time, the ranks of its node are told.
   void see_device(int device);
@@ -207,7 +209,8 @@ class Process {
   std::unique_ptr<message::Transfers> transfers_;
   std::unique_ptr<message::Unexpected> unexpected_;
   bool looks_ = false;
-  bool multiple_ = false;
+  std::atomic<bool> multiple_{false};
+  std::mutex returning_;
   bool takes_tokens_ = false;
   bool left_short_ = false;  // receives that might get a token may wait in MPI
   std::atomic<bool> device_seen_{false};

@@ -88,6 +88,8 @@ int error_class(base::ErrorClass error_class) noexcept {
       return err_rma_sync;
     case ErrorClass::rma_range:
       return err_rma_range;
+    case ErrorClass::rma_flavor:
+      return err_rma_flavor;
     case ErrorClass::no_memory:
       return err_no_mem;
     case ErrorClass::unsupported:

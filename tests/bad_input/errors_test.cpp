@@ -277,6 +277,9 @@ class Errors {
                {"MPI_Unpack", "position"});
         CROSSLANE_CHECK_EQUAL(position, outside);
       }
+      expect(MPI_Pack(elements.data(), 1, MPI_INT, there, 36, nullptr, world), MPI_ERR_ARG, {"MPI_Pack", "position"});
+      expect(MPI_Unpack(there, 36, nullptr, elements.data(), 1, MPI_INT, world), MPI_ERR_ARG,
+             {"MPI_Unpack", "position"});
       MPI_Aint place = 4;
 #ifdef CROSSLANE_TEST_MPI_OPENMPI
       const auto expect_external = [](int code, std::initializer_list<std::string_view>) {

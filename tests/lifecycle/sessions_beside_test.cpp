@@ -63,6 +63,7 @@ class Beside {
     }
     for (const auto& one : communicators_) {
       send_early(one);
+      send_and_free(one);
       receive_early(one);
       prepare(one);
     }
@@ -70,7 +71,7 @@ class Beside {
     CROSSLANE_STEP("MPI_Finalize");
     CROSSLANE_MPI(MPI_Finalize());
     for (auto& each : under_way_) {
-      if (each.tag == sent_early) receive(each);
+      if (each.tag == sent_early || each.tag == freed) receive(each);
       if (each.tag == received_early) send(each);
       if (each.tag == prepared)
         CROSSLANE_MPI(MPI_Startall(static_cast<int>(each.requests.size()), each.requests.data()));
@@ -89,7 +90,7 @@ class Beside {
   [[nodiscard]] int failed() const { return failures_; }
 
  private:
-  enum Tag { sent_early = 10, received_early, prepared, matched, exchanged };
+  enum Tag { sent_early = 10, freed, received_early, prepared, matched, exchanged };
 
   static void from_session(MPI_Session session, const char* tag, MPI_Comm* comm) {
     MPI_Group group = MPI_GROUP_NULL;
@@ -190,6 +191,15 @@ class Beside {
 
   void send_early(const Communicator& on) {
     for_each_kind(on, [&](int count, MemoryKind received) { send(begin(on, sent_early, count, received)); });
+  }
+  // MPI_Finalize is not to wait for these, whose receiver comes behind it.
+  void send_and_free(const Communicator& on) {
+    for_each_kind(on, [&](int count, MemoryKind received) {
+      auto& one = begin(on, freed, count, received);
+      send(one);
+      CROSSLANE_MPI(MPI_Request_free(&one.requests.back()));
+      one.requests.clear();
+    });
   }
   void receive_early(const Communicator& on) {
     for_each_kind(on, [&](int count, MemoryKind received) { receive(begin(on, received_early, count, received)); });

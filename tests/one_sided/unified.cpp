@@ -441,6 +441,13 @@ class Unified {
     expect(MPI_Win_lock(-77, right_, 0, window_), MPI_ERR_LOCKTYPE, {});
     expect(MPI_Win_lock(MPI_LOCK_SHARED, program_.size, 0, window_), MPI_ERR_RANK, {});
     expect(MPI_Compare_and_swap(&byte, &byte, &byte, MPI_DOUBLE, right_, 0, window_), MPI_ERR_TYPE, {});
+    MPI_Datatype derived = MPI_DATATYPE_NULL;
+    CROSSLANE_MPI(MPI_Type_contiguous(1, MPI_CHAR, &derived));
+    CROSSLANE_MPI(MPI_Type_commit(&derived));
+    expect(MPI_Fetch_and_op(&byte, &byte, derived, right_, 0, MPI_REPLACE, window_), MPI_ERR_TYPE,
+           {"MPI_Fetch_and_op", "datatype"});
+    CROSSLANE_MPI(MPI_Type_free(&derived));
+    expect(MPI_Win_attach(window_, memory_.data(), 16), MPI_ERR_RMA_FLAVOR, {"MPI_Win_attach", "win"});
     CROSSLANE_MPI(MPI_Put(&byte, 1, MPI_CHAR, MPI_PROC_NULL, 0, 1, MPI_CHAR, window_));
     CROSSLANE_MPI(MPI_Win_unlock(right_, window_));
   }

@@ -67,6 +67,12 @@ class Wrong {
     // Nothing is read from where MPI_NO_OP would read.
     refused(MPI_Get_accumulate(good, 1, type, wrong, count, type, me, 0, count, type, MPI_NO_OP, w),
             "MPI_Get_accumulate", "result_addr");
+    // Nobody's memory is not accessed, nor is this.
+    CROSSLANE_MPI(MPI_Put(wrong, count, type, MPI_PROC_NULL, 0, count, type, w));
+    CROSSLANE_MPI(MPI_Get(wrong, count, type, MPI_PROC_NULL, 0, count, type, w));
+    CROSSLANE_MPI(MPI_Accumulate(wrong, count, type, MPI_PROC_NULL, 0, count, type, MPI_SUM, w));
+    CROSSLANE_MPI(MPI_Fetch_and_op(wrong, good, type, MPI_PROC_NULL, 0, MPI_SUM, w));
+    still_works("MPI_PROC_NULL");
     // No elements are in no memory.
     CROSSLANE_MPI(MPI_Put(wrong, 0, type, me, 0, 0, type, w));
     CROSSLANE_MPI(MPI_Get(wrong, 0, type, me, 0, 0, type, w));

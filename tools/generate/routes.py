@@ -105,6 +105,9 @@ class Collective:
 
 
 SEND = Single("sendbuf", "sendcount", "sendtype", IN)
+# Who has no neighbour to send to passes no buffer.
+TO_NEIGHBOURS = "(neighbours.out == 0 ? Direction::none : Direction::in)"
+NEIGHBOUR_SEND = Single("sendbuf", "sendcount", "sendtype", TO_NEIGHBOURS)
 MIRROR_SEND = Single("sendbuf", "count", "datatype", IN, "mirror")
 
 COLLECTIVES: dict[str, Collective] = {
@@ -180,9 +183,9 @@ COLLECTIVES: dict[str, Collective] = {
     ),
     "Barrier": Collective((), setup=""),
     # Blocks of absent neighbours (MPI_PROC_NULL in a Cartesian topology) are not written: they keep what they held.
-    "Neighbor_allgather": Collective((SEND, Single("recvbuf", "recvcount", "recvtype", INOUT, blocks="neighbours.in")), setup=NEIGHBOURS),
+    "Neighbor_allgather": Collective((NEIGHBOUR_SEND, Single("recvbuf", "recvcount", "recvtype", INOUT, blocks="neighbours.in")), setup=NEIGHBOURS),
     "Neighbor_allgatherv": Collective(
-        (SEND, Blocks("recvbuf", "recvcounts", "displs", "recvtype", "neighbours.in", INOUT)),
+        (NEIGHBOUR_SEND, Blocks("recvbuf", "recvcounts", "displs", "recvtype", "neighbours.in", INOUT)),
         setup=NEIGHBOURS,
         lengths=(("recvcounts", "neighbours.in"), ("displs", "neighbours.in")),
     ),

@@ -42,8 +42,9 @@ using namespace crosslane::interpose;
 
 
 def target(procedure: Procedure) -> str:
-    """Whose error handler hears of errors: the communicator, file or window that the call is given."""
-    for kind, maker in (("COMMUNICATOR", "of_comm"), ("FILE", "of_file"), ("WINDOW", "of_win")):
+    """Whose error handler hears of errors: the communicator, file, window or session that the call is given."""
+    makers = (("COMMUNICATOR", "of_comm"), ("FILE", "of_file"), ("WINDOW", "of_win"), ("SESSION", "of_session"))
+    for kind, maker in makers:
         for parameter in procedure.parameters:
             if parameter.kind == kind and "*" not in parameter.type:
                 return f"Target::{maker}({parameter.name})"
@@ -194,6 +195,10 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
                 f"  if (const int code = {place}; code != mpi::success) return code;",
                 "}",
             ]
+            # Nobody's memory: the MPI looks at no buffer.
+            lines[:0] = [
+                f"if (next.{member} != nullptr && target_rank == mpi::proc_null) [[unlikely]] return {forward};"
+            ]
         if routes.direct_form(procedure.name):
             # What the buffers hold is asked of the communicator.
             lines.append(f"if ({there}site.is_null(comm)) [[unlikely]] return {forward};")
@@ -216,15 +221,16 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
         ]
     if row.route in ("pack", "unpack"):
         route = row.route + ("_external" if procedure.name.endswith("_external") else "")
-        inner = arguments.replace("position", "&wide_position")
+        inner = arguments.replace("position", "position != nullptr ? &wide_position : nullptr")
         inbuf, outbuf = ("inbuf, true, datatype", "outbuf, true")
         if row.route == "unpack":
             inbuf, outbuf = ("inbuf, true", "outbuf, true, datatype")
         guard = f"site.watching() && (site.on_gpu({inbuf}) || site.on_gpu({outbuf}))"
         lines = [f"if (next.{member} != nullptr && !({guard})) [[likely]] return {forward};"]
-        lines.append("MPI_Count wide_position = *position;")
+        lines.append("MPI_Count wide_position = position != nullptr ? *position : 0;")
         lines.append(f'const int result = manual::{route}(site, "{call}", {inner});')
-        lines.append("*position = static_cast<std::remove_reference_t<decltype(*position)>>(wide_position);")
+        narrowed = "static_cast<std::remove_reference_t<decltype(*position)>>(wide_position)"
+        lines.append(f"if (position != nullptr) *position = {narrowed};")
         return [*lines, "return result;"]
     if row.route == "win_create":
         # Ranks of one node ask each other whether they can map each other's memory, whatever theirs is.
