@@ -38,57 +38,9 @@ std::shared_ptr<const layout::Layout> ArgumentBuilder::layout_of(const char* nam
   }
 }
 
-bool ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
-                             lane::Place& place, gpu::PointerInfo* seen, std::vector<Segment>* apart) const {
-  if (count == 0 || layout.size() == 0) return false;
-  const auto span = layout.span(count);
-  const std::byte* const first = byte_at(base, static_cast<std::ptrdiff_t>(span.begin));
-  const auto length = static_cast<std::size_t>(span.end - span.begin);
-  auto& gpu = copier_.gpu();
-  const bool known = seen_ != nullptr && reinterpret_cast<std::uintptr_t>(first) - seen_->base < seen_->size;
-  const auto info = known ? *seen_ : gpu.inspect(first);
-  if (!info.on_gpu()) {
-    if (!gpu.readable_by_cpu(first)) {
-      throw base::Error(base::ErrorClass::buffer,
-                        "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed "
-                        "before the call, or "
-                        "does it belong to a context that was destroyed?",
-                        call_, name, static_cast<const void*>(first));
-    }
-    if (!reaches_gpu(copier_, base, layout, count)) return false;
-    return divide(name, base, layout, count, place, apart);
-  }
-  // Mostly it lies in the allocation that is known already; else neighbouring mappings are walked.
-  if (const std::size_t there = info.holds(first, length) ? length : gpu.contiguous_from(first, length);
-      there < length) {
-    if (apart != nullptr && may_be_apart(base, layout, count, info.size))
-      return divide(name, base, layout, count, place, apart);
-    throw base::Error(base::ErrorClass::buffer,
-                      "{}: argument {} spans {} bytes from {}, but its GPU allocation ends after {}; check count and "
-                      "datatype against what was allocated",
-                      call_, name, length, static_cast<const void*>(first), there);
-  }
-  place = copier_.place(info);
-  if (seen != nullptr) *seen = info;
-  return true;
-}
-
-bool ArgumentBuilder::divide(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
-                             lane::Place& place, std::vector<Segment>* apart) const {
-  if (apart == nullptr)
-    throw base::Error(
-        base::ErrorClass::buffer,
-        "{}: parts of argument {} lie in several memories, one of a GPU; this procedure takes a buffer in one memory, "
-        "so pass each by a call of its own",
-        call_, name);
-  *apart = segments_of(copier_, call_, name, base, layout, count);
-  const auto on_gpu = std::ranges::find_if(*apart, [](const Segment& each) { return each.place.has_value(); });
-  if (on_gpu == apart->end()) {
-    apart->clear();
-    return false;
-  }
-  place = *on_gpu->place;
-  return true;
+Located ArgumentBuilder::locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
+                                Apart apart) const {
+  return interpose::locate(copier_, call_, name, base, layout, count, apart, seen_);
 }
 
 std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* base, const char* count_name,
@@ -113,16 +65,16 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
     throw base::Error(base::ErrorClass::count, "{}: argument {} is {}, for each of {} peers: more than 64 bits count",
                       call_, count_name, count, blocks);
   }
-  std::vector<Segment> apart;
   // What keeps its type keeps its layout.
-  if (!locate(name, base, *layout, all, argument->place_, &argument->seen_,
-              form == lane::Form::packed ? &apart : nullptr))
-    return argument;
-
+  const Located located = locate(name, base, *layout, all, form == lane::Form::packed ? Apart::if_meant : Apart::never);
+  const std::optional<lane::Place> place = located.first_place();
+  if (!place) return argument;
+  argument->place_ = *place;
+  argument->seen_ = located.seen;
   const std::size_t bytes = layout->packed_size(all);
   argument->bytes_ = bytes;
-  if (!apart.empty()) {
-    for (const Segment& each : apart)
+  if (!located.segments.empty()) {
+    for (const Segment& each : located.segments)
       argument->parts_.push_back({static_cast<const std::byte*>(base), layout, all, each.place,
                                   static_cast<std::ptrdiff_t>(each.begin), each.begin, each.end - each.begin});
     argument->apart_ = true;
@@ -180,14 +132,13 @@ std::unique_ptr<Argument> ArgumentBuilder::blocks(const char* name, const void* 
                         "{}: displacement {} of block {} of argument {} reaches farther than 64-bit addresses", call_,
                         block.displacement, i, name);
     }
-    lane::Place place;
-    std::vector<Segment> segments;
     const std::size_t bytes = layout->packed_size(block.count);
     // Distances from MPI_BOTTOM are addresses, and a type of a block may have absolute ones.
-    const bool on_gpu = locate(name, byte_at(base, displacement), *layout, block.count, place, nullptr, &segments);
-    if (segments.empty()) segments.push_back({0, bytes, on_gpu ? std::optional(place) : std::nullopt});
+    const Located located = locate(name, byte_at(base, displacement), *layout, block.count, Apart::if_meant);
+    const auto segments = located.in_segments(bytes);
     const bool first = argument->parts_.empty();
-    if (on_gpu && !std::exchange(any_on_gpu, true)) argument->place_ = place;
+    const std::optional<lane::Place> place = located.first_place();
+    if (place && !std::exchange(any_on_gpu, true)) argument->place_ = *place;
     const auto span = layout->span(block.count);
     whole.begin = first ? displacement + span.begin : std::min(whole.begin, displacement + span.begin);
     whole.end = first ? displacement + span.end : std::max(whole.end, displacement + span.end);

@@ -28,16 +28,10 @@ class ArgumentBuilder {
   std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                                    Direction direction) const;
 
-  /// Whether so many elements from `base` on are in GPU memory, and where that is; `seen` (may be null) is what the driver said of the
-  /// lowest byte. `apart` is filled where they lie in several memories, one of a GPU at least, which `place` is then. Throws Error
-  /// (buffer) where the memory is not all there, or apart and `apart` is null.
-  bool locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place,
-              gpu::PointerInfo* seen = nullptr, std::vector<Segment>* apart = nullptr) const;
-
  private:
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
-  bool divide(const char* name, const void* base, const layout::Layout& layout, MPI_Count count, lane::Place& place,
-              std::vector<Segment>* apart) const;
+  [[nodiscard]] Located locate(const char* name, const void* base, const layout::Layout& layout, MPI_Count count,
+                               Apart apart) const;
 
   lane::Copier& copier_;
   layout::Cache& layouts_;

@@ -18,43 +18,16 @@ Lifted::Lifted(Process& process, team::Home& home, const char* call, const char*
       extent_(std::move(extent)) {
   const auto span = extent_.layout->span(extent_.count);
   data_ = lane::byte_at(base_, static_cast<std::ptrdiff_t>(span.begin));
-  const auto length = static_cast<std::size_t>(span.end - span.begin);
-  auto& gpu = process_.gpu();
-  info_ = gpu.inspect(data_);
-  if (info_.on_gpu()) {
-    if (!info_.holds(data_, length) && gpu.contiguous_from(data_, length) < length) {
-      if (extent_.apart || may_be_apart(base, *extent_.layout, extent_.count, info_.size)) {
-        divide(argument);
-        return;
-      }
-      throw base::Error(base::ErrorClass::buffer,
-                        "{}: argument {} spans {} bytes from {}, but its GPU allocation ends before; check count and "
-                        "datatype against what was allocated",
-                        call_, argument, length, static_cast<const void*>(data_));
-    }
-    const lane::Place place = process_.copier().place(info_);
-    const bool ours = place.context == home_.context() && info_.kind == gpu::PointerInfo::Kind::device;
-    if (ours && extent_.usable()) {
-      settle(place);
-      return;
-    }
-    segments_.push_back({0, extent_.bytes(), place});
-  } else if (!gpu::Gpu::readable_by_cpu(data_)) {
-    throw base::Error(base::ErrorClass::buffer,
-                      "{}: argument {} ({}) is neither memory of this process nor live GPU memory; was it freed before "
-                      "the call, or does it belong to a context that was destroyed?",
-                      call_, argument, static_cast<const void*>(data_));
-  } else if (extent_.apart || reaches_gpu(process_.copier(), base, *extent_.layout, extent_.count)) {
-    divide(argument);
+  const Located located = locate(process_.copier(), call_, argument, base, *extent_.layout, extent_.count,
+                                 extent_.apart ? Apart::always : Apart::if_meant);
+  info_ = located.seen;
+  const bool ours =
+      located.place && located.place->context == home_.context() && info_.kind == gpu::PointerInfo::Kind::device;
+  if (ours && extent_.usable()) {
+    settle(*located.place);
     return;
-  } else {
-    segments_.push_back({0, extent_.bytes(), std::nullopt});
   }
-  copied_ = true;
-}
-
-void Lifted::divide(const char* argument) {
-  segments_ = segments_of(process_.copier(), call_, argument, base_, *extent_.layout, extent_.count);
+  segments_ = located.in_segments(extent_.bytes());
   copied_ = true;
 }
 

@@ -65,7 +65,6 @@ class Lifted {
 
  private:
   enum class Way { in, out };
-  void divide(const char* argument);
   void copy(Way way);
   void enqueue(Way way, gpu::StreamView stream);
   void look(const lane::Batch& batch, std::size_t begin, Way way) const;

@@ -1,5 +1,5 @@
 // Which memories a buffer lies in: mostly one, but a datatype of absolute addresses (MPI 5.0, section 5.1.5), or of distances
-// between allocations, may reach several. It must not know what the buffer is for.
+// between allocations, may reach several. It must not know what the buffer is for, nor who copies it.
 #pragma once
 
 #include "lane/copier.h"
@@ -21,19 +21,24 @@ struct Segment {
   std::optional<lane::Place> place;  ///< Nothing of the host's memory.
 };
 
-/// True if a buffer that begins in an allocation of so many bytes, which does not hold its span, may be meant so rather than run past
-/// its end: it has absolute addresses, or distances that are no strides within it.
-[[nodiscard]] bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count count,
-                                std::size_t allocation);
+/// Where a buffer lies: all of it in one allocation of a GPU (`place`), in several memories, one of a GPU at least (`segments`), or in the host's.
+struct Located {
+  gpu::PointerInfo seen{};  ///< What the driver says of its lowest byte.
+  std::optional<lane::Place> place{};
+  std::vector<Segment> segments{};
 
-/// Whether a buffer whose lowest byte is in host memory reaches GPU memory, as one with absolute addresses, or that spans much, may. Costs
-/// some nanoseconds a run of such a one.
-[[nodiscard]] bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& layout, MPI_Count count);
-
-/// The segments of `count` elements from `base` on, in the stream's order. Costs a look at each run. Throws Error (buffer), naming
-/// the argument, where a run is in no memory, or ends beyond its allocation.
-[[nodiscard]] std::vector<Segment> segments_of(lane::Copier& copier, const char* call, const char* argument,
-                                               const void* base, const layout::Layout& layout, MPI_Count count);
+  /// Of the first byte that is on a GPU, if any is.
+  [[nodiscard]] std::optional<lane::Place> first_place() const;
+  /// The same as segments of a stream of so many bytes, whatever it lies in.
+  [[nodiscard]] std::vector<Segment> in_segments(std::size_t bytes) const;
+};
+/// Whether it may lie in several: not at all; if it looks as though that were meant, rather than a mistake; or whatever it looks like.
+enum class Apart { never, if_meant, always };
+/// Of `count` elements from `base` on, none of which is in no memory; `known` (may be null) is what the driver said in this very call of an
+/// allocation that it may begin in. Throws Error (buffer), naming the argument, where the memory is not all there, or apart and must not be.
+[[nodiscard]] Located locate(lane::Copier& copier, const char* call, const char* argument, const void* base,
+                             const layout::Layout& layout, MPI_Count count, Apart apart,
+                             const gpu::PointerInfo* known = nullptr);
 
 /// Copies bytes [begin, end) of the packed stream of `count` elements from `base` on, which lie at `place`, or in host memory (nothing), to
 /// `host` or back: on the GPU as lane::Batch does it, in host memory, of which `host` holds the packed bytes, at once.

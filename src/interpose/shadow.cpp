@@ -1,7 +1,7 @@
 // See shadow.h.
 #include "interpose/shadow.h"
 
-#include "interpose/argument_builder.h"
+#include "interpose/memories.h"
 #include "interpose/mutant.h"
 
 #include <algorithm>
@@ -63,8 +63,7 @@ struct Shadow::Chunk {
 Shadow::Shadow(Process& process, const char* call, void* base, MPI_Aint bytes)
     : process_(process), base_(static_cast<std::byte*>(base)), bytes_(static_cast<std::size_t>(bytes)) {
   byte_ = process.layouts().of(process.library().handles().byte);
-  const ArgumentBuilder builder(process.copier(), process.layouts(), call);
-  static_cast<void>(builder.locate("base", base, *byte_, bytes, place_));
+  place_ = locate(process.copier(), call, "base", base, *byte_, bytes, Apart::never).place.value_or(lane::Place{});
   process.see_device(place_.device);
   const std::size_t whole = (bytes_ + line - 1) / line * line;
   memory_ = std::make_unique_for_overwrite<std::byte[]>(2 * whole + line);
@@ -76,8 +75,6 @@ Shadow::Shadow(Process& process, const char* call, void* base, MPI_Aint bytes)
     std::memcpy(public_ + begin, now, length);
     std::memcpy(synchronised_ + begin, now, length);
   });
-  // What the application had enqueued there before is over: later copies need not wait for it again.
-  static_cast<void>(builder.locate("base", base, *byte_, bytes, place_));
 }
 
 template <class F>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "gpu/context.h"
-#include "interpose/argument_builder.h"
+#include "interpose/memories.h"
 #include "interpose/teams.h"
 #include "mpi/returns_errors.h"
 #include "team/messenger.h"
@@ -34,14 +34,13 @@ struct Card {
 // True if it lies in the home's context: then what the application has enqueued there before is over, and others may open it.
 bool show(Process& process, const char* call, void* base, MPI_Aint size, team::Home*& home, share::Exposed& exposed) {
   const auto byte = process.layouts().of(process.library().handles().byte);
-  lane::Place place;
-  static_cast<void>(
-      ArgumentBuilder(process.copier(), process.layouts(), call).locate("base", base, *byte, size, place));
+  const Located located = locate(process.copier(), call, "base", base, *byte, size, Apart::never);
+  const lane::Place place = located.place.value_or(lane::Place{});
   process.see_device(place.device);
   home = process.teams()->home_at(place);
   if (home == nullptr || place.context != home->context()) return false;
   process.copier().settle(place, {.call = call});
-  exposed = home->exposure().show(process.gpu().inspect(base), base);
+  exposed = home->exposure().show(located.seen, base);
   return true;
 }
 
