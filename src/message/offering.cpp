@@ -13,7 +13,7 @@ namespace {
 
 using State = share::Offers::State;
 
-// How often the kept are looked after: half of what a send that was started has before it is copied to the host; and where patience is
+// How often those that their calls have left are looked after: half of what a send that was started has before it is copied to the host; and where patience is
 // short, no more often than a turn takes, for a task that awaits nothing never returns.
 constexpr base::Duration seldom = Transfers::started_patience / 2, often = std::chrono::microseconds{10};
 // MPI may need this rank's turns to bring the header over: MPICH over UCX sets up a connection with the first synchronous message.
@@ -37,7 +37,7 @@ Transfers::Offering::Offering(Transfers& transfers, Buffer buffer, const Header&
       watch_(watch),
       late_(base::now() + std::min({transfers.patience_, returns.value_or(transfers.patience_), most_unaided}) / 2) {}
 
-Header Transfers::Offering::Kept::header() const noexcept {
+Header Transfers::Offering::Essentials::header() const noexcept {
   Header header;
   header.bytes = bytes;
   header.chunk_bytes = chunk_bytes;
@@ -50,13 +50,13 @@ Header Transfers::Offering::Kept::header() const noexcept {
 }
 
 Transfers::Offering::~Offering() {
-  if (kept_ || watched_) transfers_.forget(*this);
+  if (left_ || watched_) transfers_.forget(*this);
 }
 
 void Transfers::Offering::start(std::weak_ptr<void> owner, bool leaves) {
   owner_ = std::move(owner);
   transfers_.watch(*this, header_.offer);
-  if (leaves) transfers_.keep(*this);
+  if (leaves) transfers_.look_after(*this);
 }
 
 bool Transfers::Offering::over() const noexcept {
@@ -96,7 +96,7 @@ void Transfers::Offering::look() {
   }
   if (state != State::done) {
     engine::Moment moment;
-    if (!kept_) go_on_if_late(moment);
+    if (!left_) go_on_if_late(moment);
     return;
   }
   if (!hold()) return;
@@ -134,7 +134,7 @@ void Transfers::Offering::go_on() {
   if (!returns_ && unwanted_.load(std::memory_order_seq_cst)) matched_.cancel();
 }
 
-engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> kept) {
+engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> alive) {
   auto& offers = peers_->offers();
   const Buffer& buffer = offering.buffer_;
   const Header header = offering.header_.header();
@@ -176,7 +176,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       --stored_;
       // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
       if (header.token == 0) close_offer(ticket);
-      auto sending = send_chunks(*copy, header, to, matched, {.patient = false, .matched = !returns}, watch, kept);
+      auto sending = send_chunks(*copy, header, to, matched, {.patient = false, .matched = !returns}, watch, alive);
       co_await std::move(sending);
       co_return;
     }
@@ -185,8 +185,8 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       if (offers.store(ticket)) {
         forget(offering);
         tags_.give_back(header.tag);
-        kept_.fetch_add(1, std::memory_order_relaxed);
-        engine_.spawn(keep_stored(stored, matched, kept));
+        outstanding_.fetch_add(1, std::memory_order_relaxed);
+        engine_.spawn(keep_stored(stored, matched, alive));
         if (!returns) co_await matched;
         if (failure) std::rethrow_exception(failure);
         co_return;
@@ -224,7 +224,7 @@ engine::Task<> Transfers::read_or_written(Offering& offering, engine::Completion
 
 // Until its receiver has asked for the copy, or nobody will any more.
 engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched,
-                                      [[maybe_unused]] std::shared_ptr<void> kept) {
+                                      [[maybe_unused]] std::shared_ptr<void> alive) {
   const auto& offers = peers_->offers();
   const share::Offers::Ticket offer = stored->offer;
   co_await matched;
@@ -235,7 +235,7 @@ engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Comp
   if (answered.done() && !over.done()) co_await over;
   close_offer(offer);
   --stored_;
-  kept_.fetch_sub(1, std::memory_order_relaxed);
+  outstanding_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // The helper thread may be asleep when a copy is asked for. Ends then, or when nobody will ask any more.
@@ -247,21 +247,21 @@ engine::Task<> Transfers::hasten(std::shared_ptr<Copy> stored) {
   if (offers.declined(offer)) helper().spawn(carry(stored));
 }
 
-engine::Task<> Transfers::hasten_kept(std::shared_ptr<Copy> stored) {
+engine::Task<> Transfers::hasten_outstanding(std::shared_ptr<Copy> stored) {
   auto hastening = hasten(std::move(stored));
   co_await std::move(hastening);
-  kept_.fetch_sub(1, std::memory_order_relaxed);
+  outstanding_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Transfers::keep(Offering& offering) {
+void Transfers::look_after(Offering& offering) {
   bool first = false;
   {
     const std::lock_guard lock(offerings_mutex_);
     offerings_.push_back(&offering);
-    offering.kept_ = true;
-    first = !std::exchange(looks_after_kept_, true);
+    offering.left_ = true;
+    first = !std::exchange(looks_after_left_, true);
   }
-  if (first) engine_.spawn(look_after_kept());
+  if (first) engine_.spawn(look_after_left());
 }
 
 // What callbacks of the application still call in MPI_Finalize gives turns to tasks, which must not outlive this object.
@@ -269,14 +269,14 @@ void Transfers::stop_looking() {
   const auto stopped = [this] {
     const std::lock_guard lock(offerings_mutex_);
     finishing_ = true;
-    return !looks_after_kept_;
+    return !looks_after_left_;
   };
   if (!stopped()) engine_.until(stopped, {.call = "MPI_Finalize"});
 }
 
 void Transfers::forget(Offering& offering) noexcept {
   const std::lock_guard lock(offerings_mutex_);
-  offering.kept_ = false;
+  offering.left_ = false;
   if (std::exchange(offering.watched_, false))
     open_[offering.header_.offer.line].store(nullptr, std::memory_order_relaxed);
   const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);
@@ -286,18 +286,18 @@ void Transfers::forget(Offering& offering) noexcept {
 }
 
 // A rank may wait in any call for what depends on a payload whose receiver does not read it.
-engine::Task<> Transfers::look_after_kept() {
+engine::Task<> Transfers::look_after_left() {
   for (unsigned idle = 0;;) {
     co_await engine::Completion::after(std::clamp(patience_ / 2, often, seldom));
     {
       const std::lock_guard lock(offerings_mutex_);
       idle = offerings_.empty() ? idle + 1 : 0;
       if (idle == most_idle_rounds || finishing_) {
-        looks_after_kept_ = false;
+        looks_after_left_ = false;
         co_return;
       }
     }
-    look_at_kept();
+    look_at_left();
   }
 }
 
@@ -305,10 +305,10 @@ void Transfers::look_if_asked() {
   const std::uint64_t asks = world_.directory().asks();
   if (asks == asks_seen_.load(std::memory_order_relaxed)) return;
   asks_seen_.store(asks, std::memory_order_relaxed);
-  look_at_kept();
+  look_at_left();
 }
 
-void Transfers::look_at_kept() {
+void Transfers::look_at_left() {
   std::vector<std::pair<std::shared_ptr<void>, Offering*>> open;
   {
     const std::lock_guard lock(offerings_mutex_);
@@ -324,7 +324,7 @@ void Transfers::look_at_kept() {
 
 Transfers::~Transfers() {
   const std::lock_guard lock(offerings_mutex_);
-  for (Offering* const offering : offerings_) offering->kept_ = false;
+  for (Offering* const offering : offerings_) offering->left_ = false;
   for (const auto& open : open_)
     if (Offering* const offering = open.load(std::memory_order_relaxed)) offering->watched_ = false;
 }

@@ -2,7 +2,7 @@
 // but the offer's word and MPI's request to look at; what takes long, or is amiss, goes on as a task (Transfers::send_offered).
 // It must not know which call sends.
 //
-//   open    nobody but look(), cancel() and Transfers::look_at_kept() has to do with it   -> held
+//   open    nobody but look(), cancel() and Transfers::look_at_left() has to do with it   -> held
 //   held    by the one of these that has something to do                          -> open, over, task
 //   over    the buffer is free, and the offer closed
 //   task    a task has it: over when that is done
@@ -52,8 +52,8 @@ class Transfers::Offering {
 
   Transfers& transfers_;
   // What a task would need of the header: a tenth of it, as there is one of these for each message.
-  struct Kept {
-    explicit Kept(const Header& header) noexcept
+  struct Essentials {
+    explicit Essentials(const Header& header) noexcept
         : bytes(header.bytes),
           chunk_bytes(header.chunk_bytes),
           token(header.token),
@@ -69,7 +69,7 @@ class Transfers::Offering {
   };
 
   const Buffer buffer_;
-  const Kept header_;
+  const Essentials header_;
   const int to_;
   MPI_Request* request_;
   MPI_Status* const status_;
@@ -77,7 +77,7 @@ class Transfers::Offering {
   const engine::Watch watch_;
   const base::Time late_;  // from when on a task has it
   std::weak_ptr<void> owner_;
-  std::atomic<bool> kept_{false};
+  std::atomic<bool> left_{false};
   bool watched_ = false;         // stands in Transfers::open_
   bool copied_ = false;          // somebody makes a copy for its receiver
   std::exception_ptr uncopied_;  // why the helper thread has made none

@@ -228,7 +228,7 @@ engine::Task<> Transfers::break_off(PackingPointer packing, int to) {
 
 engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Completion matched,
                                       const MPI_Status* status, engine::Watch watch,
-                                      [[maybe_unused]] std::shared_ptr<void> kept) {
+                                      [[maybe_unused]] std::shared_ptr<void> alive) {
   auto& offers = peers_->offers();
   const Header header = packing->header;
   const auto cancelled = [&] { return status != nullptr && matched.done() && mpi::cancelled(mpi_, *status); };
@@ -264,8 +264,8 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
       auto storing = store(packing, to, first, watch);
       stored = co_await std::move(storing);
       if (stored == nullptr) continue;
-      kept_.fetch_add(1, std::memory_order_relaxed);
-      engine_.spawn(hasten_kept(stored));
+      outstanding_.fetch_add(1, std::memory_order_relaxed);
+      engine_.spawn(hasten_outstanding(stored));
     }
     if (packed.done()) packed.rethrow();
   } catch (...) {

@@ -332,8 +332,11 @@ std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, 
 
 std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
   if (transfers_ == nullptr) return nullptr;
-  if (batch_ != nullptr) return place_.context == place.context ? batch_ : nullptr;
-  auto& turns = turns_ != nullptr ? *turns_ : transfers_->gathering_;
+  const auto& copier = transfers_->copier_;
+  if (batch_ != nullptr && place_.context != place.context) return nullptr;
+  if (batch_ != nullptr && copier.settled(place_) == copier.settled(place)) return batch_;
+  enqueue();
+  auto& turns = turns_ != nullptr ? *turns_ : copier.settled(place) ? transfers_->gathering_ : transfers_->ordered_;
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
   std::unique_lock lock(turns.mutex, std::try_to_lock);
   if (!lock) return nullptr;
@@ -410,7 +413,7 @@ Transfers::Reader Transfers::reader_of(const Buffer& buffer) const noexcept {
   const lane::Place home = peers_->place();
   const lane::Memory memory = memory_in(buffer.place);
   if (memory == lane::Memory::gpu) return {buffer.place, memory};
-  return {{home.context, home.device, buffer.place.before}, memory};
+  return {{home.context, home.device, buffer.place.before, buffer.place.marked}, memory};
 }
 
 // Enqueues the end of the offer behind what reads it.

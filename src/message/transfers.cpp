@@ -122,12 +122,12 @@ engine::Task<bool> Transfers::moved(engine::Completion completion, engine::Compl
 }
 
 engine::Task<> Transfers::send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
-                               std::shared_ptr<void> kept) {
-  return send_chunks(std::move(buffer), std::move(header), to, std::move(matched), {}, watch, std::move(kept));
+                               std::shared_ptr<void> alive) {
+  return send_chunks(std::move(buffer), std::move(header), to, std::move(matched), {}, watch, std::move(alive));
 }
 
 engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
-                                      engine::Watch watch, std::shared_ptr<void> kept) {
+                                      engine::Watch watch, std::shared_ptr<void> alive) {
   struct Slot {
     std::byte* data = nullptr;
     engine::Completion copied;
@@ -204,18 +204,18 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   if (patient) {
     close(*outgoing);
   } else {
-    kept_.fetch_add(1, std::memory_order_relaxed);
-    engine_.spawn(keep(outgoing, matched, std::move(kept)));
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+    engine_.spawn(finish_sending(outgoing, matched, std::move(alive)));
   }
   if (failure) std::rethrow_exception(failure);
 }
 
-engine::Task<> Transfers::keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched,
-                               [[maybe_unused]] std::shared_ptr<void> kept) {
+engine::Task<> Transfers::finish_sending(std::shared_ptr<Outgoing> outgoing, engine::Completion matched,
+                                         [[maybe_unused]] std::shared_ptr<void> alive) {
   for (auto& sent : outgoing->sent) co_await sent.done;
   co_await matched;
   close(*outgoing);
-  kept_.fetch_sub(1, std::memory_order_relaxed);
+  outstanding_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Transfers::close(const Outgoing& outgoing) {
@@ -237,7 +237,7 @@ engine::Task<> Transfers::drain() {
   bool told = false;
   engine::Completion all_gone;
   while (!told || !all_gone.done()) {
-    if (!told && kept_.load(std::memory_order_relaxed) == 0) {
+    if (!told && outstanding_.load(std::memory_order_relaxed) == 0) {
       team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
       all_gone = engine::Completion::of(&barrier);
       told = true;

@@ -107,9 +107,9 @@ class Transfers {
   void close(const Header& header);
 
   /// Sends a payload after its header, whose synchronous message is done when `matched` is. Finished when the buffer is
-  /// free. Throws Error where the GPU fails; the receiver is told. `kept` is kept until the task is finished: what `matched` and `watch` refer to.
+  /// free. Throws Error where the GPU fails; the receiver is told. `alive` lives until the task is finished: what `matched` and `watch` refer to.
   engine::Task<> send(Buffer buffer, Header header, int to, engine::Completion matched, engine::Watch watch,
-                      std::shared_ptr<void> kept);
+                      std::shared_ptr<void> alive);
 
   /// The sending of an offered payload: without a task, as long as all goes well (offering.h).
   class Offering;
@@ -128,9 +128,9 @@ class Transfers {
   /// No header was sent after all.
   void abandon(const PackingPointer& packing);
   /// Sends what pack() began; finished when the buffer is free.
-  /// MPI may cancel the header's message, as `status` (may be null) then tells: nothing is sent. `kept`: as for send().
+  /// MPI may cancel the header's message, as `status` (may be null) then tells: nothing is sent. `alive`: as for send().
   engine::Task<> send_packed(PackingPointer packing, int to, engine::Completion matched, const MPI_Status* status,
-                             engine::Watch watch, std::shared_ptr<void> kept);
+                             engine::Watch watch, std::shared_ptr<void> alive);
 
   /// The reading of an offered payload.
   struct Reading;
@@ -219,9 +219,9 @@ class Transfers {
   /// time; who waits for a send looks at that one itself.
   void look_if_asked();
 
-  /// Gives payloads that this rank kept for slow receivers a turn.
+  /// Gives payloads that this rank has yet for slow receivers a turn.
   void progress() {
-    if (kept_.load(std::memory_order_relaxed) != 0) engine_.progress();
+    if (outstanding_.load(std::memory_order_relaxed) != 0) engine_.progress();
   }
   /// See PeerMemory.
   void tend() noexcept {
@@ -256,12 +256,12 @@ class Transfers {
   // Each keeps the word of its offer until it is asked for: others are needed for what is read.
   static constexpr std::size_t most_stored = share::Offers::most / 2;
   [[nodiscard]] std::optional<Header> open_shown(const Buffer& buffer);
-  engine::Task<> send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> kept);
+  engine::Task<> send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> alive);
   engine::Task<> hasten(std::shared_ptr<Copy> stored);
-  engine::Task<> hasten_kept(std::shared_ptr<Copy> stored);
-  engine::Task<> keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched, std::shared_ptr<void> kept);
+  engine::Task<> hasten_outstanding(std::shared_ptr<Copy> stored);
+  engine::Task<> keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched, std::shared_ptr<void> alive);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
-                             engine::Watch watch, std::shared_ptr<void> kept);
+                             engine::Watch watch, std::shared_ptr<void> alive);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
@@ -298,7 +298,8 @@ class Transfers {
   engine::Task<> written(engine::Completion copied, lane::Place place);
   static base::Error reader_failure(const engine::Watch& watch, int reader);
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
-  engine::Task<> keep(std::shared_ptr<Outgoing> outgoing, engine::Completion matched, std::shared_ptr<void> kept);
+  engine::Task<> finish_sending(std::shared_ptr<Outgoing> outgoing, engine::Completion matched,
+                                std::shared_ptr<void> alive);
   void close(const Outgoing& outgoing);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
@@ -333,10 +334,10 @@ class Transfers {
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
   engine::Task<> read_or_written(Offering& offering, engine::Completion over);
-  void keep(Offering& offering);
+  void look_after(Offering& offering);
   void forget(Offering& offering) noexcept;
-  engine::Task<> look_after_kept();
-  void look_at_kept();
+  engine::Task<> look_after_left();
+  void look_at_left();
   [[nodiscard]] std::uint64_t ask_for(const Header& header, const share::Offers::Ticket& offer);
   engine::Task<> read_ferried(Header header, std::size_t begin, Buffer buffer, std::shared_ptr<Received> received,
                               std::uint64_t number, engine::Watch watch);
@@ -388,10 +389,10 @@ class Transfers {
   std::atomic<std::size_t> packed_size_{0};
   std::atomic<bool> watches_{false};      // look_for_declined() runs
   std::mutex offerings_mutex_;            // of the next three
-  std::vector<Offering*> offerings_;      // whose calls have left them to look_after_kept(),
-  bool looks_after_kept_ = false;         // which runs
+  std::vector<Offering*> offerings_;      // whose calls have left them to look_after_left(),
+  bool looks_after_left_ = false;         // which runs
   bool finishing_ = false;                // and is to end
-  std::atomic<int> kept_{0};              // transfers that their calls have left to keep()
+  std::atomic<int> outstanding_{0};       // transfers that their calls have left to tasks of their own
   std::atomic<std::size_t> stored_{0};    // of these, offers
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
@@ -420,6 +421,8 @@ class Transfers {
     [[nodiscard]] std::shared_ptr<lane::Batch> next_batch(lane::Copier& copier, const lane::Place& place,
                                                           const engine::Watch& watch);
   } gathering_, reading_;
+  // gathering_ of what comes behind the application's default streams in any case, for which the rest must not wait.
+  Turns ordered_;
 };
 
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
@@ -443,7 +446,7 @@ class Transfers::Gathering {
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  Turns* turns_ = nullptr;             // all go by these; null: by gathering_
+  Turns* turns_ = nullptr;             // all go by these; null: each as its place asks for
   std::unique_lock<std::mutex> lock_;  // of the turns, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
