@@ -119,13 +119,6 @@ kernel::Parts parts_of(const team::Prepared& prepared, const Shape& shape, const
   return parts;
 }
 
-}  // namespace
-
-// A peer may still be far from enqueueing its side.
-double Enqueued::limit_seconds() const noexcept { return limit_of_waits(watchdog_seconds_); }
-
-namespace {
-
 bool captures(gpu::StreamView stream) noexcept {
   try {
     return stream.capturing();
@@ -135,6 +128,9 @@ bool captures(gpu::StreamView stream) noexcept {
 }
 
 }  // namespace
+
+// A peer may still be far from enqueueing its side.
+double Enqueued::limit_seconds() const noexcept { return limit_of_waits(watchdog_seconds_); }
 
 const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shape, const Buffers& mine,
                                const Pieces* pieces, bool in_place, gpu::StreamView stream) const {
