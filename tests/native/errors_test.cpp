@@ -1,9 +1,10 @@
 // Wrong arguments to crosslane.h's functions, each with its MPI error class and a message that names argument and remedy, after
 // which right calls are right; communicators that cannot be prepared, on all ranks alike; a rank that never comes.
-// --what arguments|gives_up|refused|in_turns  --told <what the refusal says; . for a space>
+// --what arguments|gives_up|fails|refused|in_turns  --told <what the refusal says; . for a space>
 #include "native/enqueued.h"
 
 #include <crosslane/crosslane.h>
+#include <dlfcn.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -402,8 +403,14 @@ void refused(const Program& program) {
 }
 
 // Rank 1 never enqueues its side: rank 0's kernel gives up, which is told, and everything else goes on.
-void gives_up(Program& program) {
+// Rank 1 does not come, or fails as it enqueues its side: it refuses the next one then, which would meet what is left of rank 0's.
+void gives_up(Program& program, bool fails) {
   if (!can_prepare(program)) return;
+  const auto arm = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "crosslane_emulated_arm"));
+  if (fails && arm == nullptr) {
+    program.skip("a real driver does not fail when it is told to");
+    return;
+  }
   MPI_Comm comm = MPI_COMM_NULL, next = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_dup(MPI_COMM_WORLD, &next);
@@ -421,6 +428,12 @@ void gives_up(Program& program) {
     while (missing(comm) < 0) sched_yield();
     CROSSLANE_CHECK_EQUAL(missing(comm), 1);
     stream.finish();
+    expect(sum(comm), MPI_ERR_OTHER, "rank 1 of the communicator did not enqueue its side");
+  } else if (fails) {
+    CROSSLANE_STEP("an enqueue that fails");
+    arm();
+    expect(sum(comm), MPI_ERR_OTHER, "cuLaunchKernel");
+    CROSSLANE_CHECK_EQUAL(missing(comm), 1);
     expect(sum(comm), MPI_ERR_OTHER, "rank 1 of the communicator did not enqueue its side");
   }
   polite_barrier();
@@ -445,7 +458,7 @@ int main(int argc, char** argv) {
   const std::string what = program.text_option("what", "");
   if (what == "arguments") Arguments(program).run();
   if (what == "refused") refused(program);
-  if (what == "gives_up") gives_up(program);
+  if (what == "gives_up" || what == "fails") gives_up(program, what == "fails");
   if (what == "in_turns") program.skip(can_prepare(program) ? "no two ranks take turns on a GPU" : "");
   return program.finish();
 }
