@@ -253,11 +253,8 @@ int Route::start(MPI_Request* request, Starting invoke) {
 
 int Route::track(MPI_Request* request, int result, bool persistent) {
   if (result != mpi::success) return result;
-  // There was nothing to do: a file's operation may be over without a request.
-  if (request != nullptr && *request == process_.library().handles().request_null) {
-    operation_->deliver(copier(), nullptr, process_.library().below());
-    return result;
-  }
+  // A file's operation that has nothing to do may have no request; nor has it written anything to the host copies.
+  if (request != nullptr && *request == process_.library().handles().request_null) return result;
   operation_->persistent = persistent;
   operation_->active = !persistent;
   // Some operations are complete at once, and then MPIs like to hand out one shared request for all of them. Not for files, whose
