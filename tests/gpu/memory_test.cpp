@@ -309,6 +309,31 @@ TYPED_TEST(MemoryTest, PeersReachEachOther) {
   EXPECT_EQ(read(this->driver(), theirs.data(), data.size()), data);
 }
 
+// Copies find their way between any two GPUs; a fill is a kernel of its stream's.
+TYPED_TEST(MemoryTest, AFillNeedsPeerAccess) {
+  auto& driver = this->driver();
+  int count = 0, can = 0;
+  ASSERT_CUDA(driver.device_get_count(&count));
+  if (count >= 2) {
+    ASSERT_CUDA(driver.device_can_access_peer(&can, 1, 0));
+  }
+  if (can == 0) GTEST_SKIP() << "no two GPUs here of which one reaches the other's memory";
+  const gpu::Buffer mine(driver, 100);
+  CUcontext own = nullptr;
+  ASSERT_CUDA(driver.ctx_get_current(&own));
+  const gpu::PrimaryContext peer(driver, 1);
+  const gpu::ContextScope scope(driver, peer.context());
+  const gpu::Stream stream(driver);
+  const auto fill = [&](unsigned char value) {
+    return driver.memset_d8_async(reinterpret_cast<CUdeviceptr>(mine.data()), value, 100, stream.view().handle());
+  };
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, fill(1));
+  ASSERT_CUDA(driver.ctx_enable_peer_access(own, 0));
+  ASSERT_CUDA(fill(2));
+  finish(stream);
+  EXPECT_EQ(read(driver, mine.data(), 100), std::vector(100, std::byte{2}));
+}
+
 // Whatever was lent before: a call that repeats gets its memory again, and what it has is its alone.
 TYPED_TEST(MemoryTest, SparesAreLentAgain) {
   CUcontext context = nullptr;

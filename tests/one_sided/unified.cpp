@@ -336,11 +336,11 @@ class Unified {
     CROSSLANE_CUDA(cuDevicePrimaryCtxRetain(&context, other));
     CROSSLANE_CUDA(cuCtxPushCurrent(context));
     CROSSLANE_CUDA(cuMemAlloc(&memory, ints * sizeof(int)));
-    CROSSLANE_CUDA(cuCtxPopCurrent(nullptr));
     std::vector<int> numbers(ints), got(ints);
     for (std::size_t i = 0; i < ints; ++i) numbers[i] = static_cast<int>(i) + 10'000 * program_.rank;
     CROSSLANE_CUDA(cuMemcpyHtoD(memory, numbers.data(), ints * sizeof(int)));
     CROSSLANE_CUDA(cuCtxSynchronize());
+    CROSSLANE_CUDA(cuCtxPopCurrent(nullptr));
     std::array<int, blocks> places{};
     for (int i = 0; i < blocks; ++i) places[static_cast<std::size_t>(i)] = first + 5 * i;
     MPI_Datatype gaps = MPI_DATATYPE_NULL;
@@ -351,8 +351,10 @@ class Unified {
     CROSSLANE_MPI(MPI_Win_fence(0, window_));
     CROSSLANE_MPI(MPI_Put(address, 1, gaps, right_, place, 2 * blocks, MPI_INT, window_));
     CROSSLANE_MPI(MPI_Win_fence(0, window_));
+    CROSSLANE_CUDA(cuCtxPushCurrent(context));
     CROSSLANE_CUDA(cuMemsetD8(memory, 0x77, ints * sizeof(int)));
     CROSSLANE_CUDA(cuCtxSynchronize());
+    CROSSLANE_CUDA(cuCtxPopCurrent(nullptr));
     CROSSLANE_MPI(MPI_Get(address, 1, gaps, program_.rank, place, 2 * blocks, MPI_INT, window_));
     CROSSLANE_MPI(MPI_Win_fence(0, window_));
     CROSSLANE_CUDA(cuMemcpyDtoH(got.data(), memory, ints * sizeof(int)));

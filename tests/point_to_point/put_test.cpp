@@ -573,7 +573,7 @@ class Put {
     const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("writes", 1);
     const std::int64_t before = counted_on_all(counter);
     bool counted = false;
-    for (int round = 0; round == 0 || (round < 20 && wanted == 1 && !counted); ++round) {
+    for (int round = 0; round == 0 || (round < 100 && wanted == 1 && !counted); ++round) {
       play(round);
       counted = counted_on_all(counter) != before;
     }

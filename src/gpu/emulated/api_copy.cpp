@@ -38,6 +38,15 @@ void move(const Box& box, unsigned char* to, const unsigned char* from) {
 
 bool pageable(Address address) { return !memory().in_device_space(address) && !memory().find(address); }
 
+// A fill is a kernel of the stream's GPU: another GPU's memory is for it only where peer access is enabled. Copies find
+// their way without.
+bool fills(const CUctx_st& context, Address address) {
+  const auto range = memory().find(address);
+  if (!range || range->kind != Range::Kind::device || range->device == context.device) return true;
+  const std::lock_guard lock(state().mutex);
+  return context.peers.contains(range->context);
+}
+
 bool on_gpu(Address address) {
   const auto range = memory().find(address);
   return range && range->on_gpu();
@@ -129,6 +138,7 @@ void fill(CUdeviceptr pointer, std::size_t pitch, Unit value, std::size_t width,
   require(pointer % sizeof(Unit) == 0 && pitch % sizeof(Unit) == 0 && pitch >= width * sizeof(Unit),
           CUDA_ERROR_INVALID_VALUE);
   memory().check(pointer, (height - 1) * pitch + width * sizeof(Unit), true);
+  require(fills(stream->context, pointer), CUDA_ERROR_INVALID_VALUE);
   auto* const to = static_cast<unsigned char*>(memory().cpu(pointer));
   const Point done = submit(stream, CU_GRAPH_NODE_TYPE_MEMSET, [=](const Running&) {
     for (std::size_t y = 0; y < height; ++y) {
