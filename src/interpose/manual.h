@@ -13,7 +13,6 @@ namespace crosslane::interpose::manual {
 int init(const Site& site, int* argc, char*** argv);
 int init_thread(const Site& site, int* argc, char*** argv, int required, int* provided);
 int session_init(const Site& site, MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session);
-int finalize(const Site& site);
 int error_string(const Site& site, int errorcode, char* string, int* resultlen);
 
 // communicators.cpp: what ends communicators (section 7.4).

@@ -174,6 +174,7 @@ int Process::initialized() noexcept {
   try {
     const Nested nested;
     form_world();
+    finalize_last();
     if (tracer_ != nullptr) tracer_->open(world_->rank());
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
       base::log(base::Topic::info,
@@ -213,6 +214,29 @@ void Process::form_world() {
   if (!looks_) return;
   unexpected_ = std::make_unique<message::Unexpected>(below, handles, world_->cookie(),
                                                       world_->messenger().communicator(), world_->rank());
+}
+
+extern "C" int crosslane_copy_no_end(MPI_Comm, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return mpi::success;
+}
+
+extern "C" int crosslane_end(MPI_Comm, int, void* process, void*) {
+  static_cast<Process*>(process)->finalizing();
+  return mpi::success;
+}
+
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, the last one first (MPI 4.1, 11.2.4), and what it calls for those of the
+// application may communicate as before. This one is set before the application's.
+void Process::finalize_last() {
+  const auto& below = library_.below();
+  const auto checked = [&](int code, const char* call) {
+    if (code != mpi::success) throw base::Error(base::ErrorClass::other, "{} failed with code {}", call, code);
+  };
+  int key = 0;
+  checked(below.Comm_create_keyval(crosslane_copy_no_end, crosslane_end, &key, nullptr), "MPI_Comm_create_keyval");
+  checked(below.Comm_set_attr(library_.handles().comm_self, key, this), "MPI_Comm_set_attr");
+  checked(below.Comm_free_keyval(&key), "MPI_Comm_free_keyval");  // which goes with the attribute
 }
 
 void Process::finalizing() noexcept {
@@ -320,11 +344,6 @@ int manual::init_thread(const Site& site, int* argc, char*** argv, int required,
 int manual::session_init(const Site& site, MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
   const int result = site.next().Session_init(info, errhandler, session);
   return result == mpi::success ? site.process().session_began(*session, errhandler) : result;
-}
-
-int manual::finalize(const Site& site) {
-  site.process().finalizing();
-  return site.next().Finalize();
 }
 
 // An error that Crosslane raised is explained by its own message, cut to what MPI allows.

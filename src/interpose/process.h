@@ -142,7 +142,7 @@ class Process {
   int initialized() noexcept;
   /// After a session began, which a program may do without MPI_Init: reports bad settings. Returns an MPI error code.
   int session_began(MPI_Session session, MPI_Errhandler handler) noexcept;
-  /// Before the MPI is finalised: completes what is left and gives GPU memory and handles back.
+  /// In MPI_Finalize, when the application's callbacks have been called: completes what is left and gives GPU memory and handles back.
   void finalizing() noexcept;
 
   /// Where the ranks of a node number their collectives and may run them directly between GPUs; null where they do not.
@@ -172,6 +172,8 @@ class Process {
   static Process& make() noexcept;
   const mpi::Functions& find_next(Level level) noexcept;
   [[nodiscard]] bool may_ask_without_world() noexcept;
+  /// Has MPI_Finalize call finalizing().
+  void finalize_last();
   void make_services();
   void form_world();
   void free_attachments();

@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <memory>
 #include <numeric>
 #include <string_view>
 #include <vector>
@@ -190,15 +191,77 @@ void error_handlers(Program& program) {
   CROSSLANE_MPI(MPI_Comm_free(&comm));
 }
 
+// The attributes of MPI_COMM_SELF are what an MPI deletes first in MPI_Finalize, the last one first, and all that MPI can do can be done there.
+class Last {
+ public:
+  explicit Last(Program& program) : program_(program), in_(program.kind(), bytes), out_(program.kind(), bytes) {}
+
+  // What was begun before MPI_Finalize is completed there.
+  void prepare() {
+    out_.write(pattern(mix(program_.seed, program_.rank, 70), bytes));
+    std::vector<int> keyvals(2, MPI_KEYVAL_INVALID);
+    CROSSLANE_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, after, &keyvals[0], this));
+    CROSSLANE_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, before, &keyvals[1], this));
+    for (int& keyval : keyvals) {
+      CROSSLANE_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, this));
+      CROSSLANE_MPI(MPI_Comm_free_keyval(&keyval));
+    }
+    CROSSLANE_MPI(MPI_Irecv(in_.data(), bytes, MPI_BYTE, left(), 7, MPI_COMM_WORLD, &receive_));
+    CROSSLANE_MPI(MPI_Isend(out_.data(), bytes, MPI_BYTE, right(), 8, MPI_COMM_WORLD, &send_));
+  }
+
+  void check() const { CROSSLANE_CHECK_EQUAL(called_, 2); }
+
+ private:
+  static constexpr int bytes = 500000;
+  [[nodiscard]] int left() const { return (program_.rank + program_.size - 1) % program_.size; }
+  [[nodiscard]] int right() const { return (program_.rank + 1) % program_.size; }
+
+  static int before(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* state) {
+    CROSSLANE_STEP("deleting the first attribute in MPI_Finalize");
+    auto& self = *static_cast<Last*>(state);
+    CROSSLANE_CHECK_EQUAL(self.called_++, 0);
+    communicate(self.program_);
+    CROSSLANE_MPI(MPI_Send(self.out_.data(), bytes, MPI_BYTE, self.right(), 7, MPI_COMM_WORLD));
+    return MPI_SUCCESS;
+  }
+
+  static int after(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* state) {
+    CROSSLANE_STEP("deleting the last attribute in MPI_Finalize");
+    auto& self = *static_cast<Last*>(state);
+    CROSSLANE_CHECK_EQUAL(self.called_++, 1);
+    CROSSLANE_MPI(MPI_Wait(&self.receive_, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(self.in_.read() == pattern(mix(self.program_.seed, self.left(), 70), bytes),
+                    "a message that was sent in MPI_Finalize");
+    Memory late(self.program_.kind(), bytes);
+    CROSSLANE_MPI(MPI_Recv(late.data(), bytes, MPI_BYTE, self.left(), 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(late.read() == self.in_.read(), "a message that was sent before MPI_Finalize");
+    CROSSLANE_MPI(MPI_Wait(&self.send_, MPI_STATUS_IGNORE));
+    communicate(self.program_);
+    return MPI_SUCCESS;
+  }
+
+  Program& program_;
+  Memory in_, out_;
+  MPI_Request receive_ = MPI_REQUEST_NULL, send_ = MPI_REQUEST_NULL;
+  int called_ = 0;
+};
+
 int run(int argc, char** argv) {
   Program program(argc, argv, "lifecycle_callbacks");
+  // So that the memory outlives the program's hold on the GPU.
+  std::unique_ptr<Device> device;
+  if (program.device() != nullptr) device = std::make_unique<Device>(program.device()->ordinal());
+  Last last(program);
   // The first calls go otherwise than later ones.
   for (int round = 0; round < 2; ++round) {
     attributes(program);
     generalized_requests(program);
     error_handlers(program);
   }
-  return program.finish();
+  const int status = program.finish([&] { last.prepare(); });
+  last.check();
+  return failures() == 0 ? status : 1;
 }
 
 }  // namespace

@@ -492,6 +492,6 @@ def table() -> dict[str, Staged | Manual | Maker]:
     ):
         rows[name] = Manual(name.lower(), "request")
     rows["File_open"] = Manual("file_open", "process")
-    for name in ("Init", "Init_thread", "Session_init", "Finalize", "Error_string"):
+    for name in ("Init", "Init_thread", "Session_init", "Error_string"):
         rows[name] = Manual(name.lower(), "process")
     return rows
