@@ -6,6 +6,7 @@
 #include "collective/among_nodes.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
+#include "share/steps.h"
 
 #include <algorithm>
 #include <chrono>
@@ -109,6 +110,8 @@ class TeamSite final : public Site {
       co_return;
     }
     co_await reached_or_look(connection_.marker->word(), mark);
+    // What waits there for somebody's event would write to windows during later calls.
+    if (connection_.marker->word().load(std::memory_order_acquire) < mark) team_.lose();
   }
 
  private:
@@ -170,8 +173,9 @@ engine::Task<> relay_in_team(DrivenCall driven, std::vector<RelayLevel> levels) 
 }
 
 bool relays(const Shape& shape, const TeamFacts& facts) noexcept {
-  // Slots shrink with the members that share a window, and their parts are numbered (share::Step::most_parts).
-  constexpr std::size_t most_bytes = std::size_t{32} << 30;
+  // Slots shrink with the members that share a window, to no less than this, and their parts are numbered.
+  constexpr std::size_t least_slot = std::size_t{4} << 10;
+  constexpr std::size_t most_bytes = share::Step::most_parts * least_slot;
   return facts.driven && shape.bytes <= most_bytes;
 }
 

@@ -12,9 +12,9 @@ namespace crosslane::share {
 /// parts of a member's call, so that who waits for a step also checks that its giver stands where it should.
 class Step {
  public:
-  static constexpr unsigned level_bits = 3, part_bits = 19;
+  /// Levels up to 7; of calls there may be 2 to the 38th.
+  static constexpr unsigned level_bits = 3, part_bits = 23;
   static constexpr std::size_t most_parts = (std::size_t{1} << part_bits) - 1;
-  static constexpr int most_levels = (1 << level_bits) - 1;
 
   /// `call` from 1, `part` from 0 up to below most_parts.
   constexpr Step(std::uint64_t call, std::size_t part, int level) noexcept
