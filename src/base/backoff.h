@@ -35,4 +35,7 @@ class Backoff {
   std::atomic<unsigned> left_{0}, last_{0};
 };
 
+/// Of what failed for want of memory.
+using ShortageBackoff = Backoff<4, 1024>;
+
 }  // namespace crosslane::base

@@ -1,4 +1,4 @@
-// What a host-driven algorithm is given: it runs as a task inside the blocking call, waits for flags in the node's directory, and has
+// What a host-driven algorithm is given: it runs as a task, inside a blocking call or behind a nonblocking one, waits for flags in the node's directory, and has
 // the GPU do only what never waits for another rank's kernel. It must not know how it was chosen.
 #pragma once
 

@@ -57,7 +57,7 @@ bool passes_gpu_memory(const Site& site, const CollectiveCall& call) {
 
 std::string NamedCommunicator::name(const void* context) {
   const auto& [process, comm] = *static_cast<const NamedCommunicator*>(context);
-  return process.communicators()->name_of(comm);
+  return process.communicators() == nullptr ? std::string("a communicator") : process.communicators()->name_of(comm);
 }
 
 }  // namespace crosslane::interpose

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
+#include "interpose/call_facts.h"
 #include "interpose/elements.h"
 #include "interpose/teams.h"
 
@@ -120,15 +121,6 @@ team::Home& home_for(Process& process, const std::vector<team::Prepared::Buffer>
                   home->device());
   }
   return *home;
-}
-
-struct Named {
-  Process& process;
-  MPI_Comm comm;
-};
-std::string name_of_communicator(const void* context) {
-  const auto& [process, comm] = *static_cast<const Named*>(context);
-  return process.communicators() == nullptr ? std::string("a communicator") : process.communicators()->name_of(comm);
 }
 
 // Who is root, and what it alone may pass.
@@ -425,11 +417,11 @@ void prepare(Process& process, MPI_Comm comm, MPI_Count bytes, int count, void* 
     wish.refusal = error;
     wish.buffers.clear();
   }
-  const Named named{process, comm};
+  const NamedCommunicator named{process, comm};
   const team::Prepared::Exchange exchange{
       team::Messenger{process.library().below(), process.library().handles(), comm},
       process.engine(),
-      {.call = "crosslane_prepare", .name = name_of_communicator, .context = &named}};
+      {.call = "crosslane_prepare", .name = NamedCommunicator::name, .context = &named}};
   if (wish.refusal && (facts == nullptr || process.teams() == nullptr)) {
     team::Prepared(process.engine(), std::move(local_ranks), seat.me).prepare(exchange, wish);
     return;

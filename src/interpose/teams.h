@@ -136,7 +136,7 @@ class Teams {
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
   std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false}, window_told_{false},
       elsewhere_told_{false};
-  base::Backoff<4, 1024> home_rests_;  // in calls that found none, as memory was short
+  base::ShortageBackoff home_rests_;  // in calls that found none, as memory was short
   bool home_short_ = false;
   std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands
   std::unique_ptr<engine::HelperThread> helper_;

@@ -10,6 +10,15 @@
 #include <utility>
 
 namespace crosslane::lane {
+namespace {
+
+base::Error freed_before(const void* address, const char* way) {
+  return {base::ErrorClass::buffer,
+          "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete", address,
+          way};
+}
+
+}  // namespace
 
 Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& settings)
     : gpu_(gpu),
@@ -251,10 +260,8 @@ void Batch::leave_out_what_is_gone(Bundle& bundle) {
     const bool written_stands = stands(touched.written), read_stands = stands(touched.read);
     if (written_stands && read_stands) return false;
     const auto failure = std::make_exception_ptr(
-        base::Error(base::ErrorClass::buffer,
-                    "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
-                    reinterpret_cast<const void*>(written_stands ? touched.read.begin : touched.written.begin),
-                    written_stands ? "from" : "to"));
+        written_stands ? freed_before(reinterpret_cast<const void*>(touched.read.begin), "from")
+                       : freed_before(reinterpret_cast<const void*>(touched.written.begin), "to"));
     // What host memory was to receive is not to be taken for it.
     const bool to_host = written_stands && !copier_.gpu_.on_gpu(reinterpret_cast<const void*>(touched.written.begin));
     auto& kept = to_host ? broken_ : refused_;
@@ -377,11 +384,7 @@ Batch::Byte Batch::look(const std::byte* memory, const layout::Layout& layout, M
                       [&](std::int64_t offset, std::size_t) { byte.offset = static_cast<std::ptrdiff_t>(offset); });
   const std::byte* const address = byte_at(memory, byte.offset);
   byte.kind = copier_.gpu_.inspect(address).kind;
-  if (byte.kind == gpu::PointerInfo::Kind::host) {
-    throw base::Error(base::ErrorClass::buffer,
-                      "GPU memory at {} was freed before the copy {} it; keep a buffer until its operation is complete",
-                      static_cast<const void*>(address), use == Use::read ? "from" : "to");
-  }
+  if (byte.kind == gpu::PointerInfo::Kind::host) throw freed_before(address, use == Use::read ? "from" : "to");
   return byte;
 }
 

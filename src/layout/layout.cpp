@@ -104,15 +104,6 @@ std::optional<Strided> Layout::as_strided(std::int64_t count) const noexcept {
   return shape;
 }
 
-std::optional<Shape2D> Layout::as_2d(std::int64_t count) const noexcept {
-  const auto shape = as_strided(count);
-  if (!shape || shape->dimensions > 1) return std::nullopt;
-  if (shape->dimensions == 0) return Shape2D{shape->offset, shape->width, 1, static_cast<std::int64_t>(shape->width)};
-  const auto& rows = shape->dimension[0];
-  if (rows.stride < static_cast<std::int64_t>(shape->width)) return std::nullopt;
-  return Shape2D{shape->offset, shape->width, rows.count, rows.stride};
-}
-
 void Layout::pack(void* packed, const void* source, std::int64_t count, std::size_t begin, std::size_t end) const {
   auto* target = static_cast<std::byte*>(packed);
   for_each_run(count, begin, end, [&](std::int64_t offset, std::size_t length) {

@@ -21,16 +21,6 @@ struct Span {
   std::int64_t end = 0;
 };
 
-/// `rows` runs of `width` bytes, the first at `offset`, each `pitch` bytes after the one before; in packing order.
-/// pitch >= width, so it is what a two-dimensional copy takes (a driver's limit on the pitch is for the caller to
-/// check).
-struct Shape2D {
-  std::int64_t offset;
-  std::size_t width;
-  std::size_t rows;
-  std::int64_t pitch;
-};
-
 using kernel::Strided;
 
 class Layout {
@@ -64,9 +54,6 @@ class Layout {
 
   /// The packed bytes of `count` elements. Throws Error (count) past 63 bits.
   [[nodiscard]] std::size_t packed_size(std::int64_t count) const;
-
-  /// `count` elements as a two-dimensional copy, or nothing where they are none (an empty layout too).
-  [[nodiscard]] std::optional<Shape2D> as_2d(std::int64_t count) const noexcept;
 
   /// `count` elements as a nest of loops around one run, or nothing where they are none.
   [[nodiscard]] std::optional<Strided> as_strided(std::int64_t count) const noexcept;

@@ -56,7 +56,7 @@ class Parcels {
   std::mutex mutex_;  // guards all that follows
   share::Window* window_ = nullptr;
   bool refused_ = false, short_ = false;
-  base::Backoff<4, 1024> rests_;  // in payloads, where memory was short
+  base::ShortageBackoff rests_;  // in payloads, where memory was short
   share::Window::Piece memory_;
   base::FreeRanges free_;
   std::deque<Lent> lent_;  // the oldest first

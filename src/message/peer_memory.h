@@ -166,16 +166,16 @@ class PeerMemory {
   std::atomic<team::Home*> home_{nullptr};
   std::atomic<base::Time> tended_{};
   std::atomic<bool> sends_{false};
-  base::Backoff<4, 1024> send_rests_;  // in messages, where memory for that was short
+  base::ShortageBackoff send_rests_;  // in messages, where memory for that was short
   std::optional<gpu::PinnedRange> words_;
   std::atomic<CUdeviceptr> words_at_{0};     // where the GPU knows them; 0 where its streams cannot write them
   std::vector<std::atomic<bool>> tried_;     // by local rank
   std::vector<std::atomic<bool>> whole_;     // by local rank: its last message came so
   std::vector<std::atomic<int>> unreached_;  // by local rank: how its memory could not be opened, see count_unreached()
-  std::vector<base::Backoff<4, 1024>> meet_rests_;  // by local rank: in receives, where memory was short
-  std::vector<base::Backoff<4, 256>> asks_;         // by local rank: messages, where it did not come
-  std::vector<base::Backoff<4, 256>> late_;         // the same, where it came too late to read them where they lay
-  std::vector<std::atomic<std::uint64_t>> wrote_;   // by local rank
+  std::vector<base::ShortageBackoff> meet_rests_;  // by local rank: in receives, where memory was short
+  std::vector<base::Backoff<4, 256>> asks_;        // by local rank: messages, where it did not come
+  std::vector<base::Backoff<4, 256>> late_;        // the same, where it came too late to read them where they lay
+  std::vector<std::atomic<std::uint64_t>> wrote_;  // by local rank
   std::atomic<int> untried_;
   std::mutex mutex_;  // held while another rank's memory is tried
 };

@@ -41,7 +41,7 @@
 //                                            recorded its event of that step on its stream. Who sees the step and then has a stream
 //                                            wait for the event is ordered after what the step tells of. Steps only grow: the
 //                                            call's number is in them, so that no call takes another one's flag for its own.
-//   failed of a member      0 -> d           by that member alone, with release, when its host-driven call d failed: nobody waits for it
+//   failed of a member      0 -> d           by that member alone, with release, when call d failed there: others look while they wait
 //   abilities of a member   0 -> bits        by that member alone, before it is ready as `mapped`
 //   turn of call d          none -> t        by the first member that finds that all have arrived at d and that its blocks fit (seats);
 //                                            under the lock. Turns of the node's teams grow: who sees a turn sees all lower ones.

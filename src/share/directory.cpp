@@ -81,11 +81,6 @@ void Directory::ask(int local_rank) noexcept {
   records_[count(local_rank)].asks.fetch_add(1, std::memory_order_release);
 }
 
-std::uint64_t Directory::enter_call() noexcept {
-  // One writer a rank, but several threads of it (MPI_THREAD_MULTIPLE).
-  return records_[count(local_rank_)].calls.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
 void Directory::see_device(const Uuid& gpu) noexcept {
   RankRecord& own = records_[count(local_rank_)];
   if (own.device_seen.load(std::memory_order_relaxed) == 0) {

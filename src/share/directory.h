@@ -9,7 +9,6 @@
 //   device_seen of a rank   0 -> 1                 by that rank, after its gpu_uuid is written (release); never back
 //   device_seen of the node 0 -> 1                 by any rank, before it first uses device memory in a collective
 //                                                  (sequentially consistent, see Directory::device_seen); never back
-//   calls of a rank         n -> n + 1             by that rank alone when it enters a call; others read to report
 //   waits of a rank         n -> n +- 1            by that rank's threads; a hint: it looks all the time whether asks has grown
 //   asks of a rank          n -> n + 1             by others, behind what they want of it (release)
 //   words                                          their users define them: each line has one writer at a time
@@ -45,7 +44,6 @@ struct alignas(line_bytes) RankRecord {
   std::int64_t process;  ///< In its own PID namespace.
   std::int32_t world_rank;
   Uuid gpu_uuid;  ///< The GPU that the rank used first; valid once device_seen is 1.
-  alignas(line_bytes) std::atomic<std::uint64_t> calls;
   alignas(line_bytes) std::atomic<std::uint32_t> waits;
   alignas(line_bytes) std::atomic<std::uint64_t> asks;
 };
@@ -82,9 +80,6 @@ class Directory {
   }
   /// False if it is certain that the rank's process has ended without leave(). For reports and bounded waits: a system call.
   [[nodiscard]] bool alive(int local_rank) const noexcept;
-
-  /// This rank enters a call; its number is returned, from 1. What stands behind the watchdog's sequence numbers.
-  std::uint64_t enter_call() noexcept;
 
   /// A thread of this rank begins to wait in a call that looks all the time whether asks() has grown; and ends that. Any thread.
   void begin_wait() noexcept;

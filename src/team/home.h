@@ -86,7 +86,7 @@ class Home {
   bool side_by_side_;
   std::mutex mutex_;
   bool large_refused_ = false, large_short_ = false;
-  base::Backoff<4, 1024> large_rests_;  // in calls
+  base::ShortageBackoff large_rests_;  // in calls
   std::optional<share::Window::Piece> large_;
   std::size_t large_lent_ = 0;  // bytes
   gpu::Buffer door_;

@@ -105,12 +105,12 @@ class Team {
     std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
     TeamView::Regions large{};        ///< Windows for large reductions, the same way, once all are mapped:
     std::atomic<bool> large_mapped{false};
-    bool large_refused = false;          ///< One could not be mapped: it is not tried again,
-    base::Backoff<4, 1024> large_rests;  ///< ... or only after so many calls, as memory was short.
-    int most_on_one_gpu = 1;             ///< Members that share a GPU, where most do.
-    unsigned blocks = 1;                 ///< That a call may keep on a GPU (TeamView).
-    std::vector<int> gpu;                ///< By member: the first member that is on the same GPU.
-    std::vector<int> seats;              ///< By member: where its GPU's seats are counted.
+    bool large_refused = false;         ///< One could not be mapped: it is not tried again,
+    base::ShortageBackoff large_rests;  ///< ... or only after so many calls, as memory was short.
+    int most_on_one_gpu = 1;            ///< Members that share a GPU, where most do.
+    unsigned blocks = 1;                ///< That a call may keep on a GPU (TeamView).
+    std::vector<int> gpu;               ///< By member: the first member that is on the same GPU.
+    std::vector<int> seats;             ///< By member: where its GPU's seats are counted.
     std::vector<gpu::Event>
         events;  ///< This rank's, by a step's parity (share/steps.h); none where it cannot have them.
     std::vector<std::vector<gpu::Event>> peer_events;  ///< By member, as opened here.
@@ -222,8 +222,8 @@ class Team {
   std::optional<share::TeamPlace> place_;
   bool asks_ = false;
   bool refused_ = false;
-  base::Backoff<4, 1024> rests_;  // in calls, where memory was short
-  bool everybody_asks_ = false;   // when there were so many lapses:
+  base::ShortageBackoff rests_;  // in calls, where memory was short
+  bool everybody_asks_ = false;  // when there were so many lapses:
   std::uint64_t lapses_ = 0;
   std::uint32_t abilities_ = 0;  // of this rank
   bool all_mapped_ = false;

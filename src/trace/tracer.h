@@ -73,7 +73,6 @@ class Span {
   Span& operator=(const Span&) = delete;
 
   /// What is known only later.
-  void set_name(std::string_view name) noexcept { name_ = name; }
   void set_bytes(std::uint64_t bytes) noexcept { bytes_ = bytes; }
 
  private:

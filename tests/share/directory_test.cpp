@@ -35,14 +35,14 @@ TEST(Directory, PartsDoNotOverlapAndAreTheSameForAll) {
   EXPECT_EQ(number, 3U * 5 + 9U * 2);
   for (Directory& mine : all) mine.join(100 + mine.local_rank());
   all[1].see_device({1, 2, 3});
-  for (Directory& mine : all) EXPECT_EQ(mine.enter_call(), 1U);
+  for (Directory& mine : all) mine.begin_wait();
   number = 0;
   for (int from = 0; from < 3; ++from) {
     for (const Line& line : all[2].lines(from)) ASSERT_EQ(line.word, ++number);
     for (int to = 0; to < 3; ++to)
       for (const Line& line : all[2].lines(from, to)) ASSERT_EQ(line.word, ++number);
     EXPECT_EQ(all[2].record(from).world_rank, 100 + from);
-    EXPECT_EQ(all[2].record(from).calls, 1U);
+    EXPECT_EQ(all[2].record(from).waits, 1U);
   }
   const auto memory = all[2].segment().memory();
   const auto* const last = reinterpret_cast<const std::byte*>(&all[2].lines(2, 2).back() + 1);
