@@ -149,14 +149,17 @@ CROSSLANE_DEVICE std::uint8_t byte_of(std::uint16_t number, unsigned index) {
 }
 
 /// How long one thread goes on polling. Time and abort word are looked at only once in many polls: reading host memory
-/// takes longer than a flag takes to come.
+/// takes longer than a flag takes to come. And it takes a microsecond for each who reads, one after the other: so of a
+/// grid that waits hardly anyone looks at the abort word at a time, and the others see what that one makes of it.
+/// (Measured on two H200: with 64 blocks that looked together, every 128 polls, a wait of 50 us took 105, with 128 175.)
 class GpuPatience {
  public:
   CROSSLANE_DEVICE explicit GpuPatience(WaitLimit limit) : limit_(limit) {}
 
   CROSSLANE_DEVICE bool over() {
     if ((++polls_ & 127) != 0) return false;
-    if (limit_.abort != nullptr && *const_cast<const volatile std::uint32_t*>(limit_.abort) != 0) return true;
+    if (limit_.abort != nullptr && is_turn() && *const_cast<const volatile std::uint32_t*>(limit_.abort) != 0)
+      return true;
     std::uint64_t now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     if (polls_ == 128) start_ = now;
@@ -166,6 +169,11 @@ class GpuPatience {
   CROSSLANE_DEVICE bool looked() const { return (polls_ & 127) == 0; }
 
  private:
+  // Once in 256 looks, some ten milliseconds, of each thread that waits.
+  CROSSLANE_DEVICE bool is_turn() const {
+    return (((polls_ >> 7) + blockIdx.x + 37 * threadIdx.x) & 255) == 0;
+  }
+
   WaitLimit limit_;
   std::uint64_t polls_ = 0, start_ = 0;
 };

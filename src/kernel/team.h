@@ -123,7 +123,6 @@ class Launch {
 
   /// An earlier launch gave up: this one is to end at once, before it stores anything or tells anybody.
   CROSSLANE_DEVICE bool lost() const { return lost_; }
-  CROSSLANE_DEVICE std::uint64_t number() const { return number_; }
   /// What is added to addresses of double-buffered memory.
   CROSSLANE_DEVICE std::uint64_t shift(std::uint64_t parity) const { return (number_ & 1) != 0 ? parity : 0; }
 
