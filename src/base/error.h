@@ -58,7 +58,8 @@ class Error : public std::runtime_error {
 /// It may go well another time: memory was short.
 [[nodiscard]] inline bool is_shortage(const std::exception& error) noexcept {
   const auto* const known = dynamic_cast<const Error*>(&error);
-  return known != nullptr && known->error_class() == ErrorClass::no_memory;
+  return known != nullptr ? known->error_class() == ErrorClass::no_memory
+                          : dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
 }
 
 }  // namespace crosslane::base

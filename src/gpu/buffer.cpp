@@ -28,7 +28,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-  if (pointer_ == 0 || life_.over()) return;
+  if (pointer_ == 0) return;
+  const OwnerScope scope(*driver_, life_);
+  if (!scope) return;
   const OutsideCaptures outside(*driver_);
   driver_->mem_free(pointer_);
 }

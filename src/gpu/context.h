@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/life.h"
 
 #include <array>
 #include <cstdint>
@@ -52,6 +53,25 @@ class ContextScope {
 
  private:
   const Driver& driver_;
+};
+
+/// The same for an owner's destructor: not on a thread where no context is current, or one of another GPU, is freed what belongs to this one. False,
+/// with nothing done, where that has ended.
+class OwnerScope {
+ public:
+  OwnerScope(const Driver& driver, const Life& life) noexcept
+      : driver_(driver), entered_(!life.over() && driver.ctx_push_current(life.context()) == CUDA_SUCCESS) {}
+  ~OwnerScope() {
+    CUcontext popped = nullptr;
+    if (entered_) driver_.ctx_pop_current(&popped);
+  }
+  OwnerScope(const OwnerScope&) = delete;
+  OwnerScope& operator=(const OwnerScope&) = delete;
+  explicit operator bool() const noexcept { return entered_; }
+
+ private:
+  const Driver& driver_;
+  const bool entered_;
 };
 
 /// While one lives, this thread's calls are not held to what a graph's capture by another thread allows: for questions

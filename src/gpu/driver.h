@@ -77,8 +77,6 @@
   X(ipc_open_event_handle, cuIpcOpenEventHandle)                              \
   X(memcpy_async, cuMemcpyAsync)                                              \
   X(memcpy_2d_async, cuMemcpy2DAsync)                                         \
-  X(memcpy_3d_async, cuMemcpy3DAsync)                                         \
-  X(memcpy_peer_async, cuMemcpyPeerAsync)                                     \
   X(memset_d8_async, cuMemsetD8Async)                                         \
   X(memset_d32_async, cuMemsetD32Async)                                       \
   X(stream_create_with_priority, cuStreamCreateWithPriority)                  \
@@ -108,12 +106,9 @@
   X(module_load_data, cuModuleLoadData)                                       \
   X(module_unload, cuModuleUnload)                                            \
   X(module_get_function, cuModuleGetFunction)                                 \
-  X(module_get_global, cuModuleGetGlobal)                                     \
   X(func_get_attribute, cuFuncGetAttribute)                                   \
-  X(func_set_attribute, cuFuncSetAttribute)                                   \
   X(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-  X(launch_kernel, cuLaunchKernel)                                            \
-  X(launch_cooperative_kernel, cuLaunchCooperativeKernel)
+  X(launch_kernel, cuLaunchKernel)
 
 namespace crosslane::gpu {
 

@@ -37,7 +37,7 @@ class Event {
 /// Milliseconds from `start` to `end`, both created for timing and completed.
 [[nodiscard]] float milliseconds_between(const Driver& driver, const Event& start, const Event& end);
 
-/// Events of one context, kept for reuse: creating one costs microseconds and is no call for a capture. Thread-safe;
+/// Events of one context, kept for reuse: creating one costs microseconds. Thread-safe;
 /// must outlive what it lends.
 class EventPool {
  public:

@@ -24,7 +24,9 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Mapping::~Mapping() {
-  if (pointer_ == 0 || life_.over()) return;
+  if (pointer_ == 0) return;
+  const OwnerScope scope(*driver_, life_);
+  if (!scope) return;
   const OutsideCaptures outside(*driver_);
   driver_->ipc_close_mem_handle(pointer_);
 }

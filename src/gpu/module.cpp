@@ -48,7 +48,9 @@ Module& Module::operator=(Module&& other) noexcept {
 }
 
 Module::~Module() {
-  if (module_ == nullptr || life_.over()) return;
+  if (module_ == nullptr) return;
+  const OwnerScope scope(*driver_, life_);
+  if (!scope) return;
   const OutsideCaptures outside(*driver_);
   driver_->module_unload(module_);
 }

@@ -37,7 +37,9 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 }
 
 PinnedBuffer::~PinnedBuffer() {
-  if (data_ == nullptr || life_.over()) return;
+  if (data_ == nullptr) return;
+  const OwnerScope scope(*driver_, life_);
+  if (!scope) return;
   const OutsideCaptures outside(*driver_);
   driver_->mem_free_host(data_);
 }
@@ -68,7 +70,9 @@ PinnedRange& PinnedRange::operator=(PinnedRange&& other) noexcept {
 }
 
 PinnedRange::~PinnedRange() {
-  if (data_ == nullptr || life_.over()) return;
+  if (data_ == nullptr) return;
+  const OwnerScope scope(*driver_, life_);
+  if (!scope) return;
   const OutsideCaptures outside(*driver_);
   driver_->mem_host_unregister(data_);
 }

@@ -21,7 +21,7 @@ class StreamView {
   [[nodiscard]] CUstream handle() const noexcept { return stream_; }
   [[nodiscard]] const Driver& driver() const noexcept { return *driver_; }
 
-  /// True when all that was enqueued has completed. Throws Error where some of it failed. Not during a global capture.
+  /// True when all that was enqueued has completed. Throws Error where some of it failed.
   [[nodiscard]] bool idle() const;
 
   /// True while a graph is being captured from this stream.

@@ -122,13 +122,14 @@ bool Awaited::begin_reading(Process& process, std::size_t under_way) {
     const auto operation = kept.lock();
     if (operation == nullptr || !operation->active) continue;
     const auto& look = *operation->look;
-    const bool begins = look.awaits_mpi();
+    const auto has_begun = [&] { return !look.awaits_mpi() && look.state != Look::State::put_off; };
+    const bool begins = !has_begun();
     try {
       if (begins) look_at(process, *operation, request, &gathering);
     } catch (const std::exception&) {
       return false;  // whoever completes it meets that, too
     }
-    if (look.awaits_mpi()) return true;
+    if (!has_begun()) return true;
     if (look.state != Look::State::pulling) continue;
     // What goes on in turns of the engine only is over when its call comes.
     if (look.reading != nullptr) {

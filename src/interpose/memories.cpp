@@ -34,7 +34,7 @@ bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& l
     return copier.gpu().inspect(lane::byte_at(base, static_cast<std::ptrdiff_t>(offset))).on_gpu();
   };
   if (base != nullptr && static_cast<std::size_t>(span.end - span.begin) < wide_span)
-    return layout.true_lb() != 0 && on_gpu(span.end - 1);
+    return layout.run_count() > 1 && on_gpu(span.end - 1);
   bool found = false;
   std::uintptr_t host = 0;
   layout.for_each_run(count, 0, layout.packed_size(count), [&](std::int64_t offset, std::size_t length) {

@@ -154,8 +154,11 @@ bool Process::may_ask_without_world() noexcept {
 
 int Process::session_began(MPI_Session session, MPI_Errhandler handler) noexcept {
   had_session_.store(true, std::memory_order_release);
-  // A session has a level of its own, which may be higher than what MPI_Init_thread will tell; or nothing will.
-  if (world_ == nullptr) multiple_.store(true, std::memory_order_relaxed);
+  // A session has a level of its own, which may be higher than what MPI_Init_thread has told, or will; or nothing will.
+  if (!multiple()) {
+    if (auto* const attended = this->attended()) attended->leave_attended();
+    multiple_.store(true, std::memory_order_relaxed);
+  }
   if (settings_error_.empty()) return mpi::success;
   const base::Error error(base::ErrorClass::argument, settings_error_);
   if (handler != library_.handles().errors_return)
@@ -326,9 +329,8 @@ bool Site::begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept {
   if (mpi::calls::Type_get_true_extent(process_.library().below(), type, &low, &extent) != mpi::success) return false;
   // It may lie in several memories, which is found out where it is looked at closely: MPI must not get at it.
   if (static_cast<std::uint64_t>(extent) >= wide_span) return true;
-  if (low == 0) return false;
   const auto byte = [&](MPI_Count offset) { return lane::byte_at(buffer, static_cast<std::ptrdiff_t>(offset)); };
-  return on_gpu(byte(low)) || (extent > 1 && on_gpu(byte(low + extent - 1)));
+  return (low != 0 && on_gpu(byte(low))) || (extent > 1 && on_gpu(byte(low + extent - 1)));
 }
 
 int manual::init(const Site& site, int* argc, char*** argv) {

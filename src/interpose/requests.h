@@ -21,6 +21,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,8 +50,14 @@ struct Operation {
   bool delivered = false;   // results were copied out before the request is completed: by a query, or with others
   bool completing = false;  // with one thread: a call that completes it looks at it
   bool one_sided = false;   // of one with a request: calls on its window complete it, too, perhaps on another thread
-  std::mutex delivering;    // who copies the results of such a one out; the other waits
-  std::mutex handling;      // who looks at it, completes it or cancels it: several threads may have its request
+  struct Got {
+    MPI_Win window;
+    int target;
+  };
+  std::optional<Got>
+      got_early;          // by such a one: its request may be complete before the data has come, and the window tells
+  std::mutex delivering;  // who copies the results of such a one out; the other waits
+  std::mutex handling;    // who looks at it, completes it or cancels it: several threads may have its request
 
   std::unique_ptr<Look> look;                // of a receive on a rank that looks at what it receives
   std::unique_ptr<Undertaking> undertaking;  // of what is under way without MPI

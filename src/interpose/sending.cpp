@@ -209,8 +209,8 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   if (protocol == message::Protocol::direct) {
     posted_->offering.emplace(transfers, buffer, *header_, peer, shown ? nullptr : &posted_->request, status,
                               returns ? std::optional(patience) : std::nullopt, watch);
+    header_.reset();  // it is the offering's
     posted_->offering->start(posted_, seen == nullptr);
-    header_.reset();
     return mpi::success;
   }
   const message::Header header = *std::exchange(header_, std::nullopt);

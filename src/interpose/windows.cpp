@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <string_view>
 #include <vector>
 
 namespace crosslane::interpose {
@@ -77,8 +78,13 @@ void Window::complete(Process& process, std::optional<int> target, std::uint64_t
   published_ = false;  // what was fetched may lie in this window
   std::exception_ptr failure;
   deliver(process, kept, failure);
-  for (const auto& operation : requested)
+  for (const auto& operation : requested) {
+    {
+      const std::lock_guard lock(operation->delivering);
+      operation->got_early.reset();  // what the window completes has come; and there may be no epoch any more
+    }
     attempt(failure, [&] { operation->deliver(process.copier(), nullptr, process.library().below()); });
+  }
   if (failure) std::rethrow_exception(failure);
 }
 
@@ -175,6 +181,9 @@ int start_access(Route& route, MPI_Win win, int target, MPI_Request* request, Ro
   std::list<Window::Access> one{{target, nullptr, operation}};
   const auto window = route.process().windows().find_or_put(win, [] { return std::make_shared<Window>(); });
   operation->one_sided = true;
+  if (mpi::gets_complete_early && std::string_view(operation->call).starts_with("MPI_Rget") &&
+      operation->arguments.size() == 1)  // the other one fetches with an operand
+    operation->got_early = {win, target};
   const int result = route.nonblocking(request, invoke);
   if (result == mpi::success && route.bytes() != 0 && !operation->delivered) window->began(std::move(one));
   return result;

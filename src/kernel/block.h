@@ -170,9 +170,7 @@ class GpuPatience {
 
  private:
   // Once in 256 looks, some ten milliseconds, of each thread that waits.
-  CROSSLANE_DEVICE bool is_turn() const {
-    return (((polls_ >> 7) + blockIdx.x + 37 * threadIdx.x) & 255) == 0;
-  }
+  CROSSLANE_DEVICE bool is_turn() const { return (((polls_ >> 7) + blockIdx.x + 37 * threadIdx.x) & 255) == 0; }
 
   WaitLimit limit_;
   std::uint64_t polls_ = 0, start_ = 0;

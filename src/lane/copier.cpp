@@ -30,8 +30,8 @@ Copier::Copier(gpu::Gpu& gpu, engine::Engine& engine, const base::Settings& sett
 Place Copier::place(const gpu::PointerInfo& info) {
   const std::lock_guard lock(mutex_);
   Place place{info.context, info.device};
-  const auto found = marked_.find(info.buffer_id);
-  const bool known = found != marked_.end();
+  auto* const mark = marked_.find(info.buffer_id);
+  const bool known = mark != nullptr;
   // The handle of a context that has ended may be given to another one; its allocations are others then.
   if (!known) look_for_ended();
   if (place.context == nullptr)
@@ -39,8 +39,8 @@ Place Copier::place(const gpu::PointerInfo& info) {
   else if (!seen_.contains(place.context))
     keep_if_primary(place);
   if (known) {
-    if (found->second != nullptr && found->second->over()) found->second.reset();
-    place.before = found->second;
+    if (*mark != nullptr && (*mark)->over()) mark->reset();
+    place.before = *mark;
     return place;
   }
   unsigned on = 1;
@@ -50,11 +50,7 @@ Place Copier::place(const gpu::PointerInfo& info) {
   const gpu::OutsideCaptures outside(driver);
   place.marked = driver.pointer_set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, info.base) == CUDA_SUCCESS;
   if (order_ != base::Order::legacy) place.before = Earlier::now(driver);
-  if (place.marked) {
-    constexpr std::size_t most = 1 << 16;
-    if (marked_.size() >= most) marked_.clear();
-    marked_.emplace(info.buffer_id, place.before);
-  }
+  if (place.marked) marked_.add(info.buffer_id, place.before);
   return place;
 }
 
@@ -527,9 +523,10 @@ bool Batch::drains() noexcept {
 
 bool Batch::over() {
   for (auto& channel : channels_) {
-    if (channel->bundle.empty()) continue;
+    if (channel->bundle.empty() && channel->stores.empty()) continue;
     const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
     enqueue_bundle(*channel);
+    channel->stores.enqueue(channel->stream);
   }
   if (!std::ranges::all_of(channels_, [](const auto& channel) { return Copier::idle(*channel); })) return false;
   pending_ = false;

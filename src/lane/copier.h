@@ -16,6 +16,7 @@
 #include "kernel/launch.h"
 #include "lane/bundle.h"
 #include "lane/earlier.h"
+#include "lane/marks.h"
 #include "lane/mover.h"
 #include "lane/pinned_pool.h"
 #include "layout/layout.h"
@@ -29,7 +30,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -52,9 +52,9 @@ struct Place {
 
   /// None may any more that came before this was made.
   [[nodiscard]] bool settled() const noexcept { return before == nullptr || before->over(); }
-  /// For what touches two memories in this context, both told of in one call: what came before is over for both then.
+  /// For what touches two memories in this context.
   [[nodiscard]] Place with(const Place& other) const {
-    return {context, device, before ? before : other.before, marked && other.marked};
+    return {context, device, Earlier::both(before, other.before), marked && other.marked};
   }
 };
 
@@ -131,8 +131,7 @@ class Copier {
   Mover mover_;
   std::mutex mutex_;
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
-  // Allocations that were marked, by buffer id, and what came before that, until it is over. Started anew when it grows large.
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Earlier>> marked_;
+  Marks marked_;                                // allocations, by buffer id
   std::map<int, gpu::PrimaryContext> primary_;  // by device: of memory that was seen there, or belongs to no context
   std::map<CUcontext, gpu::Life> seen_;
   std::atomic<std::uint64_t> ended_{0};

@@ -27,12 +27,19 @@ std::shared_ptr<const Earlier> Earlier::now(const gpu::Driver& driver) {
   return earlier;
 }
 
+std::shared_ptr<const Earlier> Earlier::both(std::shared_ptr<const Earlier> one, std::shared_ptr<const Earlier> other) {
+  if (one == other || other == nullptr || other->over()) return one;
+  if (one == nullptr || one->over()) return other;
+  return std::make_shared<Earlier>(std::move(one), std::move(other));
+}
+
 bool Earlier::over() const noexcept {
   if (over_.load(std::memory_order_acquire)) return true;
   try {
     if (!life_.over()) {
       const gpu::ContextScope scope(driver_, life_.context());
       if (!std::ranges::all_of(events_, &gpu::Event::done)) return false;
+      if (!std::ranges::all_of(parts_, [](const auto& part) { return part->over(); })) return false;
     }
   } catch (const std::exception&) {
     // Nothing there goes on any more.
@@ -43,6 +50,7 @@ bool Earlier::over() const noexcept {
 
 void Earlier::make_wait(gpu::StreamView stream) const {
   for (const auto& event : events_) event.make_wait(stream);
+  for (const auto& part : parts_) part->make_wait(stream);
 }
 
 }  // namespace crosslane::lane

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace crosslane::lane {
@@ -23,7 +24,12 @@ class Earlier {
  public:
   /// As of now, of these streams. Null where none of them has anything under way.
   [[nodiscard]] static std::shared_ptr<const Earlier> now(const gpu::Driver& driver);
+  /// All of two, of one context; either may be null.
+  [[nodiscard]] static std::shared_ptr<const Earlier> both(std::shared_ptr<const Earlier> one,
+                                                           std::shared_ptr<const Earlier> other);
   explicit Earlier(const gpu::Driver& driver) : driver_(driver), life_(driver) {}
+  Earlier(std::shared_ptr<const Earlier> one, std::shared_ptr<const Earlier> other)
+      : driver_(one->driver_), life_(one->life_), parts_{std::move(one), std::move(other)} {}
   Earlier(const Earlier&) = delete;
   Earlier& operator=(const Earlier&) = delete;
 
@@ -38,6 +44,7 @@ class Earlier {
   const gpu::Driver& driver_;
   const gpu::Life life_;
   std::vector<gpu::Event> events_;
+  std::vector<std::shared_ptr<const Earlier>> parts_;
   mutable std::atomic<bool> over_{false};
 };
 

@@ -100,6 +100,7 @@ Lists::Lists(const gpu::Driver& driver, PinnedPool& pinned, std::size_t limit)
       upload_(driver) {}
 
 Irregular& Lists::find(const layout::NodePointer& node) {
+  reap();
   if (const auto found = by_node_.find(node.get()); found != by_node_.end()) {
     known_.splice(known_.begin(), known_, found->second);
     return **found->second;
@@ -301,6 +302,7 @@ std::shared_ptr<const void> Lists::hold(List& list) {
 }
 
 bool Lists::idle(List& list) {
+  if (list.filled_ == 0) return true;  // it was reserved for a copy that went another way
   if (list.kept_forever_ || list.hold_.use_count() > 1 || !settled(list)) return false;
   std::erase_if(list.uses_, [](gpu::EventPool::Lent& use) { return use->done(); });
   return list.uses_.empty();
@@ -350,15 +352,17 @@ bool Lists::reserve(List& list, std::size_t bytes, const List* keep) {
 void Lists::reap() {
   std::erase_if(uploading_,
                 [](Upload& upload) { return (*upload.uploaded)->done() && (!upload.read || (*upload.read)->done()); });
+  for (Window& window : windows_)
+    if (!window.staging.empty() && (*window.used)->done()) window.staging.clear();
 }
 
 Lists::Window Lists::lend_window() {
+  reap();
   std::erase_if(windows_, [](Window& window) { return window.buffer.size() == 0 && (*window.used)->done(); });
   for (auto window = windows_.begin(); window != windows_.end(); ++window) {
     if (!(*window->used)->done()) continue;
     Window lent = std::move(*window);
     windows_.erase(window);
-    lent.staging.clear();
     return lent;
   }
   Window fresh;
@@ -379,10 +383,14 @@ void Lists::fill_window(Window& window, gpu::StreamView stream, const void* entr
   window.staging.push_back(std::move(block));
 }
 
-void Lists::give_back(Window window, gpu::StreamView stream) {
-  if (!window.used) window.used = events_.lend();
-  (*window.used)->record(stream);
-  windows_.push_back(std::move(window));
+void Lists::give_back(Window window, gpu::StreamView stream) noexcept {
+  try {
+    if (!window.used) window.used = events_.lend();
+    (*window.used)->record(stream);
+    windows_.push_back(std::move(window));
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "a window of lists is given up: {}", error.what());  // of a GPU that has failed
+  }
 }
 
 }  // namespace crosslane::lane

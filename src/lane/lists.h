@@ -122,7 +122,7 @@ class Lists {
   /// Throws Error (no_memory) where neither has any left.
   Window lend_window();
   void fill_window(Window& window, gpu::StreamView stream, const void* entries, std::size_t bytes);
-  void give_back(Window window, gpu::StreamView stream);
+  void give_back(Window window, gpu::StreamView stream) noexcept;
 
  private:
   struct Part;

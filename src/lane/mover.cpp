@@ -412,21 +412,29 @@ void Mover::follow(CUcontext context, gpu::StreamView stream, const Side& to, co
   there.laid.base = const_cast<void*>(from);
   there.laid.shape = list.loops;
   if (memory != Memory::host && follow_at_once(*here, stream, resolve(to, begin), there, list, begin, end)) return;
-  auto window = [&] {
-    const std::lock_guard lock(here->mutex);
-    return here->lists.lend_window();
-  }();
+  // Given back however this ends: what is enqueued goes on with it.
+  struct Lent {
+    Site& site;
+    const gpu::StreamView stream;
+    Lists::Window window;
+    ~Lent() {
+      const std::lock_guard lock(site.mutex);
+      site.lists.give_back(std::move(window), stream);
+    }
+  };
+  const Lent lent{*here, stream, [&] {
+                    const std::lock_guard lock(here->mutex);
+                    return here->lists.lend_window();
+                  }()};
   const std::size_t most = Lists::window_bytes;
   for (std::size_t low = begin; low < end; low += std::min(most, end - low)) {
     const std::size_t high = low + std::min(most, end - low);
-    const Side packed = Side::packed(window.data());
+    const Side packed = Side::packed(lent.window.data());
     follow_at_once(*here, stream, resolve(packed, low), there, list, low, high);
     Side part = to;
     if (to.form_ == Side::Form::packed) part.address_ = at(to.address_, static_cast<std::int64_t>(low - begin));
     copy(context, stream, part, packed, low, high, memory);
   }
-  const std::lock_guard lock(here->mutex);
-  here->lists.give_back(std::move(window), stream);
 }
 
 // False, with nothing enqueued, where no kernel can take both sides.
@@ -580,6 +588,16 @@ void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, con
     std::optional<Lists::Window> window;
   };
   Windowed sides[] = {{to, resolved_to, 0, {}, {}}, {from, resolved_from, 0, {}, {}}};
+  // However this ends: what is enqueued goes on with them.
+  struct GivesBack {
+    Lists& lists;
+    const gpu::StreamView stream;
+    Windowed (&sides)[2];
+    ~GivesBack() {
+      for (Windowed& one : sides)
+        if (one.window) lists.give_back(std::move(*one.window), stream);
+    }
+  } const gives_back{lists, stream, sides};
   std::size_t step = end - begin;  // of the window
   for (Windowed& one : sides) {
     if (!one.resolved.irregular) continue;
@@ -620,8 +638,6 @@ void Mover::copy_windows(Site& site, gpu::StreamView stream, const Side& to, con
     site.copies.laid(stream, laid[0], laid[1], low, high);
     low = high;
   }
-  for (Windowed& one : sides)
-    if (one.window) lists.give_back(std::move(*one.window), stream);
 }
 
 }  // namespace crosslane::lane

@@ -181,7 +181,8 @@ void Courier::took(std::size_t bytes, bool carried, base::Duration time) noexcep
 
 void Courier::throw_if_failed() const {
   const std::lock_guard lock(mutex_);
-  if (equipment_ == nullptr) return;
+  if (equipment_ == nullptr)
+    throw base::Error(base::ErrorClass::other, "the CUDA context that a message was read in has ended meanwhile");
   const engine::Watch watch = equipment_->watch("a message that a kernel reads");
   watch.check(watch.checked);
 }

@@ -57,10 +57,10 @@ struct Header {
   share::Offers::Ticket offer;    ///< The payload may be read from where it lies; none: see protocol_of().
   share::Exposed exposed{};       ///< Where its lowest byte is;
   std::uint64_t address = 0;      ///< in the sender itself.
-  std::uint64_t strided = 0;      ///< 1: it is `shape` from there on; else contiguous,
-  kernel::Strided shape{};        ///<
-  lane::Listed listed;            ///< or, where that has entries, what is listed, from there on:
-  share::Exposed list{};          ///< its entries are there.
+  std::uint64_t strided = 0;      ///< 1: it is this shape from there on; else contiguous,
+  kernel::Strided shape{};
+  lane::Listed listed;    ///< or, where that has entries, what is listed, from there on:
+  share::Exposed list{};  ///< its entries are there.
   Pieces pieces;
 
   [[nodiscard]] std::uint64_t chunks() const noexcept { return (bytes + chunk_bytes - 1) / chunk_bytes; }

@@ -23,7 +23,7 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
                      const engine::Watch& watch) {
   Reading& reading = *pointer;
   const bool suits = put_bytes_ != 0 && reading.received.bytes >= put_bytes_ && !reading.received.truncated &&
-                     header.token == 0 && is_plain(header, buffer);
+                     is_plain(header, buffer);
   if (!suits || attending_ == 0 || !peers_->may_be_asked(header.sender)) return false;
   reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch});
   reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);

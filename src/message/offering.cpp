@@ -165,13 +165,17 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     const auto copy = std::make_shared<Buffer>();
     const auto stored = std::make_shared<Copy>(ticket, to);
     const bool many = ++stored_ > most_stored;
+    bool is_short = false;  // of memory for it: then the receiver may read as before, however late it comes
     try {
       co_await to_host(buffer, 0, copy, watch);
       if (!many) stored->payload.emplace(copy->address, copy->address + copy->bytes);
-    } catch (...) {
-      failure = std::current_exception();
+    } catch (const std::exception& error) {
+      is_short = base::is_shortage(error);
+      if (!is_short) failure = std::current_exception();
+      base::log(base::Topic::debug, "{}: no copy of a message for a receiver that is late: {}", watch.call,
+                error.what());
     }
-    const bool by_mpi = many && !failure;
+    const bool by_mpi = many && !failure && !is_short;
     if (by_mpi && offers.keep(ticket)) {
       --stored_;
       // What lies beside the word goes with a token's chunk: its receiver has yet to look there.
@@ -180,7 +184,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       co_await std::move(sending);
       co_return;
     }
-    if (!by_mpi && may_copy(offering)) {
+    if (!by_mpi && !is_short && may_copy(offering)) {
       serve(stored);
       if (offers.store(ticket)) {
         forget(offering);

@@ -178,12 +178,18 @@ engine::Task<std::shared_ptr<Transfers::Copy>> Transfers::store(PackingPointer p
     if (packing->stopped || std::exchange(packing->copying, true)) co_return nullptr;
   }
   const auto copy = std::make_shared<Buffer>();
-  const std::uint64_t begin = packing->header.pieces.begin(piece);
-  co_await to_host(packing->buffer, begin, copy, watch);
   const auto stored = std::make_shared<Copy>(packing->ticket(piece), to);
-  stored->payload.emplace(copy->address + begin, copy->address + copy->bytes);
+  std::exception_ptr failure;
+  try {
+    const std::uint64_t begin = packing->header.pieces.begin(piece);
+    co_await to_host(packing->buffer, begin, copy, watch);
+    stored->payload.emplace(copy->address + begin, copy->address + copy->bytes);
+  } catch (...) {
+    failure = std::current_exception();
+  }
   const std::lock_guard lock(packing->mutex);
   packing->copying = false;
+  if (failure) std::rethrow_exception(failure);
   if (packing->stopped) co_return nullptr;
   const auto ticket = packing->ticket(piece);
   if (!offers.declined(ticket) && !offers.store(ticket)) co_return nullptr;
@@ -261,8 +267,17 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
         copier_.throw_if_failed(packing->buffer.place);
         continue;
       }
-      auto storing = store(packing, to, first, watch);
-      stored = co_await std::move(storing);
+      bool is_short = false;
+      try {
+        auto storing = store(packing, to, first, watch);
+        stored = co_await std::move(storing);
+      } catch (const std::exception& error) {
+        is_short = base::is_shortage(error);
+        if (!is_short) throw;
+        base::log(base::Topic::debug, "{}: no copy of a message for a receiver that is late: {}", watch.call,
+                  error.what());
+      }
+      if (is_short) co_await either(packed, engine::Completion::after(std::chrono::milliseconds{10}));
       if (stored == nullptr) continue;
       outstanding_.fetch_add(1, std::memory_order_relaxed);
       engine_.spawn(hasten_outstanding(stored));

@@ -36,10 +36,10 @@ struct Envelope {
   bool peer_looks = false;  ///< The receiver takes part in the world and looks at what it receives.
   bool regular =
       false;  ///< A header may be able to say where the payload lies: in one piece, a nest of loops, along a list.
-  bool peer_reads = false;           ///< The receiver can open GPU memory of this rank.
+  bool peer_reads = false;           ///< The receiver can open GPU memory of this rank,
   bool late = false;                 ///< ... but came too late for the last ones to read them where they lay.
+  bool turns = false;                ///< ... and takes turns with this rank on one GPU.
   bool token = false;                ///< A token may stand for the payload.
-  bool turns = false;                ///< ... and takes turns with it on one GPU.
   bool window = false;               ///< The payload can be copied to this rank's message window.
   std::size_t threshold = 0;         ///< CROSSLANE_PIPELINE_BYTES; 0: never chunked.
   std::size_t direct_threshold = 0;  ///< CROSSLANE_DIRECT_BYTES; 0: never direct, nor packed.

@@ -1,6 +1,7 @@
 // The sender's side of transfers, and their end. See transfers.h.
 #include "message/transfers.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "message/chunks.h"
 #include "mpi/status.h"
@@ -141,6 +142,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   const std::size_t chunks = header.chunks();
   std::size_t copied = 0;  // chunks whose copies are enqueued
   bool patient = manner.patient;
+  bool is_short = false;  // of host memory for the rest at once: then block by block, however long that takes
   std::exception_ptr failure;
   engine::Completion last_copy;
   lane::Batch batch(copier_, watch);
@@ -152,10 +154,30 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   try {
     std::vector<Slot> slots;
     const auto is_free = [&](const Slot& slot) { return slot.sent == 0 || outgoing->sent[slot.sent - 1].done.done(); };
-    // A host copy needs no patience: MPI is given all of it.
-    while (!failure && (patient || !buffer.on_gpu) && outgoing->sent.size() < chunks) {
+    const auto rest = [&]() -> std::byte* {
+      try {
+        outgoing->blocks.push_back(batch.lend(buffer.place, header.bytes - header.begin(copied)));
+      } catch (const std::exception& error) {
+        if (!base::is_shortage(error)) throw;
+        is_short = true;
+        return nullptr;
+      }
+      return outgoing->blocks.back().data();
+    };
+    while (!failure && outgoing->sent.size() < chunks) {
+      if (!patient && !is_short && buffer.on_gpu) {
+        std::byte* const all = rest();
+        if (all == nullptr) continue;
+        const std::size_t begin = header.begin(copied);
+        co_await written(copy(all, begin, header.bytes), batch);
+        while (outgoing->sent.size() < chunks) {
+          const std::size_t chunk = outgoing->sent.size();
+          post(*outgoing, all + (header.begin(chunk) - begin), length(chunk));
+        }
+        break;
+      }
       const std::size_t posted = outgoing->sent.size();
-      if (!buffer.on_gpu) {
+      if (!buffer.on_gpu) {  // a host copy needs no patience: MPI is given all of it
         post(*outgoing, buffer.address + header.begin(posted), length(posted));
         continue;
       }
@@ -172,7 +194,11 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
       }
       Slot& slot = slots[posted % chunk_window];
       if (copied == posted) {
-        patient = co_await moved(outgoing->sent[slot.sent - 1].done, matched);
+        const engine::Completion before = outgoing->sent[slot.sent - 1].done;
+        if (is_short)
+          co_await before;
+        else
+          patient = co_await moved(before, matched);
         continue;
       }
       co_await written(slot.copied, batch);
@@ -181,16 +207,6 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
     }
     for (std::size_t i = 0; !failure && patient && i < outgoing->sent.size(); ++i)
       patient = co_await moved(outgoing->sent[i].done, matched);
-    if (!failure && outgoing->sent.size() < chunks) {
-      const std::size_t begin = header.begin(copied);
-      outgoing->blocks.push_back(batch.lend(buffer.place, header.bytes - begin));
-      std::byte* const rest = outgoing->blocks.back().data();
-      co_await written(copy(rest, begin, header.bytes), batch);
-      while (outgoing->sent.size() < chunks) {
-        const std::size_t chunk = outgoing->sent.size();
-        post(*outgoing, rest + (header.begin(chunk) - begin), length(chunk));
-      }
-    }
   } catch (...) {
     failure = std::current_exception();
   }

@@ -393,7 +393,7 @@ class Transfers {
   bool looks_after_left_ = false;         // which runs
   bool finishing_ = false;                // and is to end
   std::atomic<int> outstanding_{0};       // transfers that their calls have left to tasks of their own
-  std::atomic<std::size_t> stored_{0};    // of these, offers
+  std::atomic<std::size_t> stored_{0};    // copies of what was offered: made, or in the making
   std::atomic<std::uint64_t> events_{0};  // offers made, taken and ended
   // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
   std::atomic<std::uint64_t> all_received_{0};

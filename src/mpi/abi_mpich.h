@@ -48,6 +48,9 @@ namespace crosslane::mpi {
 
 inline constexpr const char* family = "mpich";
 
+// MPICH 4.0 completes the request of MPI_Rget while data is still to come, where the target's datatype has gaps; not so a flush of the window.
+inline constexpr bool gets_complete_early = true;
+
 // Addresses with a meaning of their own.
 inline void* in_place() noexcept { return reinterpret_cast<void*>(std::intptr_t{-1}); }
 inline void* bottom() noexcept { return nullptr; }

@@ -43,6 +43,7 @@ struct MPI_F08_status {
 namespace crosslane::mpi {
 
 inline constexpr const char* family = "openmpi";
+inline constexpr bool gets_complete_early = false;
 
 // Addresses with a meaning of their own.
 inline void* in_place() noexcept { return reinterpret_cast<void*>(1); }

@@ -42,6 +42,7 @@ struct MPI_F08_status {
 namespace crosslane::mpi {
 
 inline constexpr const char* family = "standard";
+inline constexpr bool gets_complete_early = true;  // in one of the MPIs that it may be
 
 // Addresses with a meaning of their own.
 inline void* in_place() noexcept { return reinterpret_cast<void*>(1); }

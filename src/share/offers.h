@@ -22,6 +22,9 @@
 //   declined -> failed     by the owner: it could not make one
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
 //   taken    -> failed     by the reader's host, compare-and-swap: its GPU has failed, which may have written `done` just before
+//   below done -> failed   by the reader's host, where it cannot go on whatever comes
+//   offered, stored -> free of the next round      by the owner, where no reader can come any more: the message was cancelled, or MPI is being
+//                          finalized and all ranks have received
 //   kept, done, failed -> free of the next round   by the owner, to whom alone that state is known: the word keeps its value; so a reader
 //                          looks for no other state of its own use than those that last until it has seen them
 //

@@ -431,7 +431,7 @@ def table() -> dict[str, Staged | Manual | Maker]:
     for prefix in ("", "R"):
         for name, buffers in (
             ("Put", (Single(*origin, IN),)),
-            # MPICH 4.0 completes the request of MPI_Rget before all has come where the origin has gaps.
+            # MPICH 4.0 completes the request of MPI_Rget before all has come where either side has gaps: see mpi::gets_complete_early.
             ("Get", (Single(*origin, fetching(*origin), contiguous=prefix == "R"),)),
             ("Accumulate", (combined,)),
             ("Get_accumulate", (combined, fetched)),
