@@ -174,8 +174,9 @@ engine::Task<> relay_in_team(DrivenCall driven, std::vector<RelayLevel> levels) 
 
 bool relays(const Shape& shape, const TeamFacts& facts) noexcept {
   // Slots shrink with the members that share a window, to no less than this, and their parts are numbered.
-  constexpr std::size_t least_slot = std::size_t{4} << 10;
-  constexpr std::size_t most_bytes = share::Step::most_parts * least_slot;
+  constexpr std::size_t least_slot = std::size_t{8} << 10;
+  constexpr std::size_t most_bytes = std::size_t{32} << 30;
+  static_assert(most_bytes / least_slot <= share::Step::most_parts);
   return facts.driven && shape.bytes <= most_bytes;
 }
 

@@ -43,6 +43,16 @@ void make_ready_for_exceptions() noexcept {
   }
 }
 
+extern "C" int crosslane_copy_no_end(MPI_Comm, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return mpi::success;
+}
+
+extern "C" int crosslane_end(MPI_Comm, int, void* process, void*) {
+  static_cast<Process*>(process)->finalizing();
+  return mpi::success;
+}
+
 }  // namespace
 
 constinit std::atomic<Process*> detail::the_process{nullptr};
@@ -219,16 +229,6 @@ void Process::form_world() {
                                                       world_->messenger().communicator(), world_->rank());
 }
 
-extern "C" int crosslane_copy_no_end(MPI_Comm, int, void*, void*, void*, int* flag) {
-  *flag = 0;
-  return mpi::success;
-}
-
-extern "C" int crosslane_end(MPI_Comm, int, void* process, void*) {
-  static_cast<Process*>(process)->finalizing();
-  return mpi::success;
-}
-
 // MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, the last one first (MPI 4.1, 11.2.4), and what it calls for those of the
 // application may communicate as before. This one is set before the application's.
 void Process::finalize_last() {
@@ -243,8 +243,7 @@ void Process::finalize_last() {
 }
 
 void Process::finalizing() noexcept {
-  if (!active_ || copier_ == nullptr || std::exchange(finalized_, true))
-    return;  // a tool behind us may call PMPI_Finalize
+  if (!active_ || copier_ == nullptr) return;
   const Nested nested;
   // Whatever becomes of one step, the next one comes: other ranks wait in it for this one.
   const auto step = [](base::FunctionRef<void()> body) {

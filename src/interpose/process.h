@@ -183,7 +183,6 @@ class Process {
   std::string settings_error_;
   bool active_ = false;
   bool initialized_ = false;
-  bool finalized_ = false;
   std::atomic<bool> had_session_{false};
   mpi::Library library_;
   const mpi::Functions absent_{};

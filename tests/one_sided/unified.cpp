@@ -13,6 +13,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace crosslane::tests {
@@ -510,20 +511,31 @@ void empty_parts(const Program& program) {
   CROSSLANE_MPI(MPI_Win_free(&window));
 }
 
-// A window that is left goes with MPI_COMM_SELF, as MPI_Finalize begins.
+// A window that is left goes with MPI_COMM_SELF, as MPI_Finalize begins, and may be accessed until then.
 struct Left {
   Memory memory{MemoryKind::device, 1000};
   MPI_Win window = MPI_WIN_NULL;
 };
 int free_left(MPI_Comm, int, void* value, void*) {
   const std::unique_ptr<Left> left(static_cast<Left*>(value));
+  constexpr std::size_t sent_from = 500, ints = 2;
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const std::array numbers{100 + rank, 200 + rank};
+  left->memory.write(std::as_bytes(std::span(numbers)), sent_from);
   CROSSLANE_MPI(MPI_Win_fence(0, left->window));
-  CROSSLANE_MPI(MPI_Win_set_errhandler(left->window, MPI_ERRORS_RETURN));
-  int word = 0;
-  for (void* const origin : {static_cast<void*>(&word), left->memory.data()})
-    CROSSLANE_CHECK(MPI_Put(origin, 1, MPI_INT, 0, 0, 1, MPI_INT, left->window) != MPI_SUCCESS,
-                    "GPU memory is accessed while MPI is finalized");
+  const int right = (rank + 1) % size;
+  CROSSLANE_MPI(MPI_Put(numbers.data(), 1, MPI_INT, right, 0, 1, MPI_INT, left->window));
+  CROSSLANE_MPI(MPI_Put(left->memory.as<std::byte>() + sent_from + sizeof(int), 1, MPI_INT, right, sizeof(int), 1,
+                        MPI_INT, left->window));
   CROSSLANE_MPI(MPI_Win_fence(0, left->window));
+  const int before = (rank + size - 1) % size;
+  std::array<int, ints> got{};
+  const auto read = left->memory.read(0, sizeof got);
+  std::memcpy(got.data(), read.data(), sizeof got);
+  CROSSLANE_CHECK(got == (std::array{100 + before, 200 + before}), "what rank {} put while MPI is finalized: {} and {}",
+                  before, got[0], got[1]);
   return MPI_Win_free(&left->window);
 }
 void leave_one() {
