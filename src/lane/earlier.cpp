@@ -1,6 +1,7 @@
 // See earlier.h.
 #include "lane/earlier.h"
 
+#include "base/log.h"
 #include "gpu/context.h"
 
 #include <algorithm>
@@ -41,8 +42,8 @@ bool Earlier::over() const noexcept {
       if (!std::ranges::all_of(events_, &gpu::Event::done)) return false;
       if (!std::ranges::all_of(parts_, [](const auto& part) { return part->over(); })) return false;
     }
-  } catch (const std::exception&) {
-    // Nothing there goes on any more.
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "nothing that was under way on default streams goes on: {}", error.what());
   }
   over_.store(true, std::memory_order_release);
   return true;

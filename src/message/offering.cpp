@@ -1,6 +1,8 @@
 // See offering.h.
 #include "message/offering.h"
 
+#include "base/error.h"
+#include "base/log.h"
 #include "message/chunks.h"
 #include "mpi/status.h"
 
