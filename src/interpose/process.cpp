@@ -274,7 +274,7 @@ void Process::finalizing() noexcept {
 }
 
 // Of dynamic windows that the program has not freed, which MPIs put up with; but MPICH ends a program that leaves others, such as our tables'.
-// Collective: so in one order on all ranks. Callbacks of MPI_COMM_SELF's attributes, which come later, may use the windows still.
+// Collective: so in one order on all ranks.
 void Process::free_attachments() {
   std::vector<std::shared_ptr<Window>> left;
   windows_.for_each([&](MPI_Win /*handle*/, const std::shared_ptr<Window>& window) {

@@ -163,7 +163,7 @@ Argument::Staging meet(Process& process, const Operation& operation, int source,
 // The next receive from there will want a host copy, or none.
 void remember_how_it_came(Process& process, const Operation& operation, bool whole) {
   auto* const peers =
-      process.looks() ? process.transfers().peers() : nullptr;  // MPI_Finalize's callbacks may complete requests
+      process.looks() ? process.transfers().peers() : nullptr;  // null, too, where MPI is being finalized
   const Look& look = *operation.look;
   if (peers == nullptr || !look.buffer.on_gpu || look.buffer.bytes < pinned_anyway || look.source == mpi::any_source)
     return;

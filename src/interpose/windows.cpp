@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <string_view>
 #include <vector>
 
 namespace crosslane::interpose {
@@ -181,8 +180,8 @@ int start_access(Route& route, MPI_Win win, int target, MPI_Request* request, Ro
   std::list<Window::Access> one{{target, nullptr, operation}};
   const auto window = route.process().windows().find_or_put(win, [] { return std::make_shared<Window>(); });
   operation->one_sided = true;
-  if (mpi::gets_complete_early && std::string_view(operation->call).starts_with("MPI_Rget") &&
-      operation->arguments.size() == 1)  // the other one fetches with an operand
+  // MPI_Rget alone has one buffer, and writes to it.
+  if (mpi::gets_complete_early && operation->arguments.size() == 1 && operation->arguments.front()->writes())
     operation->got_early = {win, target};
   const int result = route.nonblocking(request, invoke);
   if (result == mpi::success && route.bytes() != 0 && !operation->delivered) window->began(std::move(one));

@@ -154,25 +154,21 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   try {
     std::vector<Slot> slots;
     const auto is_free = [&](const Slot& slot) { return slot.sent == 0 || outgoing->sent[slot.sent - 1].done.done(); };
-    const auto rest = [&]() -> std::byte* {
-      try {
-        outgoing->blocks.push_back(batch.lend(buffer.place, header.bytes - header.begin(copied)));
-      } catch (const std::exception& error) {
-        if (!base::is_shortage(error)) throw;
-        is_short = true;
-        return nullptr;
-      }
-      return outgoing->blocks.back().data();
-    };
-    while (!failure && outgoing->sent.size() < chunks) {
+    while (outgoing->sent.size() < chunks) {
       if (!patient && !is_short && buffer.on_gpu) {
-        std::byte* const all = rest();
-        if (all == nullptr) continue;
         const std::size_t begin = header.begin(copied);
-        co_await written(copy(all, begin, header.bytes), batch);
+        try {
+          outgoing->blocks.push_back(batch.lend(buffer.place, header.bytes - begin));
+        } catch (const std::exception& error) {
+          is_short = base::is_shortage(error);
+          if (!is_short) throw;
+          continue;
+        }
+        std::byte* const rest = outgoing->blocks.back().data();
+        co_await written(copy(rest, begin, header.bytes), batch);
         while (outgoing->sent.size() < chunks) {
           const std::size_t chunk = outgoing->sent.size();
-          post(*outgoing, all + (header.begin(chunk) - begin), length(chunk));
+          post(*outgoing, rest + (header.begin(chunk) - begin), length(chunk));
         }
         break;
       }
@@ -205,7 +201,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
       post(*outgoing, slot.data, length(posted));
       slot.sent = outgoing->sent.size();
     }
-    for (std::size_t i = 0; !failure && patient && i < outgoing->sent.size(); ++i)
+    for (std::size_t i = 0; patient && i < outgoing->sent.size(); ++i)
       patient = co_await moved(outgoing->sent[i].done, matched);
   } catch (...) {
     failure = std::current_exception();

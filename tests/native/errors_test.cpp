@@ -402,8 +402,8 @@ void refused(const Program& program) {
   MPI_Comm_free(&comm);
 }
 
-// Rank 1 never enqueues its side: rank 0's kernel gives up, which is told, and everything else goes on.
-// Rank 1 does not come, or fails as it enqueues its side: it refuses the next one then, which would meet what is left of rank 0's.
+// Rank 1 never enqueues its side, or fails as it does: rank 0's kernel gives up, which is told, and everything else goes on. Who failed refuses the
+// next one, which would meet what is left of rank 0's.
 void gives_up(Program& program, bool fails) {
   if (!can_prepare(program)) return;
   const auto arm = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "crosslane_emulated_arm"));
