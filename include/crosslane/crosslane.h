@@ -16,7 +16,9 @@
 #define CROSSLANE_API __attribute__((visibility("default")))
 
 /* cuda.h's CUstream and the runtime's cudaStream_t are pointers to this. A null pointer, like CU_STREAM_LEGACY, is the legacy
-   default stream; say CU_STREAM_PER_THREAD for a thread's own one, also in code that is compiled for per-thread default streams. */
+   default stream; say CU_STREAM_PER_THREAD for a thread's own one, also in code that is compiled for per-thread default streams.
+   Both are the current context's: MPI_ERR_ARG where that is not the one that the communicator was prepared with. Where none is current
+   they are of that one. */
 struct CUstream_st;
 
 #ifdef __cplusplus
@@ -96,7 +98,7 @@ CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
 
    Room.      While calls wait for their peers they keep thread blocks of the GPU (of 512 threads, of which we count two a
               multiprocessor): of most communicators a quarter of them at most, of one that was prepared while no other had as much,
-              half. So calls of three communicators can wait at the same time whatever the order in which GPUs come to them; of more,
+              half, if no two of its ranks share a GPU. So calls of three communicators can wait at the same time whatever the order in which GPUs come to them; of more,
               only if streams or events order them alike on all ranks. MPI's own calls take turns in what all prepared communicators
               leave, at least one at a time.
    Threads.   From any thread, as far as MPI's level allows (MPI_Init_thread). Calls on one communicator are not to be made at the same
@@ -125,7 +127,8 @@ CROSSLANE_API uint64_t crosslane_taken_back_messages(void);
                                 it is to receive from itself
               MPI_ERR_TRUNCATE  or more bytes: they must be as many
               MPI_ERR_ARG       an array of counts or displacements is null, a displacement reaches farther than 63 bits, or the stream is of
-                                another GPU or context
+                                another GPU or context than the communicator was prepared with (one of a single rank: than what it
+                                receives), as a default stream is while another context is current
               MPI_ERR_TYPE      also a datatype that is null, not committed or has gaps
               MPI_ERR_OTHER     a peer was given up (crosslane_status names it), the context of the preparation is gone, or the driver
                                 fails

@@ -12,6 +12,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from crosslane import libraries
 from crosslane.bench import UNITS, print_bytes
@@ -110,8 +111,8 @@ def print_catalogue(rows: list[dict[str, Any]]) -> None:
     for column in ("collectives", "how", "supports", "source"):
         table.add_column(column, overflow="fold")
     for (name, summary, source, supports), collectives in merged.items():
-        table.add_row(name, ", ".join(collectives), summary, supports, source)
-    console = Console()
+        table.add_row(*map(Text, (name, ", ".join(collectives), summary, supports, source)))
+    console = Console(emoji=False)
     console.print(table)
     if any("COLL" in row["source"] for row in rows):
         console.print("COLL is a paper: see docs/architecture.md, Papers", highlight=False)
@@ -119,7 +120,7 @@ def print_catalogue(rows: list[dict[str, Any]]) -> None:
 
 def print_choice(answer: dict[str, Any]) -> None:
     """Where a call would go, for people."""
-    console = Console()
+    console = Console(emoji=False)
     several = len(answer["calls"]) > 1
     for went in answer["calls"]:
         title = f"{answer['collective']} of {print_bytes(answer['bytes'])} on {answer['ranks']} ranks"
@@ -130,7 +131,7 @@ def print_choice(answer: dict[str, Any]) -> None:
                 title += ", enqueued on prepared buffers"
             else:
                 title += ", buffers mapped" if went["mapped"] else ", first calls with these buffers"
-        console.print(f"{title}: [bold]{went['algorithm']}[/]", highlight=False)
+        console.print(Text.assemble(f"{title}: ", (went["algorithm"], "bold")))
         console.print(f"  {went['summary']}; {went['why']}", markup=False, highlight=False, soft_wrap=True)
         if not went["preferences"]:
             continue
@@ -138,5 +139,6 @@ def print_choice(answer: dict[str, Any]) -> None:
         for column in ("preference", "from", ""):
             table.add_column(column, overflow="fold")
         for one in went["preferences"]:
-            table.add_row(one["text"], one["origin"], one["fate"], style="bold" if one["fate"] == "taken" else None)
+            cells = (Text(one[key]) for key in ("text", "origin", "fate"))  # not markup: some is the user's
+            table.add_row(*cells, style="bold" if one["fate"] == "taken" else None)
         console.print(table)

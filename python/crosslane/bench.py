@@ -19,6 +19,7 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from crosslane import elf, environment, launcher, libraries, program
 from crosslane.families import FAMILIES
@@ -102,24 +103,23 @@ def measure(request: Request) -> int:
     words, variables = _command(request)
     if request.json_file:
         _require_writable(request.json_file)
-    # A plain end would leave the ranks running.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    console = Console()
+    console = Console(emoji=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     lines: list[dict[str, Any]] = []
     # A session of its own: what ends the launcher then ends its ranks with it.
     with subprocess.Popen(
-        words, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+        words, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, errors="replace",
+        start_new_session=True,
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         try:
             with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
                 task = progress.add_task(request.operation, total=None)
                 for line in process.stdout:
-                    if not line.startswith("{"):
+                    row = _row(line)
+                    if row is None:
                         sys.stderr.write(line)  # the launcher's own words
                         continue
-                    row = json.loads(line)
                     lines.append(row)
                     if "steps" in row:
                         progress.update(task, total=row["steps"])
@@ -131,16 +131,18 @@ def measure(request: Request) -> int:
             raise
     header = next((row for row in lines if "steps" in row), {})
     rows = [row for row in lines if "bytes" in row]
-    if request.json_file:
-        request.json_file.write_text(json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
+    unwritten = _write(request.json_file, header, rows) if request.json_file else None
     if rows:
         _print(console, header, rows)
     wrong = sum(1 for row in rows if not row["verified"])
     if wrong:
         console.print(f"[bold red]{wrong} of {len(rows)} measurements had wrong results[/]")
-    if status != 0:
-        ended = status if status > 0 else 128 - status
+    ended = status if status >= 0 else 128 - status
+    if ended:
         console.print(f"[red]the benchmark ended with status {ended}[/]")
+    if unwritten:
+        raise unwritten
+    if ended:
         return ended
     if not rows:
         raise Problem("the benchmark printed no measurement", "set CROSSLANE_LOG=info; its messages are above", 1)
@@ -153,6 +155,23 @@ def _require_writable(path: Path) -> None:
         path.open("a").close()
     except OSError as error:
         raise Problem(f"{path} cannot be written: {error.strerror}", "check --json") from error
+
+
+def _write(path: Path, header: dict[str, Any], rows: list[dict[str, Any]]) -> Problem | None:
+    """Writes the raw measurements; what is wrong is for after the table, which took as long."""
+    try:
+        path.write_text(json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
+    except OSError as error:
+        return Problem(f"{path} cannot be written: {error.strerror}", "free space there, or name another file", 1)
+    return None
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    """A line of the program; None where it is not one."""
+    try:
+        return json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return None
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -258,9 +277,9 @@ def _print(console: Console, header: dict[str, Any], rows: list[dict[str, Any]])
         console.print("[dim]ratio: the best other column's time over Crosslane's[/]")
     for note in (header.get("mpi"), header.get("gpus"), header.get("meaning")):
         if note:
-            console.print(f"[dim]{' '.join(note.split())}[/]", soft_wrap=True)
+            console.print(Text(" ".join(note.split()), "dim"), soft_wrap=True)  # not markup: an MPI's own words
     for name, reason in header.get("left_out", {}).items():
-        console.print(f"[dim]{TITLE.get(name, name)} left out: {reason}[/]", soft_wrap=True)
+        console.print(Text(f"{TITLE.get(name, name)} left out: {reason}", "dim"), soft_wrap=True)
 
 
 def _rate(gb_per_s: float) -> str:

@@ -13,13 +13,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 #: A child: loads MPI as plug-ins do, then the library, and answers each line of its input with one function's result.
 _PROGRAM = """
 import ctypes, os, sys
-answers = os.fdopen(os.dup(1), "w")
+answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)  # what MPIs print is no answer
 library, mpis = sys.argv[1], sys.argv[2:]
 for mpi in mpis:
@@ -33,11 +33,13 @@ for line in sys.stdin:
     name, _, argument = line.rstrip("\\n").partition(" ")
     function = getattr(crosslane, name, None)
     if function is None:
-        print("null", file=answers, flush=True)
+        answers.write(b"null\\n")
+        answers.flush()
         continue
     function.restype = ctypes.c_char_p
     function.argtypes = [ctypes.c_char_p] if argument else []
-    print(function(*([argument.encode()] if argument else [])).decode().replace("\\n", " "), file=answers, flush=True)
+    answers.write(function(*([argument.encode()] if argument else [])).replace(b"\\n", b" ") + b"\\n")
+    answers.flush()
 """
 
 _TIMEOUT_S = 120.0
@@ -83,7 +85,7 @@ def loaded(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator
         subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, library, *mpis],
             env={**os.environ, **variables},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, encoding="utf-8", errors="replace",
         ) as process,
     ):  # fmt: skip
         # A driver that hangs is a finding too.
@@ -91,11 +93,17 @@ def loaded(library: str, mpis: list[str], variables: dict[str, str]) -> Iterator
         watchdog.start()
         try:
             yield Child(process, said)
-        finally:
-            watchdog.cancel()
-            assert process.stdin is not None
-            try:
-                process.stdin.close()
+            _close(process)
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=30)
-            except (OSError, subprocess.TimeoutExpired):
-                process.kill()
+        finally:  # at once where this process is to end
+            watchdog.cancel()
+            process.kill()
+            _close(process)
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    """Its end of input; what a dead one did not read is none of our failures."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()

@@ -20,6 +20,7 @@ import typer
 from crosslane import __version__, algorithms, bench, doctor, environment, launcher, program
 from crosslane.families import FAMILIES, TITLES
 from crosslane.problem import Problem
+from crosslane.signals import ending_in_order
 
 app = typer.Typer(
     help="GPU-aware communication over any MPI.",
@@ -44,7 +45,7 @@ def _reports_problems(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
-            with _written_to_the_end():
+            with ending_in_order(), _written_to_the_end():
                 return command(*arguments, **options)
         except Problem as problem:
             typer.secho(f"crosslane: {problem.text}", err=True, fg="red")
@@ -80,6 +81,16 @@ def _family(text: str) -> str | None:
     return text
 
 
+def _find_mpi(word: str, family: str | None) -> program.Mpi:
+    """The MPI of a program that is to be started with a library preloaded."""
+    found = program.find_mpi(word, family)
+    if problem := program.preload_problem(word, found.family):
+        raise problem
+    if found.caveat:
+        typer.echo(f"crosslane: {found.caveat}", err=True)
+    return found
+
+
 @app.callback(invoke_without_command=True)
 @_reports_problems
 def _main(
@@ -109,12 +120,11 @@ def run(  # noqa: PLR0917 - options of a command line
 
     Signals and the exit status are the launcher's own: this process becomes it.
     """
-    found = program.find_mpi(command[0], _family(mpi))
+    found = _find_mpi(command[0], _family(mpi))
     variables = environment.for_ranks(found.family, gpus or None, log or None, found.library)
     if not launcher_command and (ranks == 0 or launcher.inside_a_launcher()):
-        started = launcher.started_ranks()
-        if ranks not in {0, started}:
-            typer.echo(f"crosslane: -n {ranks} is ignored: a launcher started this process already", err=True)
+        if ranks:
+            launcher.require_started(ranks, found)
         if stranger := launcher.other_family(found.family):
             typer.echo(
                 f"crosslane: a launcher of {TITLES[stranger]} started this process, but the program uses "
@@ -161,7 +171,7 @@ def preload(
     """Print LD_PRELOAD's value, for batch scripts: srun --export=ALL,LD_PRELOAD=$(crosslane preload ./prog) ./prog."""
     family, library = _family(mpi), None
     if word := _only_word(command):
-        found = program.find_mpi(word, family)
+        found = _find_mpi(word, family)
         family, library = found.family, found.library
     if family is None:
         raise Problem("which MPI is not known", "name the program, or the family with --mpi openmpi or --mpi mpich")

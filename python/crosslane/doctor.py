@@ -14,6 +14,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from crosslane import elf, environment, launcher, libraries, program
 from crosslane.child import DiedError, loaded
@@ -39,11 +40,12 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
                 )
             report.update(found)
             report["coverage"] = exporter.ask("crosslane_coverage_json")
-            exported = exporter.ask("crosslane_doctor_export_json")
-            if exported and exported.get("handles"):
+            exported = exporter.ask("crosslane_doctor_export_json") or {}
+            _take_problems(report, exported)
+            if exported.get("handles"):
                 with loaded(str(library), mpis, variables) as importer:
-                    report["ipc"] = importer.ask("crosslane_doctor_import_json", json.dumps(exported))
-                report["problems"] += report["ipc"].pop("problems", [])
+                    report["ipc"] = importer.ask("crosslane_doctor_import_json", json.dumps(exported)) or {}
+                _take_problems(report, report["ipc"])
     except DiedError as death:
         report["problems"].append(
             {
@@ -52,11 +54,28 @@ def examine(program_name: str | None, family: str | None, gpus: str | None) -> d
                 "remedy": "report it with this output; CROSSLANE_DISABLE=1 forwards every call untouched",
             }
         )
+    if program_name and (ignored := program.preload_problem(program_name, mpi.family)):
+        report["problems"].append({"severity": "error", "text": ignored.text, "remedy": ignored.remedy})
+    if mpi.caveat:
+        remedy = "compare a few results with those under CROSSLANE_DISABLE=1"
+        report["problems"].append({"severity": "warning", "text": mpi.caveat, "remedy": remedy})
     if (report.get("mpi") or {}).get("loaded"):
         report["lacking"] = _lacking(report)
         _try_mpi(report, str(library), mpis, variables)
     report["usable"] = bool(report["usable"]) and not any(p["severity"] == "error" for p in report["problems"])
     return report
+
+
+def _take_problems(report: dict[str, Any], part: dict[str, Any]) -> None:
+    """Moves a part's problems, and the error that ended it, to the report's, where each is told once."""
+    found = part.pop("problems", [])
+    if error := part.pop("error", ""):
+        remedy = "correct what is told above, or see nvidia-smi: its compute mode, and who else uses the GPUs"
+        found.append({"severity": "error", "text": error, "remedy": remedy})
+    for problem in found:
+        if problem["text"] not in {one["text"] for one in report["problems"]}:
+            report["problems"].append(problem)
+    part.pop("usable", None)  # the problems say so
 
 
 def _lacking(report: dict[str, Any]) -> list[str]:
@@ -83,7 +102,7 @@ def _try_mpi(report: dict[str, Any], library: str, mpis: list[str], variables: d
         )
         return
     if tried:
-        report["problems"] += tried.pop("problems", [])
+        _take_problems(report, tried)
         report["mpi"] |= tried
 
 
@@ -113,7 +132,7 @@ def _gib(count: int) -> str:
 
 def print_tables(report: dict[str, Any]) -> None:
     """The report for people."""
-    console = Console()
+    console = Console(emoji=False)  # ":x:" in a path is no picture
     _print_overview(console, report)
     _print_gpus(console, report)
     _print_settings(console, report)
@@ -132,25 +151,27 @@ def _print_overview(console: Console, report: dict[str, Any]) -> None:
     table = Table(title=f"Crosslane for {TITLES[report['family']]}", show_header=False, box=box.SIMPLE)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")  # a path that is cut is none
-    table.add_row("library", report["library"])
+    rows = [("library", report["library"])]
     if mpi := report.get("mpi"):
-        table.add_row("MPI", " ".join(mpi["version"].split()) if mpi["loaded"] else "not loaded")
+        rows.append(("MPI", " ".join(mpi["version"].split()) if mpi["loaded"] else "not loaded"))
         if mpi["loaded"]:
-            table.add_row("", mpi["path"])
+            rows.append(("", mpi["path"]))
             if mpi.get("initialized"):
-                table.add_row("it takes GPU buffers itself", "yes" if mpi["cuda"] else "no")
+                rows.append(("it takes GPU buffers itself", "yes" if mpi["cuda"] else "no"))
     if driver := report.get("driver"):
         what = "emulated, " if driver["emulated"] else ""
-        table.add_row("CUDA driver", f"{what}{driver['version']}, {driver['path']}" if driver["found"] else "none")
+        rows.append(("CUDA driver", f"{what}{driver['version']}, {driver['path']}" if driver["found"] else "none"))
     if mps := report.get("mps"):
-        table.add_row("MPS", f"active ({mps['pipe_directory']})" if mps["active"] else "not active")
+        rows.append(("MPS", f"active ({mps['pipe_directory']})" if mps["active"] else "not active"))
     if process := report.get("process"):
-        table.add_row("/dev/shm", f"{_gib(process['shm_bytes'])}, {_gib(process['shm_free_bytes'])} free")
-        table.add_row("container", process["container"] or "no")
-        table.add_row("PID namespaces", str(process["pid_namespaces"]))
-        table.add_row("CUDA_VISIBLE_DEVICES", process["visible_devices"] or "not set")
+        rows.append(("/dev/shm", f"{_gib(process['shm_bytes'])}, {_gib(process['shm_free_bytes'])} free"))
+        rows.append(("container", process["container"] or "no"))
+        rows.append(("PID namespaces", str(process["pid_namespaces"])))
+        rows.append(("CUDA_VISIBLE_DEVICES", process["visible_devices"] or "not set"))
         locked = process["memlock_bytes"]
-        table.add_row("lockable memory", "unlimited" if locked is None else _gib(locked))
+        rows.append(("lockable memory", "unlimited" if locked is None else _gib(locked)))
+    for what, value in rows:
+        table.add_row(what, Text(value))  # not markup: a path may have brackets
     console.print(table)
 
 
@@ -162,8 +183,8 @@ def _print_gpus(console: Console, report: dict[str, Any]) -> None:
     for name in ("", "name and UUID", "memory", "free"):
         table.add_column(name, no_wrap=True)
     for gpu in gpus:
-        name = f"{gpu['name']}\n{gpu['uuid']}"
-        table.add_row(str(gpu["ordinal"]), name, _gib(gpu["total_bytes"]), _gib(gpu["free_bytes"]))
+        name = f"{gpu['name']} (compute capability {gpu['capability']})\n{gpu['uuid']}"
+        table.add_row(str(gpu["ordinal"]), Text(name), _gib(gpu["total_bytes"]), _gib(gpu["free_bytes"]))
     console.print(table)
     opened = {(one["exporter"], one["importer"]): one for one in (report.get("ipc") or {}).get("opened", [])}
     table = Table(title="memory of one process opened by another (IPC) / peer access", box=box.SIMPLE_HEAD)
@@ -193,7 +214,7 @@ def _print_settings(console: Console, report: dict[str, Any]) -> None:
         table.add_column(name, overflow="fold")
     for row in settings["rows"]:
         style = "bold" if row["origin"] != "default" else None
-        table.add_row(row["name"], row["value"], row["origin"], row["help"], style=style)
+        table.add_row(*(Text(row[column]) for column in ("name", "value", "origin", "help")), style=style)
     console.print(table)
 
 
@@ -210,7 +231,7 @@ def _print_coverage(console: Console, report: dict[str, Any]) -> None:
     table.add_column("route")
     table.add_column("procedures", justify="right")
     for route, count in sorted(counts.items(), key=lambda item: -item[1]):
-        table.add_row(route, str(count))
+        table.add_row(Text(route), str(count))
     console.print(table)
     if lacking:
         console.print(f"this MPI lacks {len(lacking)} more that Crosslane knows", highlight=False)

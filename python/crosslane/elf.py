@@ -88,7 +88,7 @@ def _read_headers(elf: Elf, data: mmap.mmap) -> None:
         if kind == PT_DYNAMIC:
             elf.dynamic = True
         elif kind == PT_INTERP:
-            elf.interpreter = data[offset : offset + length].rstrip(b"\0").decode()
+            elf.interpreter = os.fsdecode(data[offset : offset + length].rstrip(b"\0"))
     for kind, offset, length, link in sections:
         if kind in {SHT_SYMTAB, SHT_DYNSYM} and link < len(sections):
             elf.defines_mpi |= _defines_mpi(layout, (offset, length), sections[link][1:3])
@@ -152,19 +152,19 @@ def closure(elf: Elf, environment: dict[str, str] | None = None) -> Closure:
     try:
         listing = subprocess.run(
             [elf.interpreter, *listing_option, str(elf.path)],
-            env=environment, capture_output=True, text=True, timeout=60, check=False,
+            env=environment, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
     except OSError as error:
         return Closure(error=f"its loader {elf.interpreter} cannot run: {error.strerror}")
     except subprocess.TimeoutExpired:
         return Closure(error=f"its loader {elf.interpreter} does not answer")
     result = Closure()
-    for line in listing.stdout.splitlines():
-        match = re.match(r"^\s*(\S+) => (?:(not found)|(\S+))", line)
+    for line in os.fsdecode(listing.stdout).split("\n"):  # paths: any bytes, blanks among them
+        match = re.match(r"^\s*(.+?) => (?:(not found)|(.+) \(0x[0-9a-f]+\))$", line)
         if match:
             result.libraries[Path(match[1]).name] = "" if match[2] else match[3]
-        elif plain := re.match(r"^\s*(/\S+) \(0x", line):  # needed by its path, or already the loader
+        elif plain := re.match(r"^\s*(/.+) \(0x[0-9a-f]+\)$", line):  # needed by its path, or already the loader
             result.libraries[Path(plain[1]).name] = plain[1]
     if listing.returncode != 0 and not result.libraries:
-        result.error = (listing.stderr or listing.stdout).strip() or f"{elf.interpreter} failed"
+        result.error = os.fsdecode(listing.stderr or listing.stdout).strip() or f"{elf.interpreter} failed"
     return result

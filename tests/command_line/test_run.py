@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from conftest import HERE, ROOT, TIMEOUT_S, CommandLine, compile_c, wrapper
+from conftest import HERE, ROOT, TIMEOUT_S, CommandLine, alive, begun, compile_c, wait_for_ranks, wrapper
 
 
 def names(preload: str) -> list[str]:
@@ -138,14 +136,58 @@ def test_inside_a_launcher_it_only_preloads(crosslane: CommandLine, family: str,
     words = [launcher, *(["--oversubscribe"] if family == "openmpi" else []), "-n", "2"]
     # A launcher that is not ours gets what tools/run-tests or the user would tell it.
     told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm_rsh_agent": ""}
-    done = subprocess.run(
-        words + crosslane.words("run", "-n", 5, program), env=crosslane.environment | told, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count('"size": 2') == 2
-    assert done.stdout.count(f"/libcrosslane_{family}") == 2
-    assert done.stderr.count("-n 5 is ignored") == 2
+
+    def inside(*options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words + crosslane.words("run", *options, program), env=crosslane.environment | told, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+
+    for options in ([], ["-n", 2]):
+        done = inside(*options)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count('"size": 2') == 2
+        assert done.stdout.count(f"/libcrosslane_{family}") == 2
+    done = inside("-n", 5)
+    assert done.returncode != 0
+    assert "-n 5, but a launcher started this process already" in done.stderr
+    assert "2 ranks" in done.stderr
+    assert '"size"' not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "known"),
+    [({"PMIX_RANK": "0"}, "does not say"), ({"PMI_RANK": "0", "PMI_SIZE": "1"}, "1 rank"),
+     ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "1"}, "1 rank")],
+)  # fmt: skip
+def test_a_batch_system_s_shell_is_no_launcher_s_rank(
+    crosslane: CommandLine, family: str, program: Path, variables: dict[str, str], known: str
+) -> None:
+    """As srun --pty bash gives: the program would run alone, and succeed."""
+    done = crosslane.refuse("run", "-n", 2, program, **variables)
+    assert done.status == 2
+    assert known in done.err
+    remedy = re.search(r"--launcher (\S+);", done.err)
+    assert remedy
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    own = f"{remedy[1]} --oversubscribe" if family == "openmpi" else remedy[1]
+    done = crosslane("run", "-n", 2, "--launcher", own, program, **variables, **root)
+    assert done.status == 0, done.err
+    assert [rank["size"] for rank in done.ranks()] == [2, 2]
+
+
+def test_more_ranks_than_anyone_means(crosslane: CommandLine, program: Path) -> None:
+    """Launchers allocate for each, until the system ends someone."""
+    here = 1024 * len(os.sched_getaffinity(0))
+    done = crosslane.refuse("run", "-n", here + 1, program)
+    assert done.status == 2
+    assert f"-n {here + 1} are too many" in done.err
+    assert f"at most {here} on this machine" in done.err
+    # Where it may start them elsewhere, that is the launcher's affair, up to a limit.
+    for variables, options in (({"SLURM_JOB_ID": "1"}, []), ({}, ["--launcher", "true"])):
+        done = crosslane.refuse("run", "-n", 10_000_000, *options, program, **variables)
+        assert done.status == 2
+        assert "at most 1048576\n" in done.err
 
 
 def test_launcher_of_the_other_family_is_told(crosslane: CommandLine, family: str, program: Path) -> None:
@@ -218,56 +260,30 @@ def test_unknown_launcher_gets_the_environment_as_words(crosslane: CommandLine, 
     assert names(rank["preload"])[0] == "libcuda"
 
 
+def test_program_that_env_would_take_for_a_variable(crosslane: CommandLine, program: Path, tmp_path: Path) -> None:
+    other = tmp_path / "srun"
+    other.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    other.chmod(0o755)
+    named = tmp_path / "a=b"
+    shutil.copy(program, named)
+    done = crosslane("run", "-n", 1, "--launcher", other, "--", named, "c=d", "e f")
+    assert done.status == 0, done.err
+    (rank,) = done.ranks()
+    assert rank["arguments"] == ["c=d", "e f"]
+    assert names(rank["preload"])[-1].startswith("libcrosslane_")
+
+
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_a_signal_ends_the_ranks(crosslane: CommandLine, program: Path, ranks: int) -> None:
-    with subprocess.Popen(
-        crosslane.words("run", "-n", ranks, program, "wait"), env=crosslane.environment, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        pids = []
-        try:
-            # A launcher may mix what ranks print, even within words: the system tells which processes these are.
-            end = time.monotonic() + 60
-            while len(pids) != max(ranks, 1) and time.monotonic() < end and process.poll() is None:
-                pids = ranks_of(process.pid, program)
-                time.sleep(0.05)
-            assert len(pids) == max(ranks, 1), "it ended early, or has not begun its ranks in time"
-            process.send_signal(signal.SIGTERM)
-            status = process.wait(timeout=30)
-        finally:
-            process.kill()
+    with begun(crosslane.words("run", "-n", ranks, program, "wait"), crosslane.environment) as process:
+        # A launcher may mix what ranks print, even within words: the system tells which processes these are.
+        pids = wait_for_ranks(process, max(ranks, 1), program, "wait")
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(timeout=TIMEOUT_S)
     if ranks == 0:  # with a launcher the status is its own affair: MPICH's may call it success
         assert status == -signal.SIGTERM
         assert pids == [process.pid]
-    # The launcher has ended; its last act may still be under way in the kernel.
-    end = time.monotonic() + 20
-    while time.monotonic() < end and any(map(alive, pids)):
-        os.sched_yield()
     assert not any(map(alive, pids))
-
-
-def ranks_of(launcher: int, program: Path) -> list[int]:
-    """The processes that wait in the program: that one, or those that it has started, directly or not."""
-    parents, waiting = {}, []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            pid = int(process.name)
-            parents[pid] = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if (process / "cmdline").read_bytes().split(b"\0")[:2] == [os.fsencode(program), b"wait"]:
-                waiting.append(pid)
-
-    def belongs(pid: int) -> bool:
-        while pid not in {0, launcher}:
-            pid = parents.get(pid, 0)
-        return pid == launcher
-
-    return [pid for pid in waiting if belongs(pid)]
-
-
-def alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in {"Z", "X"}
-    return False
 
 
 def test_preload_is_what_run_preloads(crosslane: CommandLine, family: str, program: Path) -> None:

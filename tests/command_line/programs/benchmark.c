@@ -1,14 +1,17 @@
-/* Stands for crosslane_bench_<family>: two sizes, two columns. The operation "reduce" has a wrong result. */
+/* Stands for crosslane_bench_<family>: two sizes, two columns. The operation "reduce" has a wrong result,
+   "gather" waits for a signal. */
 #include <mpi.h>
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int main(int count, char** words) {
   int rank, size;
   MPI_Init(&count, &words);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  while (strcmp(words[1], "gather") == 0) pause();
   if (rank == 0) {
     const char* wrong = strcmp(words[1], "reduce") == 0 ? "false" : "true";
     printf(
