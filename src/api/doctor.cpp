@@ -15,12 +15,16 @@
 #include "gpu/mapping.h"
 #include "gpu/marker.h"
 #include "gpu/stream.h"
+#include "kernel/copies.h"
+#include "kernel/launch.h"
+#include "kernel/load.h"
 #include "mpi/library.h"
 #include "trace/tracer.h"
 
 #include <dlfcn.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -67,30 +71,52 @@ void attempt(Json& report, std::string_view remedy, Work&& work) {
   }
 }
 
+/// The environment's settings but for what is refused of them.
+struct Environment {
+  std::vector<base::Settings::Refused> refused;
+  base::Settings settings = base::Settings::from_environment(refused);
+
+  [[nodiscard]] bool refuses(std::string_view name) const {
+    return std::ranges::find(refused, name, &base::Settings::Refused::name) != refused.end();
+  }
+};
+
 /// All that MPI_Init refuses about the environment, by the same parsers; the first error is in `settings.error`, too.
-base::Settings read_settings(Json& report) {
-  base::Settings settings;
-  std::string error;
+Environment read_settings(Json& report) {
+  constexpr std::string_view correct = "correct the variable, or unset it";
+  Environment environment;
+  const base::Settings& settings = environment.settings;
+  std::vector<std::string> errors;
+  for (const auto& one : environment.refused) {
+    errors.push_back(one.told);
+    add_problem(report, "error", one.told, std::string{correct});
+  }
   const auto read = [&](std::string_view remedy, const auto& part) {
     try {
       part();
     } catch (const base::Error& wrong) {
-      if (error.empty()) error = wrong.what();
+      errors.emplace_back(wrong.what());
       add_problem(report, "error", wrong.what(), std::string{remedy});
     }
   };
-  constexpr std::string_view correct = "correct the variable, or unset it";
-  read(correct, [&] { settings = base::Settings::from_environment(); });
   read(correct, [&] { base::set_log_topics(settings.log); });
-  read(correct, [&] { static_cast<void>(collective::Choice(settings)); });
+  for (const auto& algorithms : settings.algorithms) {
+    base::Settings alone;
+    alone.algorithms.insert(algorithms);
+    read(correct, [&] { static_cast<void>(collective::Choice(alone)); });
+  }
   if (!settings.trace.empty() && !settings.switched_off())
     read("name a file in a folder that exists and may be written, or unset it",
          [&] { trace::Tracer::try_to_open(settings.trace, 0); });
   Json rows = Json::array();
-  for (const auto& row : settings.rows())
-    rows.push_back({{"name", row.name}, {"value", row.value}, {"origin", row.origin}, {"help", row.help}});
-  report["settings"] = {{"error", error}, {"rows", std::move(rows)}};
-  return settings;
+  for (const auto& row : settings.rows()) {
+    rows.push_back({{"name", row.name},
+                    {"value", row.value},
+                    {"origin", environment.refuses(row.name) ? "default, as the environment's is refused" : row.origin},
+                    {"help", row.help}});
+  }
+  report["settings"] = {{"error", errors.empty() ? "" : errors.front()}, {"rows", std::move(rows)}};
+  return environment;
 }
 
 /// All may be in order here, and still Crosslane does nothing.
@@ -160,6 +186,7 @@ Json describe(const gpu::Driver& driver, CUdevice device, int ordinal) {
       {"pci", pci.data()},
       {"total_bytes", total},
       {"free_bytes", 0},
+      {"kernels", false},
       {"capability",
        fmt::format("{}.{}", gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal),
                    gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal))},
@@ -167,7 +194,33 @@ Json describe(const gpu::Driver& driver, CUdevice device, int ordinal) {
   return gpu;
 }
 
-void look_at_memory(Json& report, Json& gpu, const gpu::Driver& driver, int ordinal) {
+/// With the GPU's context current: without kernels collectives and messages go through the host, which works, but not as anybody wants it.
+void look_at_kernels(Json& report, Json& gpu, const gpu::Driver& driver, const base::Settings& settings) {
+  const int ordinal = gpu["ordinal"];
+  try {
+    const kernel::Copies copies(driver, settings.copy_blocks);
+    const kernel::Kernels kernels(driver);
+    gpu["kernels"] = true;
+  } catch (const base::Error& error) {
+    constexpr int least_capability = 8;  // CrosslaneFatBinary.cmake
+    const int capability = gpu::device_attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal);
+    std::string remedy = "update the NVIDIA driver: it may be older than the CUDA toolkit that built the kernels";
+    if (base::is_shortage(error))
+      remedy = "free memory on it; see nvidia-smi for who has it";
+    else if (!kernel::available(driver))
+      remedy = "build Crosslane with a CUDA compiler";
+    else if (capability < least_capability)
+      remedy = "use GPUs of compute capability 8.0 or newer (CUDA_VISIBLE_DEVICES)";
+    add_problem(report, "warning",
+                fmt::format("GPU {} (compute capability {}) takes no kernels of Crosslane, so that collectives and "
+                            "messages on its memory go through the host: {}",
+                            ordinal, gpu["capability"].get_ref<const std::string&>(), error.what()),
+                std::move(remedy));
+  }
+}
+
+void look_into_context(Json& report, Json& gpu, const gpu::Driver& driver, const base::Settings& settings) {
+  const int ordinal = gpu["ordinal"];
   try {
     const gpu::PrimaryContext primary(driver, ordinal);
     const gpu::ContextScope scope(driver, primary.context());
@@ -175,6 +228,7 @@ void look_at_memory(Json& report, Json& gpu, const gpu::Driver& driver, int ordi
     std::size_t total = 0;
     gpu::check(driver, driver.mem_get_info(&free, &total), "cuMemGetInfo");
     gpu["free_bytes"] = free;
+    look_at_kernels(report, gpu, driver, settings);
   } catch (const base::Error& error) {
     add_problem(
         report, "error", fmt::format("GPU {} cannot be used: {}", ordinal, error.what()),
@@ -184,7 +238,7 @@ void look_at_memory(Json& report, Json& gpu, const gpu::Driver& driver, int ordi
   }
 }
 
-void look_at_gpus(Json& report, gpu::Gpu& gpus) {
+void look_at_gpus(Json& report, gpu::Gpu& gpus, const base::Settings& settings) {
   const gpu::Driver& driver = gpus.driver();
   Dl_info object{};
   dladdr(reinterpret_cast<const void*>(driver.initialize), &object);
@@ -207,7 +261,7 @@ void look_at_gpus(Json& report, gpu::Gpu& gpus) {
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     Json gpu = describe(driver, all[i], static_cast<int>(i));
-    look_at_memory(report, gpu, driver, static_cast<int>(i));
+    look_into_context(report, gpu, driver, settings);
     report["gpus"].push_back(std::move(gpu));
   }
   for (const CUdevice from : all) {
@@ -221,16 +275,17 @@ void look_at_gpus(Json& report, gpu::Gpu& gpus) {
   }
 }
 
-void look_at_driver(Json& report, const base::Settings& settings) {
+void look_at_driver(Json& report, const Environment& environment) {
+  const base::Settings& settings = environment.settings;
   report["driver"] = {{"found", false}, {"emulated", false}, {"path", ""}, {"version", ""}};
   report["gpus"] = Json::array();
   report["peer_access"] = Json::array();
+  // Said already, and another driver than the one that was meant tells nothing; the emulated one would read it for itself.
+  if (environment.refuses("CROSSLANE_GPU")) return;
   if (settings.gpu == "none") {
     add_problem(report, "note", "CROSSLANE_GPU is none: every buffer counts as host memory", "unset it to use GPUs");
     return;
   }
-  // Said already; the emulated driver, which reads it for itself, would say it once more.
-  if (report["settings"]["error"].get_ref<const std::string&>().starts_with("CROSSLANE_GPU=")) return;
   const bool emulated = settings.gpu.starts_with("emulated");
   attempt(report,
           emulated ? "correct the variable; docs/settings.md lists those of the emulated driver"
@@ -242,7 +297,7 @@ void look_at_driver(Json& report, const base::Settings& settings) {
                           "install NVIDIA's driver, or try emulated GPUs: --gpus emulated:4");
               return;
             }
-            look_at_gpus(report, *gpus);
+            look_at_gpus(report, *gpus, settings);
           });
 }
 
@@ -288,15 +343,16 @@ struct Exported {
   std::vector<gpu::Buffer> buffers;
 };
 
-Json export_memory(const base::Settings& settings) {
+Json export_memory(const Environment& environment) {
   Json report = {{"handles", Json::array()}, {"problems", Json::array()}};
+  if (environment.refuses("CROSSLANE_GPU")) return report;
   auto kept = std::make_unique<Exported>();
-  kept->gpus = open_gpu(settings);
+  kept->gpus = open_gpu(environment.settings);
   if (!kept->gpus->present()) return report;
   const gpu::Driver& driver = kept->gpus->driver();
   const std::vector<CUdevice> all = devices(driver);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    attempt(report, "ranks then exchange data through host memory", [&] {
+    attempt(report, "see nvidia-smi for who has the memory, and the compute mode", [&] {
       const auto& context = kept->contexts.emplace_back(driver, static_cast<int>(i));
       const gpu::ContextScope scope(driver, context.context());
       const auto& buffer = kept->buffers.emplace_back(driver, exported_bytes);
@@ -306,7 +362,14 @@ Json export_memory(const base::Settings& settings) {
                                          stream.view().handle()),
                  "cuMemsetD32Async");
       finish(driver, stream);
-      report["handles"].push_back({{"uuid", uuid(driver, all[i])}, {"handle", to_hex(buffer.export_handle())}});
+      try {
+        report["handles"].push_back({{"uuid", uuid(driver, all[i])}, {"handle", to_hex(buffer.export_handle())}});
+      } catch (const base::Error& error) {
+        add_problem(report, "warning",
+                    fmt::format("memory of GPU {} cannot be shown to other processes: {}", i, error.what()),
+                    "messages and collectives then go through the host; containers need --ipc=host, or one of them for "
+                    "all ranks");
+      }
     });
   }
   static_cast<void>(kept.release());  // freeing memory that a peer maps is undefined; the process's end frees it
@@ -325,9 +388,9 @@ void open_one(const gpu::Driver& driver, int ordinal, const CUipcMemHandle& hand
     throw base::Error(base::ErrorClass::intern, "opened, but it reads {:#x} instead of {:#x}", word, written_word);
 }
 
-Json import_memory(const base::Settings& settings, const Json& exported) {
+Json import_memory(const Environment& environment, const Json& exported) {
   Json report = {{"opened", Json::array()}, {"problems", Json::array()}};
-  const auto gpus = open_gpu(settings);
+  const auto gpus = open_gpu(environment.settings);
   const gpu::Driver& driver = gpus->driver();
   const std::vector<CUdevice> all = devices(driver);
   std::string failed;
@@ -364,9 +427,9 @@ extern "C" {
 CROSSLANE_EXPORTED const char* crosslane_doctor_json(void) {
   Json report = {{"family", mpi::family}, {"usable", true}, {"problems", Json::array()}};
   try {
-    const base::Settings settings = read_settings(report);
-    look_whether_switched_off(report, settings);
-    look_at_driver(report, settings);
+    const Environment environment = read_settings(report);
+    look_whether_switched_off(report, environment.settings);
+    look_at_driver(report, environment);
     look_at_mpi(report);
     report["mps"] = mps_state();
     report["process"] = process_limits();
@@ -396,7 +459,7 @@ CROSSLANE_EXPORTED const char* crosslane_doctor_mpi_json(void) {
 
 CROSSLANE_EXPORTED const char* crosslane_doctor_export_json(void) {
   try {
-    return line(export_memory(base::Settings::from_environment()));
+    return line(export_memory(Environment()));
   } catch (const std::exception& error) {
     return line({{"handles", Json::array()}, {"error", error.what()}});
   }
@@ -404,7 +467,7 @@ CROSSLANE_EXPORTED const char* crosslane_doctor_export_json(void) {
 
 CROSSLANE_EXPORTED const char* crosslane_doctor_import_json(const char* exported) {
   try {
-    return line(import_memory(base::Settings::from_environment(), Json::parse(exported)));
+    return line(import_memory(Environment(), Json::parse(exported)));
   } catch (const std::exception& error) {
     return line({{"opened", Json::array()}, {"error", error.what()}});
   }

@@ -7,8 +7,8 @@
 /// process of its own will. A member `problems` is a list of {severity: error|warning|note, text, remedy}.
 extern "C" {
 
-/// Settings with their origin, the driver, GPUs (UUID, memory, peer access), MPS, limits of the process, the MPI that
-/// is loaded. `usable` is false where GPU buffers cannot work.
+/// Settings with their origin, the driver, GPUs (UUID, memory, compute capability, whether they take Crosslane's kernels, peer access), MPS,
+/// limits of the process, the MPI that is loaded. `usable` is false where GPU buffers cannot work.
 const char* crosslane_doctor_json(void);
 
 /// Initializes the MPI that is loaded as a singleton, asks whether it takes GPU buffers itself, and finalizes it:

@@ -30,8 +30,10 @@ enum class ErrorClass {
   displacement,  ///< or its unit
   size,
   lock_type,
+  assertion,
   rma_sync,
   rma_range,
+  rma_attach,
   rma_flavor,
   no_memory,
   unsupported,

@@ -14,6 +14,7 @@
 #include <limits>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 namespace crosslane::base {
 namespace {
@@ -375,6 +376,14 @@ std::string_view nearest_name(std::string_view unknown) {
   return best;
 }
 
+std::string unknown(const std::string& name) {
+  const std::string_view nearest = nearest_name(name);
+  if (nearest.empty())
+    return fmt::format(
+        "{} is not a setting of Crosslane, nor near to one; docs/settings.md and `crosslane doctor` list them", name);
+  return fmt::format("{} is not a setting of Crosslane; the nearest one is {}", name, nearest);
+}
+
 bool known_elsewhere(std::string_view name) {
   return name.starts_with(tests_own) ||
          std::find(read_elsewhere.begin(), read_elsewhere.end(), name) != read_elsewhere.end();
@@ -383,6 +392,13 @@ bool known_elsewhere(std::string_view name) {
 }  // namespace
 
 Settings Settings::from_environment() {
+  std::vector<Refused> refused;
+  Settings settings = from_environment(refused);
+  if (!refused.empty()) throw Error(ErrorClass::argument, "{}", refused.front().told);
+  return settings;
+}
+
+Settings Settings::from_environment(std::vector<Refused>& refused) {
   Settings settings;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view assignment = *variable;
@@ -394,17 +410,15 @@ Settings Settings::from_environment() {
     const auto* entry =
         std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.name == name; });
     if (entry == entries.end()) {
-      if (known_elsewhere(name)) continue;
-      const std::string_view nearest = nearest_name(name);
-      if (nearest.empty())
-        throw Error(
-            ErrorClass::argument,
-            "{} is not a setting of Crosslane, nor near to one; docs/settings.md and `crosslane doctor` list them",
-            name);
-      throw Error(ErrorClass::argument, "{} is not a setting of Crosslane; the nearest one is {}", name, nearest);
+      if (!known_elsewhere(name)) refused.push_back({name, unknown(name)});
+      continue;
     }
-    if (!entry->read(settings, text))
-      throw Error(ErrorClass::argument, "{}=\"{}\": expected {}", name, text, entry->allowed);
+    Settings with_it = settings;  // some are written before all of the text is judged
+    if (!entry->read(with_it, text)) {
+      refused.push_back({name, fmt::format("{}=\"{}\": expected {}", name, text, entry->allowed)});
+      continue;
+    }
+    settings = std::move(with_it);
     settings.given.push_back(name);
   }
   std::sort(settings.given.begin(), settings.given.end());

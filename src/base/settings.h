@@ -71,6 +71,13 @@ struct Settings {
   /// malformed value and for an unknown CROSSLANE_* name (with the nearest known one, where one is near).
   static Settings from_environment();
 
+  /// What was not taken of the environment: the variable, and what from_environment() says of it.
+  struct Refused {
+    std::string name, told;
+  };
+  /// The same with all that is good in it; what is not keeps its default, and is added to `refused`.
+  static Settings from_environment(std::vector<Refused>& refused);
+
   /// True if every call is forwarded untouched, whatever else is set.
   [[nodiscard]] bool switched_off() const noexcept { return disable || mode == Mode::passthrough; }
 

@@ -4,6 +4,7 @@
 #include "collective/blocking.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "collective/frame.h"
 #include "collective/relay.h"
 #include "gpu/context.h"
@@ -170,9 +171,7 @@ engine::Completion all_enqueued(team::Team::Connection& connection) {
 // kernels here wait for its in vain. Costs a question to the system for each member: once a second.
 void look_at_kernels(const team::Team& team) {
   team.connection().throw_if_failed();
-  bool in_vain = team.culprit().has_value();
-  for (int member = 0; !in_vain && member < team.size(); ++member) in_vain = !team.alive(member);
-  if (in_vain) team.stop_waiting();
+  if (team.culprit() || team.dead()) team.stop_waiting();
 }
 engine::Watch watching_kernels(const engine::Watch& watch, const team::Team& team) {
   engine::Watch mine = watch;
@@ -335,9 +334,13 @@ class Blocking::Passage {
     constexpr std::size_t failed = team::Team::Connection::failed_at / sizeof(std::uint64_t);
     const std::uint64_t missing = std::atomic_ref<std::uint64_t>(words()[failed]).load(std::memory_order_acquire);
     if (missing == 0) return;
-    const auto culprit = team_.culprit();
+    const auto dead = team_.dead();  // who is missed may have waited for that one itself
+    const auto culprit = dead ? dead : team_.culprit();
     team_.fail(culprit.value_or(static_cast<int>(missing) - 1));
     team_.lose();
+    if (dead)
+      throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call",
+                        team_.rank(*dead));
     if (culprit)
       throw base::Error(base::ErrorClass::other, "rank {} of the communicator failed in this call",
                         team_.rank(*culprit));
@@ -348,14 +351,18 @@ class Blocking::Passage {
         team_.rank(static_cast<int>(missing) - 1), blocking_.limit_seconds());
   }
 
-  /// After it: maps what the next call with these buffers can use.
-  void remember() const {
-    if (worth_ && !facts_.exposed && exposable(team_, shape_) && reach_all(team_, shape_, mine_.buffers)) {
-      forget_closed(connection_);
-      connection_.reached[connection_.next_reached++ % connection_.reached.size()] = fingerprint(team_, shape_);
+  /// After it: maps what the next call with these buffers can use. Whatever comes of that, this call has ended well.
+  void remember() const noexcept {
+    try {
+      if (worth_ && !facts_.exposed && exposable(team_, shape_) && reach_all(team_, shape_, mine_.buffers)) {
+        forget_closed(connection_);
+        connection_.reached[connection_.next_reached++ % connection_.reached.size()] = fingerprint(team_, shape_);
+      }
+      // All have shown theirs that can, before they arrived.
+      if (large_) team_.map_large_windows();
+    } catch (const std::exception& error) {
+      base::log(base::Topic::debug, "the next call goes the way of this one: {}", error.what());
     }
-    // All have shown theirs that can, before they arrived.
-    if (large_) team_.map_large_windows();
   }
 
  private:
@@ -518,7 +525,8 @@ std::string Started::details() const {
   if (direct == 0) return "earlier calls on the communicator";
   std::string missing;
   for (int member = 0; member < team->size(); ++member)
-    if (!team->has_arrived(member, direct)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", member);
+    if (!team->has_arrived(member, direct))
+      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", team->rank(member));
   if (!missing.empty()) return "missing ranks " + missing;
   return whom(*team, waits_for.load(std::memory_order_relaxed));
 }
@@ -552,7 +560,13 @@ engine::Task<> Blocking::pass(Started& call) const {
   team.announce(call.excuse);
   call.number.store(team.direct_call(), std::memory_order_release);
   const Finish finish{team};
-  for (int member = 0; member < team.size(); ++member) co_await team.arrival_of(member);
+  for (int member = 0; member < team.size(); ++member) {
+    const engine::Completion arrival = team.arrival_of(member);
+    while (!arrival.done()) {
+      co_await or_a_second(arrival);
+      if (!arrival.done()) team.check_all_come();
+    }
+  }
   if (failure) std::rethrow_exception(failure);
   if (team.excused())
     throw base::Error(
@@ -579,8 +593,8 @@ engine::Task<> Blocking::run(Passage& passage, Started& call) const {
     co_await passage.algorithm().run(task);
   } else {
     constexpr std::chrono::microseconds soon{2};
-    while (!passage.may_start()) co_await engine::Completion::after(soon);
     try {
+      while (!passage.may_start()) co_await engine::Completion::after(soon);
       const engine::Completion over = passage.start(false);
       co_await reached(over, *call.team);
     } catch (...) {

@@ -112,7 +112,8 @@ bool for_all_sizes(const Preference& preference) noexcept {
 }
 
 bool within(const Preference& preference, const Shape& shape) noexcept {
-  return shape.bytes >= preference.begin && shape.bytes < preference.end;
+  // What has no end is also for sizes that nobody knows all of (unknown_bytes).
+  return shape.bytes >= preference.begin && (shape.bytes < preference.end || preference.end == without_end);
 }
 
 bool within(const Preference& preference, const Shape& shape, int members) noexcept {

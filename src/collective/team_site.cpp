@@ -76,11 +76,10 @@ class TeamSite final : public Site {
     }
     const base::Duration waited = base::now() - begin;
     if (waited < look_every) return;
-    for (int each = 0; each < team_.size(); ++each) {
-      if (team_.alive(each)) continue;
-      culprit_ = each;
+    if (const auto dead = team_.dead()) {
+      culprit_ = *dead;
       throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call",
-                        team_.rank(each));
+                        team_.rank(culprit_));
     }
     if (!home_.stands())
       throw base::Error(base::ErrorClass::other,

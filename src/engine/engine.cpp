@@ -7,7 +7,9 @@
 #include <sched.h>
 
 #include <chrono>
+#include <cstdint>
 #include <thread>
+#include <utility>
 
 namespace crosslane::engine {
 namespace {
@@ -48,6 +50,8 @@ class Rests {
   const bool naps_;
   unsigned in_vain_ = 0;
 };
+
+std::uint64_t events_of(const Watch& watch) noexcept { return watch.events != nullptr ? *watch.events : 0; }
 
 }  // namespace
 
@@ -170,9 +174,12 @@ void Engine::until(base::FunctionRef<bool()> done, const Watch& watch) {
   const trace::Span span(tracer_, trace::Kind::wait, watch.call);
   Watchdog watchdog{watch, watchdog_seconds_};
   Rests rests(shares_processors_);
+  std::uint64_t seen = events_of(watch);
   for (unsigned looks = 1; !done(); ++looks) {
     bool moved = false;
     if (!idle()) enter([&] { moved = turn_inside(); });
+    const std::uint64_t events = events_of(watch);
+    moved = std::exchange(seen, events) != events || moved;
     if (moved) {
       rests.moved();
       watchdog.look(true);

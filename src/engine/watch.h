@@ -25,6 +25,8 @@ struct Watch {
   /// GPU that failed writes none). The error ends the wait.
   void (*check)(const void* checked) = nullptr;
   const void* checked = nullptr;  ///< What `check` is given.
+  /// Grows as the wait goes on otherwise than by the engine's turns; read by the thread that waits.
+  const std::uint64_t* events = nullptr;
 };
 
 /// The line without the time: "MPI_Allreduce on MPI_COMM_WORLD, call 17: missing ranks 1, 4".

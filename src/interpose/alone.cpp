@@ -39,8 +39,11 @@ bool run_alone(const Site& site, const CollectiveCall& call) {
   if (!role || process.teams()->choice().left_to_mpi(role->shape, 1)) return false;
   const trace::Span span(process.tracer(), trace::Kind::call, call.call, role->bytes());
   // It has what it broadcasts, and nothing comes before the first rank in an exclusive scan.
-  const bool stays = call.send == mpi::in_place() || call.receive == mpi::in_place() ||
-                     call.collective == Collective::broadcast || call.collective == Collective::exscan;
+  const bool scatters = call.collective == Collective::scatter || call.collective == Collective::scatterv;
+  const bool receives_in_place = call.receive == mpi::in_place();
+  if (receives_in_place && !scatters) return false;  // MPI has its own words
+  const bool stays = call.send == mpi::in_place() || receives_in_place || call.collective == Collective::broadcast ||
+                     call.collective == Collective::exscan;
   if (!stays) {
     if (!role->send || !role->receive || role->send->extent.bytes() != role->receive->extent.bytes()) return false;
     const auto from = place_of(process, *role->send);

@@ -62,7 +62,7 @@ std::unique_ptr<Argument> ArgumentBuilder::single(const char* name, const void* 
   const auto layout = layout_of(name, type);
   MPI_Count all = 0;
   if (__builtin_mul_overflow(count, blocks, &all)) {
-    throw base::Error(base::ErrorClass::count, "{}: argument {} is {}, for each of {} peers: more than 64 bits count",
+    throw base::Error(base::ErrorClass::count, "{}: argument {} is {}, for each of {} peers: more than 63 bits count",
                       call_, count_name, count, blocks);
   }
   // What keeps its type keeps its layout.

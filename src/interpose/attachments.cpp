@@ -106,11 +106,11 @@ void Attachments::tell(int written) {
 
 void Attachments::check_room(const Row& row) const {
   if (attached_.size() == most)
-    throw base::Error(base::ErrorClass::no_memory,
+    throw base::Error(base::ErrorClass::rma_attach,
                       "base: {} pieces of GPU memory are attached to the window; detach some first", most);
   for (const Row& other : attached_) {
     if (row.base < other.base + other.bytes && other.base < row.base + row.bytes)
-      throw base::Error(base::ErrorClass::argument,
+      throw base::Error(base::ErrorClass::rma_attach,
                         "base: {} bytes at {:#x} overlap memory that is attached already; detach that first", row.bytes,
                         row.base);
   }

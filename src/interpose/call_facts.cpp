@@ -1,9 +1,10 @@
 // See call_facts.h.
 #include "interpose/call_facts.h"
 
-#include "base/error.h"
 #include "interpose/elements.h"
 #include "interpose/teams.h"
+
+#include <exception>
 
 namespace crosslane::interpose {
 
@@ -15,8 +16,8 @@ std::optional<Role> role_in(Process& process, Seat seat, const CollectiveCall& c
     const auto* const topology =
         among_neighbours ? process.communicators()->of(call.comm).neighbourhood.get() : nullptr;
     return role_of(process, call, seat, process.teams()->byte(), topology);
-  } catch (const base::Error&) {
-    return std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;  // as one that cannot go direct; its own route tells
   }
 }
 
@@ -32,7 +33,7 @@ collective::Claim claim_of(Process& process, Seat seat, const CollectiveCall& ca
                           .direct = role.has_value()};
   try {
     if (count > 0 && !uneven(call.collective)) claim.bytes = process.layouts().of(type)->packed_size(count);
-  } catch (const base::Error&) {
+  } catch (const std::exception&) {
     claim.bytes = 0;  // not a datatype: the call's own route tells
   }
   if (combines(call.collective)) {

@@ -26,13 +26,31 @@ bool inherits_session(Process& process, MPI_Comm parent, MPI_Comm child) {
   return mark != nullptr;
 }
 
+// What we have asked the MPI on a communicator is answered first, by all its ranks, which come to this call, too: freeing one while a collective is
+// under way crashes Open MPI 4.1, and MPICH has it live on until somebody looks.
+void await_answers(Process& process, MPI_Comm comm) {
+  const auto facts = process.communicators()->known(comm);
+  if (facts == nullptr || facts->neighbourhood == nullptr) return;
+  const auto& below = process.library().below();
+  try {
+    process.engine().until([&] { return facts->neighbourhood->listen(below); },
+                           {.call = "freeing a communicator of neighbours"});
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "what a communicator was asked before it is freed: {}", error.what());
+  }
+}
+
 // Callbacks of the application's attributes run in it, for which the communicator is what it was.
 int end_communicator(const Site& site, MPI_Comm* comm, base::FunctionRef<int()> ending) {
-  auto& of_sessions = site.process().session_communicators();
-  if (of_sessions.empty() || comm == nullptr) return ending();
+  if (comm == nullptr) return ending();
   const MPI_Comm handle = *comm;
-  const auto mark = of_sessions.find(handle);
-  const int code = ending();
+  Process& process = site.process();
+  auto& of_sessions = process.session_communicators();
+  const auto mark = of_sessions.empty() ? nullptr : of_sessions.find(handle);
+  auto* const known = process.communicators();
+  const bool has_facts = known != nullptr && mark == nullptr;
+  if (has_facts) await_answers(process, handle);
+  const int code = has_facts ? known->end(handle, ending) : ending();
   if (code == mpi::success && mark != nullptr) of_sessions.drop(handle, mark);
   return code;
 }

@@ -14,18 +14,30 @@
 namespace crosslane::interpose {
 namespace {
 
-// Runs a completion call; errors of ours are raised on the communicator of the request that they belong to.
+// Runs a call of ours; what it throws is raised on `blamed`.
 template <class Body>
-int completing(const Site& site, const char* call, Body&& body) {
+int blaming(const Site& site, const char* call, const Target& blamed, Body&& body) {
   auto& process = site.process();
-  Target blamed = Target::self();
   try {
     const Nested nested(site.level());
     process.settle(false);
-    return body(blamed);
+    return body();
   } catch (...) {
     return raise_caught(process, blamed, call);
   }
+}
+
+// Runs a completion call; errors of ours are raised on the communicator of the request that they belong to.
+template <class Body>
+int completing(const Site& site, const char* call, const MPI_Request requests[], int count, Body&& body,
+               Pending::Purpose purpose = Pending::Purpose::completion) {
+  Target blamed = Target::self();
+  return blaming(site, call, blamed, [&] {
+    Pending pending(site, call, requests, count, blamed, purpose);
+    const int result = body(pending);
+    pending.raise_failures();
+    return result;
+  });
 }
 
 int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag, MPI_Status* status) {
@@ -37,8 +49,9 @@ int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag
   }
   pending.leave_ready_to_mpi();
   Statuses own(status, 1);
-  const int result = site.next().Test(request, flag, own.data());
+  const int result = pending.ask_mpi([&] { return site.next().Test(request, flag, own.data()); });
   if (result == mpi::success && *flag == 0) return result;
+  if (pending.mpi_threw() && !pending.is_gone(0, *request)) return result;
   return pending.completed(0, own.data(), result);
 }
 
@@ -89,16 +102,21 @@ int test_all(const Site& site, Pending& pending, int count, MPI_Request requests
   if (auto* const attended = patience == Patience::wait ? site.process().attended() : nullptr)
     attended->leave_attended();
   if (patience == Patience::wait) *flag = 1;
-  int result = patience == Patience::wait ? next.Waitall(count, handles.data(), own.data())
-                                          : next.Testall(count, handles.data(), flag, own.data());
+  int result = pending.ask_mpi([&] {
+    return patience == Patience::wait ? next.Waitall(count, handles.data(), own.data())
+                                      : next.Testall(count, handles.data(), flag, own.data());
+  });
   // MPICH tells of errors while others are pending: 4.0 has completed what failed, 5.0 leaves all as it was.
-  if (*flag == 0 &&
+  if (*flag == 0 && !pending.mpi_threw() &&
       (result == mpi::success || (result == mpi::err_in_status && pending.left_alone(requests, handles, own))))
     return mpi::success;
   pending.copy_back(handles, requests);
   // One that failed makes the others' statuses count too.
   const bool told = result == mpi::success;
-  const auto error_of = [&](int i) { return told ? mpi::success : mpi::error(own[i]); };
+  const auto error_of = [&](int i) {
+    if (pending.mpi_threw() && !pending.is_gone(i, requests[i])) return mpi::err_pending;
+    return told ? mpi::success : mpi::error(own[i]);
+  };
   std::vector<int> arrived;
   for (int i = 0; i < count && (told || result == mpi::err_in_status); ++i)  // else the statuses say nothing
     if (pending.active(i) && !pending.ends_here(i) && error_of(i) == mpi::success) arrived.push_back(i);
@@ -137,10 +155,15 @@ int test_any(const Site& site, Pending& pending, int count, MPI_Request requests
   auto handles = pending.visible(requests);
   if (patience == Patience::wait) *flag = 1;
   *index = mpi::undefined;  // what fails may leave it as it is
-  const int result = patience == Patience::wait ? next.Waitany(count, handles.data(), index, own.data())
-                                                : next.Testany(count, handles.data(), index, flag, own.data());
+  const int result = pending.ask_mpi([&] {
+    return patience == Patience::wait ? next.Waitany(count, handles.data(), index, own.data())
+                                      : next.Testany(count, handles.data(), index, flag, own.data());
+  });
   pending.copy_back(handles, requests);
   if (result == mpi::success && *flag == 0) return result;
+  for (int i = 0; pending.mpi_threw() && i < count; ++i)
+    if (pending.active(i) && pending.is_gone(i, requests[i])) return pending.completed(i, own.data(), result);
+  if (pending.mpi_threw()) return result;
   if (*index >= 0 && *index < count) return pending.completed(*index, own.data(), result);
   // Nothing that MPI sees is active, but receives that it does not see are.
   if (result == mpi::success && !all_ready) *flag = 0;
@@ -154,8 +177,11 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
   bool ends_here = false;
   for (int i = 0; i < count && !ends_here; ++i) ends_here = pending.ends_here(i);
   auto handles = pending.visible(requests);
-  int result = patience == Patience::wait ? next.Waitsome(count, handles.data(), outcount, indices, own.data())
-                                          : next.Testsome(count, handles.data(), outcount, indices, own.data());
+  *outcount = 0;  // what fails may leave it as it is
+  int result = pending.ask_mpi([&] {
+    return patience == Patience::wait ? next.Waitsome(count, handles.data(), outcount, indices, own.data())
+                                      : next.Testsome(count, handles.data(), outcount, indices, own.data());
+  });
   pending.copy_back(handles, requests);
   if (*outcount == mpi::undefined) {
     if (all_ready && !ends_here) return result;
@@ -165,8 +191,10 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
   if (!told && result != mpi::err_in_status) return result;
   std::vector<int> codes;
   codes.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < *outcount; ++i)
+  for (int i = 0; i < *outcount; ++i) {
+    if (pending.mpi_threw() && !pending.is_gone(indices[i], requests[indices[i]])) continue;
     codes.push_back(pending.completed(indices[i], &own[i], told ? mpi::success : mpi::error(own[i])));
+  }
   for (int i = 0; i < count; ++i) {
     if (!pending.ends_here(i)) continue;
     indices[*outcount] = i;
@@ -210,8 +238,7 @@ int waiting(const Site& site, Pending& pending, Once&& once) {
 int manual::wait(const Site& site, MPI_Request* request, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Wait(request, status);
-  return completing(site, "MPI_Wait", [&](Target& blamed) {
-    Pending pending(site, "MPI_Wait", request, 1, blamed);
+  return completing(site, "MPI_Wait", request, 1, [&](Pending& pending) {
     if (pending.none()) return next.Wait(request, status);
     if (pending.looks()) {
       return waiting(site, pending, [&](bool& over) {
@@ -222,7 +249,8 @@ int manual::wait(const Site& site, MPI_Request* request, MPI_Status* status) {
       });
     }
     Statuses own(status, 1);
-    const int result = next.Wait(request, own.data());
+    const int result = pending.ask_mpi([&] { return next.Wait(request, own.data()); });
+    if (pending.mpi_threw() && !pending.is_gone(0, *request)) return result;
     return pending.completed(0, own.data(), result);
   });
 }
@@ -230,8 +258,7 @@ int manual::wait(const Site& site, MPI_Request* request, MPI_Status* status) {
 int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Status statuses[]) {
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Waitall(count, requests, statuses);
-  return completing(site, "MPI_Waitall", [&](Target& blamed) {
-    Pending pending(site, "MPI_Waitall", requests, count, blamed);
+  return completing(site, "MPI_Waitall", requests, count, [&](Pending& pending) {
     if (pending.none()) return next.Waitall(count, requests, statuses);
     Statuses own(statuses, count);
     int whole = 0;
@@ -245,7 +272,10 @@ int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Sta
         int flag = 0;
         const int result = test_all(site, pending, count, requests, &flag, own, patience, &early);
         over = flag != 0;
-        if (!over && result == mpi::success) early.end(pending, requests);
+        if (!over && result == mpi::success) {
+          early.end(pending, requests);
+          pending.raise_failures();
+        }
         return result;
       });
     } catch (...) {
@@ -258,8 +288,7 @@ int manual::waitall(const Site& site, int count, MPI_Request requests[], MPI_Sta
 int manual::waitany(const Site& site, int count, MPI_Request requests[], int* index, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Waitany(count, requests, index, status);
-  return completing(site, "MPI_Waitany", [&](Target& blamed) {
-    Pending pending(site, "MPI_Waitany", requests, count, blamed);
+  return completing(site, "MPI_Waitany", requests, count, [&](Pending& pending) {
     if (pending.none()) return next.Waitany(count, requests, index, status);
     int one = 0;
     if (!pending.looks()) return test_any(site, pending, count, requests, index, &one, status, Patience::wait);
@@ -277,8 +306,7 @@ int manual::waitsome(const Site& site, int incount, MPI_Request requests[], int*
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Waitsome(incount, requests, outcount, indices, statuses);
-  return completing(site, "MPI_Waitsome", [&](Target& blamed) {
-    Pending pending(site, "MPI_Waitsome", requests, incount, blamed);
+  return completing(site, "MPI_Waitsome", requests, incount, [&](Pending& pending) {
     if (pending.none()) return next.Waitsome(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
     if (!pending.looks()) return test_some(site, pending, incount, requests, outcount, indices, own, Patience::wait);
@@ -293,8 +321,7 @@ int manual::waitsome(const Site& site, int incount, MPI_Request requests[], int*
 int manual::test(const Site& site, MPI_Request* request, int* flag, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Test(request, flag, status);
-  return completing(site, "MPI_Test", [&](Target& blamed) {
-    Pending pending(site, "MPI_Test", request, 1, blamed);
+  return completing(site, "MPI_Test", request, 1, [&](Pending& pending) {
     if (passes(site, pending)) return next.Test(request, flag, status);
     return test_one(site, pending, request, flag, status);
   });
@@ -303,8 +330,7 @@ int manual::test(const Site& site, MPI_Request* request, int* flag, MPI_Status* 
 int manual::testall(const Site& site, int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr) return next.Testall(count, requests, flag, statuses);
-  return completing(site, "MPI_Testall", [&](Target& blamed) {
-    Pending pending(site, "MPI_Testall", requests, count, blamed);
+  return completing(site, "MPI_Testall", requests, count, [&](Pending& pending) {
     if (passes(site, pending)) return next.Testall(count, requests, flag, statuses);
     Statuses own(statuses, count);
     return test_all(site, pending, count, requests, flag, own);
@@ -315,8 +341,7 @@ int manual::testany(const Site& site, int count, MPI_Request requests[], int* in
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Testany(count, requests, index, flag, status);
-  return completing(site, "MPI_Testany", [&](Target& blamed) {
-    Pending pending(site, "MPI_Testany", requests, count, blamed);
+  return completing(site, "MPI_Testany", requests, count, [&](Pending& pending) {
     if (passes(site, pending)) return next.Testany(count, requests, index, flag, status);
     return test_any(site, pending, count, requests, index, flag, status);
   });
@@ -327,8 +352,7 @@ int manual::testsome(const Site& site, int incount, MPI_Request requests[], int*
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Testsome(incount, requests, outcount, indices, statuses);
-  return completing(site, "MPI_Testsome", [&](Target& blamed) {
-    Pending pending(site, "MPI_Testsome", requests, incount, blamed);
+  return completing(site, "MPI_Testsome", requests, incount, [&](Pending& pending) {
     if (passes(site, pending)) return next.Testsome(incount, requests, outcount, indices, statuses);
     Statuses own(statuses, incount);
     return test_some(site, pending, incount, requests, outcount, indices, own);
@@ -339,7 +363,7 @@ int manual::testsome(const Site& site, int incount, MPI_Request requests[], int*
 int manual::request_free(const Site& site, MPI_Request* request) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Request_free(request);
-  return completing(site, "MPI_Request_free", [&](Target&) {
+  return blaming(site, "MPI_Request_free", Target::self(), [&] {
     auto& process = site.process();
     auto operation = process.requests().take(*request);
     if (!operation || (operation->persistent && !operation->active)) return next.Request_free(request);
@@ -352,11 +376,13 @@ int manual::request_free(const Site& site, MPI_Request* request) {
 int manual::request_get_status(const Site& site, MPI_Request request, int* flag, MPI_Status* status) {
   const auto& next = site.next();
   if (nothing_ours(site)) return next.Request_get_status(request, flag, status);
-  return completing(site, "MPI_Request_get_status", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status", &request, 1, blamed, Pending::Purpose::query);
-    if (passes(site, pending)) return next.Request_get_status(request, flag, status);
-    return pending.query(0, request, flag, status);
-  });
+  return completing(
+      site, "MPI_Request_get_status", &request, 1,
+      [&](Pending& pending) {
+        if (passes(site, pending)) return next.Request_get_status(request, flag, status);
+        return pending.query(0, request, flag, status);
+      },
+      Pending::Purpose::query);
 }
 
 int manual::request_get_status_all(const Site& site, int count, const MPI_Request requests[], int* flag,
@@ -364,15 +390,17 @@ int manual::request_get_status_all(const Site& site, int count, const MPI_Reques
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Request_get_status_all(count, requests, flag, statuses);
-  return completing(site, "MPI_Request_get_status_all", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status_all", requests, count, blamed, Pending::Purpose::query);
-    if (passes(site, pending)) return next.Request_get_status_all(count, requests, flag, statuses);
-    Statuses own(statuses, count);
-    *flag = 1;
-    for (int i = 0; i < count && *flag != 0; ++i)
-      if (const int result = pending.query(i, requests[i], flag, &own[i]); result != mpi::success) return result;
-    return mpi::success;
-  });
+  return completing(
+      site, "MPI_Request_get_status_all", requests, count,
+      [&](Pending& pending) {
+        if (passes(site, pending)) return next.Request_get_status_all(count, requests, flag, statuses);
+        Statuses own(statuses, count);
+        *flag = 1;
+        for (int i = 0; i < count && *flag != 0; ++i)
+          if (const int result = pending.query(i, requests[i], flag, &own[i]); result != mpi::success) return result;
+        return mpi::success;
+      },
+      Pending::Purpose::query);
 }
 
 int manual::request_get_status_any(const Site& site, int count, const MPI_Request requests[], int* index, int* flag,
@@ -380,23 +408,25 @@ int manual::request_get_status_any(const Site& site, int count, const MPI_Reques
   const auto& next = site.next();
   if (nothing_ours(site) || count <= 0 || requests == nullptr)
     return next.Request_get_status_any(count, requests, index, flag, status);
-  return completing(site, "MPI_Request_get_status_any", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status_any", requests, count, blamed, Pending::Purpose::query);
-    if (passes(site, pending)) return next.Request_get_status_any(count, requests, index, flag, status);
-    // What is null or inactive counts only if nothing else is there: the MPI knows which is.
-    bool one_is_ours = false;
-    for (int i = 0; i < count; ++i) {
-      if (!pending.active(i)) continue;
-      one_is_ours = true;
-      if (const int result = pending.query(i, requests[i], flag, status); result != mpi::success) return result;
-      *index = i;
-      if (*flag != 0) return mpi::success;
-    }
-    const auto others = pending.others(requests);
-    const int result = next.Request_get_status_any(count, others.data(), index, flag, status);
-    if (result == mpi::success && one_is_ours && *index == mpi::undefined) *flag = 0;
-    return result;
-  });
+  return completing(
+      site, "MPI_Request_get_status_any", requests, count,
+      [&](Pending& pending) {
+        if (passes(site, pending)) return next.Request_get_status_any(count, requests, index, flag, status);
+        // What is null or inactive counts only if nothing else is there: the MPI knows which is.
+        bool one_is_ours = false;
+        for (int i = 0; i < count; ++i) {
+          if (!pending.active(i)) continue;
+          one_is_ours = true;
+          if (const int result = pending.query(i, requests[i], flag, status); result != mpi::success) return result;
+          *index = i;
+          if (*flag != 0) return mpi::success;
+        }
+        const auto others = pending.others(requests);
+        const int result = next.Request_get_status_any(count, others.data(), index, flag, status);
+        if (result == mpi::success && one_is_ours && *index == mpi::undefined) *flag = 0;
+        return result;
+      },
+      Pending::Purpose::query);
 }
 
 int manual::request_get_status_some(const Site& site, int incount, const MPI_Request requests[], int* outcount,
@@ -404,25 +434,27 @@ int manual::request_get_status_some(const Site& site, int incount, const MPI_Req
   const auto& next = site.next();
   if (nothing_ours(site) || incount <= 0 || requests == nullptr)
     return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
-  return completing(site, "MPI_Request_get_status_some", [&](Target& blamed) {
-    Pending pending(site, "MPI_Request_get_status_some", requests, incount, blamed, Pending::Purpose::query);
-    if (passes(site, pending)) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
-    Statuses own(statuses, incount);
-    const auto others = pending.others(requests);
-    const int result = next.Request_get_status_some(incount, others.data(), outcount, indices, own.data());
-    if (result != mpi::success) return result;
-    int found = *outcount == mpi::undefined ? 0 : *outcount;
-    bool one_is_ours = false;
-    for (int i = 0; i < incount; ++i) {
-      if (!pending.active(i)) continue;
-      one_is_ours = true;
-      int flag = 0;
-      if (const int code = pending.query(i, requests[i], &flag, &own[found]); code != mpi::success) return code;
-      if (flag != 0) indices[found++] = i;
-    }
-    if (found != 0 || one_is_ours) *outcount = found;
-    return mpi::success;
-  });
+  return completing(
+      site, "MPI_Request_get_status_some", requests, incount,
+      [&](Pending& pending) {
+        if (passes(site, pending)) return next.Request_get_status_some(incount, requests, outcount, indices, statuses);
+        Statuses own(statuses, incount);
+        const auto others = pending.others(requests);
+        const int result = next.Request_get_status_some(incount, others.data(), outcount, indices, own.data());
+        if (result != mpi::success) return result;
+        int found = *outcount == mpi::undefined ? 0 : *outcount;
+        bool one_is_ours = false;
+        for (int i = 0; i < incount; ++i) {
+          if (!pending.active(i)) continue;
+          one_is_ours = true;
+          int flag = 0;
+          if (const int code = pending.query(i, requests[i], &flag, &own[found]); code != mpi::success) return code;
+          if (flag != 0) indices[found++] = i;
+        }
+        if (found != 0 || one_is_ours) *outcount = found;
+        return mpi::success;
+      },
+      Pending::Purpose::query);
 }
 
 }  // namespace crosslane::interpose

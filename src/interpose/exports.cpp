@@ -35,6 +35,12 @@ using crosslane::interpose::Process;
 
 namespace {
 
+// Not by its exported name, which may be another library's: a second one of ours asks this one what the MPI below says.
+bool takes_gpu_memory() noexcept {
+  auto& process = Process::get();
+  return (process.active() && process.gpu().enabled()) || process.library().cuda_capable();
+}
+
 // Null outside of MPI_Init and MPI_Finalize; peers() where the node's ranks share nothing, too.
 crosslane::message::Transfers* transfers() noexcept {
   auto& process = Process::get();
@@ -81,13 +87,10 @@ extern "C" std::uint64_t crosslane_taken_back_messages() {
   return found == nullptr ? 0 : found->taken_back();
 }
 
-extern "C" int MPIX_Query_cuda_support() {
-  auto& process = Process::get();
-  return (process.active() && process.gpu().enabled()) || process.library().cuda_capable() ? 1 : 0;
-}
+extern "C" int MPIX_Query_cuda_support() { return takes_gpu_memory() ? 1 : 0; }
 
 extern "C" int MPIX_GPU_query_support(int gpu_type, int* is_supported) {
   constexpr int cuda = 0;  // MPIX_GPU_SUPPORT_CUDA in MPICH's mpi_proto.h; other kinds of GPU are not ours
-  *is_supported = gpu_type == cuda ? MPIX_Query_cuda_support() : 0;
+  *is_supported = gpu_type == cuda && takes_gpu_memory() ? 1 : 0;
   return crosslane::mpi::success;
 }

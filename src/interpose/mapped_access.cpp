@@ -74,13 +74,11 @@ class Access {
   [[nodiscard]] const TypedMemory& remote() const noexcept { return remote_; }
   /// Of what has `local` on this side. Throws Error (truncate) where the target has no room for it.
   [[nodiscard]] std::size_t bytes_to_remote(const TypedMemory& local) const {
-    const std::size_t bytes = local.bytes(), room = remote_.bytes();
-    if (bytes > room)
-      throw base::Error(base::ErrorClass::truncate,
-                        "{}: the origin holds {} bytes, but target_count elements of target_datatype are {}; check the "
-                        "counts and datatypes",
-                        call_, bytes, room);
-    return bytes;
+    return fitting("origin", local.bytes(), "target", remote_.bytes());
+  }
+  /// Of what comes to `local`. Throws the same where that has no room for it.
+  [[nodiscard]] std::size_t bytes_from_remote(const TypedMemory& local) const {
+    return fitting("target", remote_.bytes(), "origin", local.bytes());
   }
   /// Results that are in host copies go where they belong.
   void lower() {
@@ -93,6 +91,15 @@ class Access {
   }
 
  private:
+  [[nodiscard]] std::size_t fitting(const char* from, std::size_t bytes, const char* to, std::size_t room) const {
+    if (bytes > room)
+      throw base::Error(base::ErrorClass::truncate,
+                        "{}: the {} holds {} bytes, but {}_count elements of {}_datatype are {}; check the counts and "
+                        "datatypes",
+                        call_, from, bytes, to, to, room);
+    return bytes;
+  }
+
   Route& route_;
   MappedWindow& window_;
   const char* call_;
@@ -159,10 +166,13 @@ void check_op(Process& process, const char* call, MPI_Op op) {
     throw base::Error(base::ErrorClass::op, "{}: op: it is none of MPI's own operations, which alone accumulate", call);
 }
 
-// Integers, truth values and bytes alone are compared and swapped.
+// Integers, truth values and bytes alone are compared and swapped; characters, too, which MPIs take though MPI does not.
 void check_swapped(Process& process, const char* call, MPI_Datatype type) {
-  if (!combining_of(process.library().handles(), type, process.library().handles().bor) &&
-      !combining_of(process.library().handles(), type, process.library().handles().land))
+  const auto& handles = process.library().handles();
+  const bool is_swapped = combining_of(handles, type, handles.bor) || combining_of(handles, type, handles.land) ||
+                          type == handles.char_ ||
+                          layout::envelope_of(process.library().below(), type).combiner == mpi::Combiner::f90_integer;
+  if (!is_swapped)
     throw base::Error(base::ErrorClass::type, "{}: datatype: only integers, logical values and MPI_BYTE are swapped",
                       call);
 }
@@ -228,8 +238,7 @@ std::optional<int> get(const Site& site, const char* call, void* origin_addr, MP
   return accessing(site, call, win, {target_rank, target_disp, target_count, target_datatype}, buffers, request,
                    [&](MappedWindow& window, Access& access) {
                      const auto locals = access.locals(buffers);
-                     window.get(call, locals.front(), access.remote(),
-                                std::min(access.remote().bytes(), locals.front().bytes()));
+                     window.get(call, locals.front(), access.remote(), access.bytes_from_remote(locals.front()));
                      access.lower();
                    });
 }

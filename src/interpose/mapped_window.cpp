@@ -265,6 +265,9 @@ void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, 
   batch.wait();
   const auto type = process_.layouts().of(how.type);
   const std::size_t bytes = end - begin;
+  if (bytes % type->size() != 0)
+    throw base::Error(base::ErrorClass::type, "{}: target_datatype: {} bytes of it are no whole elements of {} bytes",
+                      call, bytes, type->size());
   const auto count = static_cast<MPI_Count>(bytes / type->size());
   const auto room = static_cast<std::size_t>(count * type->extent());
   std::vector<std::byte> operand(room), result(room);
@@ -317,6 +320,12 @@ void MappedWindow::accumulate(const char* call, int target, const TypedMemory& r
     }
   }
   finish_locked();
+}
+
+void MappedWindow::meet_to_free(const char* call) {
+  if (met_.load(std::memory_order_relaxed)) return;
+  epochs_.fence(call, false);
+  met_.store(true, std::memory_order_relaxed);
 }
 
 void MappedWindow::compare_and_swap(const char* call, int target, const TypedMemory& remote, const TypedMemory& local,

@@ -12,6 +12,7 @@
 #include "mpi/abi.h"
 #include "share/exposure.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -66,6 +67,10 @@ class MappedWindow {
   [[nodiscard]] team::Home* home() const noexcept { return home_; }
   /// Throws Error (other), naming `call`, then, or where the application has ended the context of this rank's memory.
   void check_home(const char* call) const;
+  /// In MPI_Win_free: returns when all ranks have come to it, at once where they had, and MPI's own call then failed. What WindowEpochs::fence() throws.
+  void meet_to_free(const char* call);
+  /// The window is used again: the next such call is a new one.
+  void goes_on() noexcept { met_.store(false, std::memory_order_relaxed); }
   /// MPI is being finalized. Nothing is under way any more.
   void leave() noexcept;
   /// CROSSLANE_ORDER=legacy: what the application has enqueued on its default streams, which may store to this rank's part, is over.
@@ -175,6 +180,7 @@ class MappedWindow {
   void* const base_;
   const MPI_Aint size_;
   std::vector<Part> parts_;            // by rank
+  std::atomic<bool> met_ = false;      // to free the window
   std::mutex mutex_;                   // of what follows
   std::vector<lane::HostBlock> lent_;  // outlives the batch, which waits for what it has enqueued
   std::size_t lent_bytes_ = 0;

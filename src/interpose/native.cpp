@@ -248,6 +248,25 @@ bool is_default(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
+// The default streams are the current context's: enqueued to another one's, a call would be waited for by nobody who waits for them.
+// Where none is current they are those of `home`, which is of GPU `device`.
+void check_stream(const gpu::Driver& driver, CUstream stream, CUcontext home, int device, const char* of_whom) {
+  if (!is_default(stream)) {
+    if (gpu::StreamView::of(driver, stream).context() != home)
+      throw Error(ErrorClass::argument, "argument stream is of another GPU or context than GPU {}'s, {}", device,
+                  of_whom);
+    return;
+  }
+  CUcontext current = nullptr;
+  gpu::check(driver, driver.ctx_get_current(&current), "cuCtxGetCurrent");
+  if (current != nullptr && current != home)
+    throw Error(
+        ErrorClass::argument,
+        "argument stream: default streams are the current context's, which is not that of GPU {}, {}; make that "
+        "current (cudaSetDevice, cuCtxSetCurrent), or pass a stream of it",
+        device, of_whom);
+}
+
 // Of which argument a call takes MPI_IN_PLACE, if of any.
 const char* in_place_of(Collective collective) {
   switch (collective) {
@@ -363,9 +382,30 @@ Arguments arguments_of(Process& process, const CollectiveCall& call, const Role&
   return arguments;
 }
 
-// All that a collective of one rank does.
-void copy_own(const gpu::Driver& driver, const Role& role, const Arguments& arguments, CUstream stream) {
+// For memory of a GPU that is of no context (pools, virtual memory): the stream's own if that is of the GPU, else the primary one.
+CUcontext context_for(Process& process, const gpu::PointerInfo& info, CUstream stream) {
+  const gpu::Driver& driver = process.gpu().driver();
+  CUcontext asked = nullptr;
+  if (is_default(stream))
+    gpu::check(driver, driver.ctx_get_current(&asked), "cuCtxGetCurrent");
+  else
+    asked = gpu::StreamView::of(driver, stream).context();
+  if (asked != nullptr) {
+    const gpu::ContextScope scope(driver, asked);
+    if (gpu::current_device(driver) == info.device) return asked;
+  }
+  return process.copier().place(info).context;
+}
+
+// All that a collective of one rank does, in the context of what it receives.
+void copy_own(Process& process, const Role& role, const Arguments& arguments, CUstream stream) {
   const collective::Buffers& buffers = arguments.buffers;
+  const std::byte* const own = buffers.receive != nullptr ? buffers.receive : buffers.send;
+  if (own == nullptr) return;
+  const gpu::Driver& driver = process.gpu().driver();
+  const auto info = process.gpu().inspect(own);
+  CUcontext const context = info.context != nullptr ? info.context : context_for(process, info, stream);
+  check_stream(driver, stream, context, info.device, "whose memory is passed");
   if (role.shape.collective == Collective::exscan || buffers.send == nullptr || buffers.receive == nullptr) return;
   collective::Pieces::Piece from{0, role.shape.bytes}, to = from;
   if (arguments.pieces) {
@@ -373,10 +413,8 @@ void copy_own(const gpu::Driver& driver, const Role& role, const Arguments& argu
     to = arguments.pieces->receive.front();
   }
   if (buffers.send + from.offset == buffers.receive + to.offset || to.bytes == 0) return;
-  std::optional<gpu::ContextScope> scope;
-  const gpu::StreamView view = view_of(driver, stream);
-  if (!is_default(stream)) scope.emplace(driver, view.context());
-  gpu::copy_async(buffers.receive + to.offset, buffers.send + from.offset, to.bytes, view);
+  const gpu::ContextScope scope(driver, context);
+  gpu::copy_async(buffers.receive + to.offset, buffers.send + from.offset, to.bytes, view_of(driver, stream));
 }
 
 }  // namespace
@@ -472,12 +510,9 @@ void enqueue(Process& process, const CollectiveCall& call, CUstream stream) {
   const gpu::Driver& driver = process.gpu().driver();
   team::Home* const home = prepared == nullptr ? nullptr : &prepared->home();
   const Arguments arguments = arguments_of(process, call, *role, seat, home, prepared);
-  if (prepared == nullptr) return copy_own(driver, *role, arguments, stream);
+  if (prepared == nullptr) return copy_own(process, *role, arguments, stream);
+  check_stream(driver, stream, home->context(), home->device(), "which the communicator was prepared with");
   const gpu::StreamView view = view_of(driver, stream);
-  if (!is_default(stream) && view.context() != home->context())
-    throw Error(ErrorClass::argument,
-                "argument stream is of another GPU or context than GPU {}'s, which the communicator was prepared with",
-                home->device());
   const collective::Algorithm& algorithm =
       process.teams()->enqueued().run(*prepared, role->shape, arguments.buffers,
                                       arguments.pieces ? &*arguments.pieces : nullptr, arguments.in_place, view);

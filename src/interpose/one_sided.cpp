@@ -3,6 +3,7 @@
 // copy of another one is its public copy in the separate memory model, which it says it has, and rules 5 and 6 of section 12.7 say
 // where the two are synchronised: stores to the window become public at a post, a fence, an unlock (whosever) and MPI_Win_sync of
 // its owner; what others stored is in the GPU memory after its wait, fence, lock and MPI_Win_sync; and once the window is freed.
+#include "base/attempt.h"
 #include "interpose/exports.h"
 #include "interpose/manual.h"
 #include "interpose/mapped_epochs.h"
@@ -42,23 +43,22 @@ int synchronise(const Site& site, const char* call, MPI_Win win, const Steps& st
   if (window == nullptr) return invoke(site.next());
   return run_route(process, site.next(), call, Target::of_win(win), [&](Route& route) {
     std::exception_ptr failure;
-    try {
+    base::attempt(failure, [&] {
       if (steps.publishes)
         window->publish(call, steps.unchanged);
       else
         window->pass_by();
-    } catch (...) {
-      failure = std::current_exception();
-    }
+    });
     const std::uint64_t begun = window->begun();
     const int result = invoke(route.next());
     if (result != mpi::success || !done()) return result;
-    if (failure) std::rethrow_exception(failure);
     if (steps.completed != Completed::none) {
       const bool all = steps.completed == Completed::all;
-      window->complete(process, all ? std::nullopt : std::optional(steps.target), begun);
+      base::attempt(failure,
+                    [&] { window->complete(process, all ? std::nullopt : std::optional(steps.target), begun); });
     }
-    if (steps.acquires) window->acquire(call);
+    if (steps.acquires) base::attempt(failure, [&] { window->acquire(call); });
+    if (failure) std::rethrow_exception(failure);
     return result;
   });
 }
@@ -77,6 +77,13 @@ int flavor_of(Process& process, MPI_Win win) {
   const int code =
       process.library().below().Win_get_attr(win, mpi::win_create_flavor, static_cast<void*>(&flavor), &known);
   return code == mpi::success && known != 0 ? *flavor : mpi::win_flavor_dynamic;
+}
+
+// Whether the MPI's local flush completes what this rank has begun: else what a host copy holds by then is not what was fetched.
+bool local_is_enough(const Site& site, MPI_Win win, std::optional<int> target) {
+  if constexpr (!mpi::local_flushes_leave_gets) return true;
+  const auto window = site.process().windows().find(win);
+  return window == nullptr || !window->fetches(target);
 }
 
 bool nothing_stored(int assert) { return (assert& mpi::mode_nostore) != 0; }
@@ -183,12 +190,8 @@ int manual::win_free(const Site& site, MPI_Win* win) {
   if (mapped != nullptr) {
     // Who comes to it has no access under way, and others may still have one to its memory until they come.
     const int code = run_route(process, site.next(), call, Target::of_win(handle), [&](Route&) {
-      try {
-        mapped->finish();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      mapped->epochs().fence(call, false);
+      base::attempt(failure, [&] { mapped->finish(); });
+      mapped->meet_to_free(call);
       return mpi::success;
     });
     if (code != mpi::success) return code;
@@ -207,8 +210,9 @@ int manual::win_free(const Site& site, MPI_Win* win) {
   if (mapped != nullptr) return result;
   if (window->attachments() != nullptr) window->attachments()->free();
   return run_route(process, site.next(), call, Target::self(), [&](Route&) {
-    window->complete(process, std::nullopt, window->begun());
-    window->acquire(call);
+    base::attempt(failure, [&] { window->complete(process, std::nullopt, window->begun()); });
+    base::attempt(failure, [&] { window->acquire(call); });
+    if (failure) std::rethrow_exception(failure);
     return mpi::success;
   });
 }
@@ -248,7 +252,7 @@ int manual::win_fence(const Site& site, int assert, MPI_Win win) {
 }
 
 int manual::win_start(const Site& site, MPI_Group group, int assert, MPI_Win win) {
-  if (const auto done = mapped::start(site, group, win)) return *done;
+  if (const auto done = mapped::start(site, group, assert, win)) return *done;
   return site.next().Win_start(group, assert, win);
 }
 
@@ -259,7 +263,7 @@ int manual::win_complete(const Site& site, MPI_Win win) {
 }
 
 int manual::win_post(const Site& site, MPI_Group group, int assert, MPI_Win win) {
-  if (const auto done = mapped::post(site, group, win)) return *done;
+  if (const auto done = mapped::post(site, group, assert, win)) return *done;
   return synchronise(site, "MPI_Win_post", win, {.publishes = true, .unchanged = nothing_stored(assert)},
                      [&](const mpi::Functions& next) { return next.Win_post(group, assert, win); });
 }
@@ -278,13 +282,13 @@ int manual::win_test(const Site& site, MPI_Win win, int* flag) {
 }
 
 int manual::win_lock(const Site& site, int lock_type, int rank, int assert, MPI_Win win) {
-  if (const auto done = mapped::lock(site, lock_type, rank, win)) return *done;
+  if (const auto done = mapped::lock(site, lock_type, rank, assert, win)) return *done;
   return synchronise(site, "MPI_Win_lock", win, {.acquires = true},
                      [&](const mpi::Functions& next) { return next.Win_lock(lock_type, rank, assert, win); });
 }
 
 int manual::win_lock_all(const Site& site, int assert, MPI_Win win) {
-  if (const auto done = mapped::lock_all(site, win)) return *done;
+  if (const auto done = mapped::lock_all(site, assert, win)) return *done;
   return synchronise(site, "MPI_Win_lock_all", win, {.acquires = true},
                      [&](const mpi::Functions& next) { return next.Win_lock_all(assert, win); });
 }
@@ -317,13 +321,18 @@ int manual::win_flush_all(const Site& site, MPI_Win win) {
 int manual::win_flush_local(const Site& site, int rank, MPI_Win win) {
   if (const auto done = mapped::flush(site, "MPI_Win_flush_local", rank, win)) return *done;
   return synchronise(site, "MPI_Win_flush_local", win, {.completed = Completed::of_target, .target = rank},
-                     [&](const mpi::Functions& next) { return next.Win_flush_local(rank, win); });
+                     [&](const mpi::Functions& next) {
+                       return local_is_enough(site, win, rank) ? next.Win_flush_local(rank, win)
+                                                               : next.Win_flush(rank, win);
+                     });
 }
 
 int manual::win_flush_local_all(const Site& site, MPI_Win win) {
   if (const auto done = mapped::flush(site, "MPI_Win_flush_local_all", std::nullopt, win)) return *done;
-  return synchronise(site, "MPI_Win_flush_local_all", win, {.completed = Completed::all},
-                     [&](const mpi::Functions& next) { return next.Win_flush_local_all(win); });
+  return synchronise(
+      site, "MPI_Win_flush_local_all", win, {.completed = Completed::all}, [&](const mpi::Functions& next) {
+        return local_is_enough(site, win, std::nullopt) ? next.Win_flush_local_all(win) : next.Win_flush_all(win);
+      });
 }
 
 int manual::win_sync(const Site& site, MPI_Win win) {

@@ -51,10 +51,37 @@ void Pending::leave_turns_to_wait() noexcept {
 }
 
 Pending::~Pending() {
+  const MPI_Request none = process_.library().handles().request_null;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
-    if (!operations_[i]) continue;
-    if (completes_alone()) operations_[i]->completing = false;
-    if (takes_out() && !operations_[i]->persistent) process_.requests().add(handles_[i], std::move(operations_[i]));
+    auto& operation = operations_[i];
+    if (!operation || purpose_ == Purpose::query) continue;
+    operation->completing = false;
+    if (operation->persistent) continue;
+    // Of an exception behind MPI's call: another request may have that handle by now.
+    const bool gone = requests_[i] == none && handles_[i] != none;
+    if (gone && completes_alone()) process_.requests().drop(handles_[i], operation);
+    if (!gone && takes_out()) process_.requests().add(handles_[i], std::move(operation));
+  }
+}
+
+int Pending::fail(const Target& target) {
+  auto what = std::current_exception();
+  if (what == nullptr) throw;  // the end of this thread, or of another language: nothing that could be kept
+  failures_.push_back({target, std::move(what)});
+  try {
+    return mpi::error_class(caught().error_class());
+  } catch (...) {
+    return mpi::err_other;  // the application's
+  }
+}
+
+void Pending::raise_failures() {
+  for (const auto& [target, what] : std::exchange(failures_, {})) {
+    try {
+      std::rethrow_exception(what);
+    } catch (...) {
+      raise_caught(process_, target, call_);
+    }
   }
 }
 
@@ -90,18 +117,22 @@ bool Pending::advance(Until until) {
   if (open_.empty()) return true;
   // Of very many each pass of a call that waits sees some: the next ones that MPI may have brought, and the next of those under way.
   constexpr std::size_t many = 256;
-  Pass pass(*this, until);
-  if (pass.stops()) next_ = next_other_ = static_cast<int>(process_.requests().next_turn() % operations_.size());
-  if (waits_ && open_.size() > many) {
-    const int behind = pass.over(Pass::Which::awaited, next_, many);
-    next_ = pass.missed_at().value_or(behind);
-    next_other_ = pass.over(Pass::Which::others, next_other_, many);
-  } else {
-    pass.over(Pass::Which::all, next_, open_.size());
-    next_ = pass.missed_at().value_or(0);
+  bool must_turn_mpi = false;
+  {
+    Pass pass(*this, until);  // what it has gathered is under way once it is gone
+    if (pass.stops()) next_ = next_other_ = static_cast<int>(process_.requests().next_turn() % operations_.size());
+    if (waits_ && open_.size() > many) {
+      const int behind = pass.over(Pass::Which::awaited, next_, many);
+      next_ = pass.missed_at().value_or(behind);
+      next_other_ = pass.over(Pass::Which::others, next_other_, many);
+    } else {
+      pass.over(Pass::Which::all, next_, open_.size());
+      next_ = pass.missed_at().value_or(0);
+    }
+    must_turn_mpi = pass.must_turn_mpi();
   }
   // What an undertaking waits for may depend on a message of this rank.
-  if (pass.must_turn_mpi()) process_.engine().make_mpi_progress();
+  if (must_turn_mpi) process_.engine().make_mpi_progress();
   return open_.empty();
 }
 
@@ -131,8 +162,8 @@ int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
     } else {
       result = finish(process_, functions_, *operation, request, status);
     }
-  } catch (const base::Error& error) {
-    result = raise(process_, blamed_, call_, error);
+  } catch (...) {
+    result = fail(blamed_);
   }
   release(index);
   return result;
@@ -156,7 +187,7 @@ void Pending::release(int index) {
 }
 
 void Pending::leave_ready_to_mpi() {
-  if (!process_.multiple()) return;  // they were taken out
+  if (!process_.multiple()) return;  // they stay known until release()
   for (std::size_t i = 0; i < operations_.size(); ++i)
     if (found_[i] == Found::ready && !operations_[i]->persistent) process_.requests().drop(handles_[i], operations_[i]);
 }
@@ -187,6 +218,15 @@ bool Pending::left_alone(const MPI_Request requests[], const std::vector<MPI_Req
   return false;
 }
 
+bool Pending::is_gone(int index, MPI_Request handle) const {
+  if (handle == process_.library().handles().request_null) return true;
+  const auto& operation = operations_[static_cast<std::size_t>(index)];
+  int flag = 0;
+  MPI_Status status;
+  return operation && operation->persistent &&
+         process_.library().below().Request_get_status(handle, &flag, &status) == mpi::success && flag != 0;
+}
+
 std::vector<MPI_Request> Pending::others(const MPI_Request requests[]) const {
   std::vector<MPI_Request> handles(requests, requests + operations_.size());
   for (std::size_t i = 0; i < handles.size(); ++i)
@@ -199,18 +239,19 @@ void Pending::deliver(const std::vector<int>& indices, const Statuses& statuses)
   const auto apart = [&](const Operation& operation) {
     return operation.one_sided || (process_.multiple() && (operation.persistent || operation.look));
   };
+  std::vector<Operation*> mine;  // what a query has delivered stays so
   try {
+    mine.reserve(indices.size());
     lane::Batch batch(process_.copier(), watch());
     for (const int index : indices) {
       const auto& operation = operations_[static_cast<std::size_t>(index)];
-      if (!apart(*operation)) operation->deliver(batch, &statuses[index], process_.library().below());
+      if (apart(*operation) || operation->delivered) continue;
+      mine.push_back(operation.get());
+      operation->deliver(batch, &statuses[index], process_.library().below());
     }
     batch.wait();
   } catch (const std::exception&) {
-    for (const int index : indices) {
-      const auto& operation = operations_[static_cast<std::size_t>(index)];
-      if (!apart(*operation)) operation->delivered = false;
-    }
+    for (Operation* const operation : mine) operation->delivered = false;
   }
 }
 
@@ -220,22 +261,16 @@ int Pending::completed(int index, const MPI_Status* status, int code) {
   blamed_ = operation->raised_on();
   // An error that is not a truncation leaves the status unset, and nothing is known to have arrived.
   const auto& below = process_.library().below();
-  std::exception_ptr failure;
-  if (code == mpi::success || mpi::is_truncation(below, code)) {
-    try {
+  try {
+    if (code == mpi::success || mpi::is_truncation(below, code)) {
       const auto lock = process_.handle(*operation);
       operation->deliver(process_.copier(), status, below);
-    } catch (...) {
-      failure = std::current_exception();
     }
+    if (operation->look && operation->look->send_error) std::rethrow_exception(operation->look->send_error);
+  } catch (...) {
+    code = fail(blamed_);
   }
-  if (!failure && operation->look) failure = operation->look->send_error;
   release(index);  // others see it active until all is there
-  try {
-    if (failure) std::rethrow_exception(failure);
-  } catch (const base::Error& error) {
-    return raise(process_, blamed_, call_, error);
-  }
   return code;
 }
 
@@ -282,6 +317,7 @@ engine::Watch Pending::watch() noexcept {
     watched_ = i;
     break;
   }
+  watch.events = &events_;
   return watch;
 }
 

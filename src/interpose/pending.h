@@ -7,7 +7,10 @@
 #include "interpose/route.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace crosslane::interpose {
@@ -69,8 +72,28 @@ class Pending {
   [[nodiscard]] bool ends_here(int index) const;
   /// And nothing of it is left then, so that it may be completed before the others are ready: it is not persistent.
   [[nodiscard]] bool may_end_early(int index) const;
-  /// Completes it. Returns its error code, after raising it; the status may be ignored.
+  /// Completes it. Returns its error code; the status may be ignored. What went wrong is for raise_failures().
   int end(int index, MPI_Request* request, MPI_Status* status);
+
+  /// MPI's call, of requests that it may complete. What the application's error handler throws out of it is for raise_failures(): it counts as
+  /// an error that the statuses tell of.
+  template <class Call>
+  int ask_mpi(Call&& call) {
+    try {
+      return call();
+    } catch (...) {
+      mpi_threw_ = true;
+      fail(Target::self());
+      return mpi::err_in_status;
+    }
+  }
+  /// That has happened; then MPI has completed a request only where it is_gone(): nothing else tells.
+  [[nodiscard]] bool mpi_threw() const noexcept { return mpi_threw_; }
+  /// It was completed by a call of MPI's that was to complete it: its handle is null now, or inactive.
+  [[nodiscard]] bool is_gone(int index, MPI_Request handle) const;
+  /// What went wrong goes to the error handlers, which may throw, in the order in which it was met. Before that all that is complete is where it
+  /// belongs.
+  void raise_failures();
 
   /// MPI may complete those now that are ready and do not end here: none of these is known any more, if it is not persistent.
   void leave_ready_to_mpi();
@@ -88,8 +111,8 @@ class Pending {
   /// What MPI has completed with these statuses, each a success: what they received is delivered, all of it in one wait, so that completed()
   /// has nothing left to deliver. Where the GPU refuses that, completed() meets it again, one by one.
   void deliver(const std::vector<int>& indices, const Statuses& statuses) noexcept;
-  /// MPI has completed request `index` with this code: delivers what it received, and hands the code on; a persistent one
-  /// becomes inactive and stays known. No effect on what is not ours.
+  /// MPI has completed request `index` with this code: delivers what it received, and hands the code on, or that of what went wrong, which is
+  /// for raise_failures(); a persistent one becomes inactive and stays known. No effect on what is not ours.
   int completed(int index, const MPI_Status* status, int code);
 
   /// As MPI_Request_get_status.
@@ -109,6 +132,8 @@ class Pending {
   [[nodiscard]] static Found state_of(const Operation& operation);
   [[nodiscard]] bool hidden(int index) const;
   void release(int index);
+  /// In a catch block. The code of what is being handled.
+  int fail(const Target& target);
 
   Process& process_;
   const mpi::Functions& functions_;
@@ -126,7 +151,14 @@ class Pending {
   int next_ = 0, next_other_ = 0;  // where advance() begins
   bool waits_ = false;
   std::vector<MPI_Request> handles_;
-  std::size_t watched_ = 0;  // by watch()
+  std::size_t watched_ = 0;   // by watch()
+  std::uint64_t events_ = 0;  // passes that found some no longer open
+  struct Failure {
+    Target target;
+    std::exception_ptr what;
+  };
+  std::vector<Failure> failures_;
+  bool mpi_threw_ = false;
 };
 
 }  // namespace crosslane::interpose

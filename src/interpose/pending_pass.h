@@ -39,7 +39,10 @@ class Pending::Pass {
       place = closed_;
       closed = true;
     }
-    if (closed) std::erase(open, closed_);
+    if (closed) {
+      std::erase(open, closed_);
+      ++pending_.events_;
+    }
     return next;
   }
   /// The receive at which this one has had enough of those that MPI has.

@@ -213,7 +213,7 @@ int manual::cancel(const Site& site, MPI_Request* request) {
   Process& process = site.process();
   const auto operation = process.requests().find(*request);
   if (operation == nullptr) return next.Cancel(request);
-  return raising(process, operation->target, "MPI_Cancel", [&] {
+  return raising(process, operation->raised_on(), "MPI_Cancel", [&] {
     const auto lock = process.handle(*operation);
     if (operation->active && operation->undertaking) {
       const Nested nested;

@@ -188,7 +188,6 @@ int Process::initialized() noexcept {
     const Nested nested;
     form_world();
     finalize_last();
-    if (tracer_ != nullptr) tracer_->open(world_->rank());
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
       base::log(base::Topic::info,
                 "the MPI is CUDA-capable itself: Crosslane carries out calls with GPU memory all the same; "
@@ -201,7 +200,11 @@ int Process::initialized() noexcept {
     active_ = false;
     return raise(*this, Target::self(), "MPI_Init", base::Error(base::ErrorClass::other, error.what()));
   }
-  return mpi::success;
+  // Of this rank alone: the others count on it all the same.
+  return raising(*this, Target::self(), "MPI_Init", [&] {
+    if (tracer_ != nullptr) tracer_->open(world_->rank());
+    return mpi::success;
+  });
 }
 
 // Of MPI's own, not of tools': they would see communicators and messages that no application made.

@@ -89,6 +89,17 @@ void end_persistent(Process& process, Operation& operation, int code, const MPI_
   }
 }
 
+/// The call that comes upon a message may be another one than what receives it, whose error it is.
+template <class Begin>
+void or_fetched_in_vain(Look& look, Begin&& begin) {
+  try {
+    begin();
+  } catch (...) {
+    look.error = std::current_exception();
+    look.state = Look::State::fetched;
+  }
+}
+
 // A message that MPI held for a persistent receive.
 void look_at_inner(Process& process, Operation& operation) {
   Look& look = *operation.look;
@@ -99,7 +110,7 @@ void look_at_inner(Process& process, Operation& operation) {
   look.has_inner = false;
   const auto header = code == mpi::success ? header_in(process, look.landing, look.buffer.bytes, status) : std::nullopt;
   if (header)
-    fetch(process, operation, *header, status);
+    or_fetched_in_vain(look, [&] { fetch(process, operation, *header, status); });
   else
     end_persistent(process, operation, code, status);
 }
@@ -311,7 +322,7 @@ bool match_started(Process& process, Operation& operation) {
   const auto arrived = process.unexpected().take(operation.communicator.get(), look.source, look.tag);
   if (!arrived) return false;
   if (!arrived->held) {
-    take_over(process, operation, *arrived);
+    or_fetched_in_vain(look, [&] { take_over(process, operation, *arrived); });
     return true;
   }
   // The persistent request stays inactive in MPI; the message is received by a request of its own.
@@ -336,8 +347,14 @@ void begin_fetch(Process& process, Operation& operation, const message::Header& 
     look.pull = message::Transfers::end_of(*reading);
     look.reading = std::move(reading);
   } else {
-    look.received = std::make_shared<message::Received>();
-    look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
+    const auto held = reading;
+    try {
+      look.received = std::make_shared<message::Received>();
+      look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
+    } catch (...) {
+      if (held != nullptr) transfers.fail(*held, std::current_exception());
+      throw;
+    }
   }
 }
 
@@ -395,7 +412,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
     const auto header = could ? header_in(process, landing, look.buffer.bytes, status) : std::nullopt;
     remember_how_it_came(process, operation, !header);
     if (header) {
-      fetch(process, operation, *header, status, gathering);
+      or_fetched_in_vain(look, [&] { fetch(process, operation, *header, status, gathering); });
     } else if (tested) {
       end_persistent(process, operation, code, status);
     } else {
@@ -408,13 +425,10 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
   if (look.state == Look::State::put_off) {
     if (!look.buffer.place.settled()) return;
     const auto header = std::move(look.header);
-    try {
+    or_fetched_in_vain(look, [&] {
       begin_fetch(process, operation, *header, gathering);
       look.state = Look::State::pulling;
-    } catch (...) {
-      look.error = std::current_exception();
-      look.state = Look::State::fetched;
-    }
+    });
   }
   if (look.state != Look::State::pulling) return;
   if (look.reading != nullptr) process.transfers().urge(look.reading);

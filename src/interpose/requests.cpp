@@ -149,7 +149,7 @@ void Operation::deliver(lane::Copier& copier, const MPI_Status* status, const mp
 void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi::Functions& below) {
   if (std::exchange(delivered, true) || mutated(call, "copy out dropped")) return;
   if (when_complete) return std::exchange(when_complete, nullptr)();
-  if (got_early) static_cast<void>(below.Win_flush_local(got_early->target, got_early->window));
+  if (got_early) static_cast<void>(below.Win_flush(got_early->target, got_early->window));
   auto limit = std::numeric_limits<std::size_t>::max();
   if (status != nullptr && (receives() || look)) {
     // Open MPI's files leave the flag of their statuses unset; reading a file cannot be cancelled.

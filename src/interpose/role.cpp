@@ -21,7 +21,7 @@ using collective::Collective;
 std::size_t bytes_in_all(MPI_Count count, std::size_t each, const char* things) {
   MPI_Count bytes = 0;
   if (__builtin_mul_overflow(count, each, &bytes))
-    throw Error(ErrorClass::count, "{} {} of {} bytes are more than 64 bits count; check the count", count, things,
+    throw Error(ErrorClass::count, "{} {} of {} bytes are more than 63 bits count; check the count", count, things,
                 each);
   return static_cast<std::size_t>(bytes);
 }
@@ -30,7 +30,7 @@ std::size_t bytes_in_all(MPI_Count count, std::size_t each, const char* things) 
 void add_bytes(std::size_t& total, std::size_t bytes) {
   total += bytes;
   if (total > static_cast<std::size_t>(std::numeric_limits<MPI_Count>::max()))
-    throw Error(ErrorClass::count, "all blocks together have more bytes than 64 bits count; check the counts");
+    throw Error(ErrorClass::count, "all blocks together have more bytes than 63 bits count; check the counts");
 }
 
 class Description {

@@ -90,19 +90,22 @@ void call_handler(Process& process, const Target& target, int code) {
   }
 }
 
-int raise_caught(Process& process, const Target& target, const char* call) {
+base::Error caught() {
   try {
     throw;
   } catch (const base::Error& error) {
-    return raise(process, target, call, error);
+    return error;
   } catch (const std::bad_alloc&) {
-    return raise(process, target, call,
-                 base::Error(base::ErrorClass::no_memory, "the host has no memory left for this call"));
+    return {base::ErrorClass::no_memory, "the host has no memory left for this call"};
   } catch (const std::logic_error& error) {
-    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+    return {base::ErrorClass::intern, error.what()};
   } catch (const std::system_error& error) {
-    return raise(process, target, call, base::Error(base::ErrorClass::intern, error.what()));
+    return {base::ErrorClass::intern, error.what()};
   }
+}
+
+int raise_caught(Process& process, const Target& target, const char* call) {
+  return raise(process, target, call, caught());
 }
 
 Route::Route(Process& process, const mpi::Functions& next, const char* call, const Target& target)

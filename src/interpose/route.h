@@ -29,8 +29,11 @@ int raise(Process& process, const Target& target, const char* call, const base::
 /// Calls the target's error handler with a code that MPI has returned without raising it.
 void call_handler(Process& process, const Target& target, int code);
 
-/// In a catch block: raise() with what is being handled. What is none of ours comes from the application's error handler, which the MPI
+/// In a catch block: what is being handled, as an error of ours. What is none comes from the application's error handler, which the MPI
 /// below has called, and goes on to the application, as it does without us.
+base::Error caught();
+
+/// In a catch block: raise() with what caught() makes of it.
 int raise_caught(Process& process, const Target& target, const char* call);
 
 /// A communicator as the significance rules of the collectives see it (MPI 5.0, section 6.2).

@@ -166,6 +166,28 @@ int send_alone(Route& route, const Send& send, const Receive& receive, MPI_Statu
   return mpi::success;
 }
 
+// Whom a send goes to is looked at before the receive beside it is posted: one that is matched cannot be taken back, and its message would be lost to
+// whom it is for. Throws Error (rank, tag).
+void check_destination(const Route& route, const char* call, int dest, int tag, MPI_Comm comm) {
+  const auto& below = route.process().library().below();
+  int ranks = 0, between = 0;
+  if (below.Comm_test_inter(comm, &between) != mpi::success ||
+      (between != 0 ? below.Comm_remote_size(comm, &ranks) : below.Comm_size(comm, &ranks)) != mpi::success)
+    return;  // MPI has its own words
+  if ((dest < 0 || dest >= ranks) && dest != mpi::proc_null)
+    throw base::Error(base::ErrorClass::rank, "{}: dest: {} is no rank of the communicator, which has {}", call, dest,
+                      ranks);
+  int largest = 32767;  // at least: MPI 5.0, section 9.1.2
+  if (tag > largest) {
+    const int* bound = nullptr;
+    int known = 0;
+    const int code = below.Comm_get_attr(comm, mpi::tag_ub, static_cast<void*>(&bound), &known);
+    largest = code == mpi::success && known != 0 ? *bound : tag;
+  }
+  if (tag < 0 || tag > largest)
+    throw base::Error(base::ErrorClass::tag, "{}: sendtag: {} is no tag, which are from 0 to {}", call, tag, largest);
+}
+
 // Starts the send that goes with a posted receive. Returns MPI's code.
 int start_beside(Route& receiving, MPI_Request& request, base::FunctionRef<int()> start) {
   try {
@@ -267,6 +289,7 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
     route.goes_with(other);
     describe(route, receive, room, to_gpu);
     MPI_Request request{};
+    check_destination(route, call, dest, sendtag, comm);
     if (const int code = post(route, &request); code != mpi::success) return code;
     const int code = start_beside(route, request, [&] { return send.start(sending, comm, true); });
     if (code != mpi::success) return code;
@@ -310,6 +333,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
     gather(route);
     const Copied copied(other, sending, route.operation().look->buffer, dest, true);
     MPI_Request request{};
+    check_destination(route, call, dest, sendtag, comm);
     if (const int code = post(route, &request); code != mpi::success) return code;
     const int code = start_beside(route, request, [&] { return copied.send(dest, sendtag, comm); });
     if (code != mpi::success) return code;
@@ -344,6 +368,7 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
     const Described send(other, {"sendbuf", "sendcount", sendbuf, sendcount, sendtype, dest, sendtag});
     route.goes_with(other);
     describe(route, receive, room, to_gpu);
+    check_destination(route, call, dest, sendtag, comm);
     if (const int code = post(route, request); code != mpi::success) return code;
     return go_along(route, *request, sending, nullptr, [&] { return send.start(*sending, comm, false); });
   });
@@ -370,6 +395,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
     Route other(process, next, call, Target::of_comm(comm));
     const auto sending = std::make_shared<Sending>(process, next, other.shared_operation());
     const Copied copied(other, *sending, route.operation().look->buffer, dest, false);
+    check_destination(route, call, dest, sendtag, comm);
     if (const int code = post(route, request); code != mpi::success) return code;
     return go_along(route, *request, sending, copied.kept(), [&] { return copied.send(dest, sendtag, comm); });
   });

@@ -153,6 +153,9 @@ void Shadow::write(Chunk& chunk, const char* call) const {
     chunk.copies.emplace(process_.copier(), engine::Watch{.call = call});
     if (chunk.host.data() == nullptr) chunk.host = chunk.copies->lend(place_, std::min(bytes_, chunk_bytes));
   }
+  // The lent memory is gone, too, where the application has ended the context.
+  chunk.copies->look(base_ + all.begin, *byte_, static_cast<MPI_Count>(all.end - all.begin), 0,
+                     lane::Batch::Use::written);
   // Others may store there already in their next epoch: what is read here once is what the GPU gets.
   for (const Range& range : chunk.changed)
     std::memcpy(chunk.host.data() + (range.begin - all.begin), public_ + range.begin, range.end - range.begin);

@@ -45,9 +45,9 @@ Teams::~Teams() {
   helper_.reset();  // what it still has waits for ranks that will not come
   if (auto* const peers = process_.transfers().peers()) peers->leave();
   try {
+    const auto& below = process_.library().below();
     for (const auto& question : questions_)
-      if (!question->over())
-        process_.engine().wait(engine::Completion::of(question->request()), {.call = "a question to the MPI"});
+      process_.engine().until([&] { return question->over(below); }, {.call = "a question to the MPI"});
   } catch (const std::exception& error) {
     base::log(base::Topic::warning, "leaving: {}", error.what());
   }
@@ -200,9 +200,16 @@ bool Teams::may_take(const team::CommunicatorFacts& facts) const {
 }
 
 void Teams::keep(std::shared_ptr<team::Question> question) {
+  std::vector<std::shared_ptr<team::Question>> open;
+  {
+    const std::lock_guard lock(mutex_);
+    if (question != nullptr) questions_.push_back(std::move(question));
+    open = questions_;
+  }
+  // Nobody else may look at those whose calls are not made again; and what MPI does with the last of a communicator calls us back.
+  for (const auto& each : open) static_cast<void>(each->over(process_.library().below()));
   const std::lock_guard lock(mutex_);
   std::erase_if(questions_, [](const auto& each) { return each->over(); });
-  questions_.push_back(std::move(question));
 }
 
 void Teams::keep(std::shared_ptr<collective::Started> call) {
@@ -277,9 +284,10 @@ void Teams::leave_home() noexcept {
 }
 
 void Teams::tell_elsewhere(const team::Home& home, int device, const char* call) noexcept {
-  if (elsewhere_told_.exchange(true, std::memory_order_relaxed)) return;
+  const unsigned calls = calls_elsewhere_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (calls != 1 && calls != calls_worth_telling) return;
   base::log(
-      base::Topic::warning,
+      calls == 1 ? base::Topic::info : base::Topic::warning,
       "{}: a buffer is on GPU {}{}, but this rank takes part with GPU {}, whose memory it passed first: messages "
       "and collectives of other GPU memory are copied through the host; pass a buffer of the GPU that it is to use "
       "in its first MPI call with GPU memory, or give each process one GPU (CUDA_VISIBLE_DEVICES)",

@@ -58,11 +58,13 @@ class Teams {
   /// The same for a call with GPU memory of which nobody has asked yet where it is; asks whether its context stands.
   [[nodiscard]] team::Home* standing_home() noexcept;
 
-  /// A call with such GPU memory would not go through the host if that were of the home's context: told once. Without a context: of a
-  /// pool of the GPU.
+  /// A call with such GPU memory would not go through the host if that were of the home's context: told once there were so many that it
+  /// costs something. Without a context: of a pool of the GPU.
   void pass_elsewhere(const team::Home& home, CUcontext context, int device, const char* call) noexcept {
     const bool here = context != nullptr ? context == home.context() : device == home.device();
-    if (!here && device >= 0 && !elsewhere_told_.load(std::memory_order_relaxed)) tell_elsewhere(home, device, call);
+    if (here || device < 0) return;
+    const unsigned calls = calls_elsewhere_.load(std::memory_order_relaxed);
+    if (calls < calls_worth_telling) tell_elsewhere(home, device, call);
   }
 
   /// The layout of a byte, for buffers that are nothing but bytes.
@@ -114,6 +116,8 @@ class Teams {
   /// Collectives on a communicator of these ranks may be ours, if it has a name. The same on all of them.
   [[nodiscard]] bool may_take(const team::CommunicatorFacts& facts) const;
   void tell_elsewhere(const team::Home& home, int device, const char* call) noexcept;
+  // A test that tries all of a machine's GPUs makes some dozens, and takes what is printed for a failure.
+  static constexpr unsigned calls_worth_telling = 1000;
   /// The context of the home has ended: this rank takes part through the host from now on.
   void leave_home() noexcept;
 
@@ -134,8 +138,8 @@ class Teams {
   std::atomic<std::uint64_t> numbers_{0}, told_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
-  std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false}, window_told_{false},
-      elsewhere_told_{false};
+  std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false}, window_told_{false};
+  std::atomic<unsigned> calls_elsewhere_{0};
   base::ShortageBackoff home_rests_;  // in calls that found none, as memory was short
   bool home_short_ = false;
   std::atomic<std::uint64_t> contexts_ended_{0};  // when the home was last asked whether it stands

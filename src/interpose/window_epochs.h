@@ -30,6 +30,8 @@ class WindowEpochs {
   /// It is the application's from then on, to be freed by it.
   [[nodiscard]] MPI_Win window() const noexcept { return window_; }
 
+  /// Throws Error (rank), naming `call`.
+  void check_rank(const char* call, int rank) const;
   /// Throws Error (rma_sync), naming `call`, unless an epoch is open in which this rank may access memory of `target`; or this rank holds a lock of it, or any.
   void check_access(const char* call, int target) const;
   void check_locked(const char* call, std::optional<int> target) const;
@@ -68,7 +70,6 @@ class WindowEpochs {
 
   [[nodiscard]] bool find_words(int me, int ranks);
   [[nodiscard]] std::vector<int> members(const char* call, MPI_Group group) const;
-  void check_rank(const char* call, int rank) const;
   void await(const char* call, int rank, base::FunctionRef<bool()> done) const;
   void share(const char* call, std::span<const int> targets);
   void exclude(const char* call, int target);

@@ -1,6 +1,7 @@
 // See windows.h.
 #include "interpose/windows.h"
 
+#include "base/attempt.h"
 #include "interpose/sending.h"
 
 #include <algorithm>
@@ -11,16 +12,6 @@ namespace crosslane::interpose {
 namespace {
 
 using Operations = std::vector<std::shared_ptr<Operation>>;
-
-// Keeps the first failure, so that others have their turn.
-template <class F>
-void attempt(std::exception_ptr& failure, const F& f) {
-  try {
-    f();
-  } catch (...) {
-    if (!failure) failure = std::current_exception();
-  }
-}
 
 // All in one wait, or one by one where that fails.
 void deliver(Process& process, const Operations& operations, std::exception_ptr& failure) {
@@ -33,7 +24,7 @@ void deliver(Process& process, const Operations& operations, std::exception_ptr&
   } catch (const std::exception&) {
     for (const auto& operation : operations) {
       operation->delivered = false;
-      attempt(failure, [&] { operation->deliver(process.copier(), nullptr, below); });
+      base::attempt(failure, [&] { operation->deliver(process.copier(), nullptr, below); });
     }
   }
 }
@@ -53,6 +44,15 @@ void Window::began(std::list<Access> one) noexcept {
 std::uint64_t Window::begun() {
   const std::lock_guard lock(mutex_);
   return begun_;
+}
+
+bool Window::fetches(std::optional<int> target) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(accesses_, [&](const Access& each) {
+    if (target && each.target != *target) return false;
+    const auto operation = each.kept ? each.kept : each.requested.lock();
+    return operation && std::ranges::any_of(operation->arguments, [](const auto& one) { return one->writes(); });
+  });
 }
 
 void Window::complete(Process& process, std::optional<int> target, std::uint64_t begun) {
@@ -82,7 +82,7 @@ void Window::complete(Process& process, std::optional<int> target, std::uint64_t
       const std::lock_guard lock(operation->delivering);
       operation->got_early.reset();  // what the window completes has come; and there may be no epoch any more
     }
-    attempt(failure, [&] { operation->deliver(process.copier(), nullptr, process.library().below()); });
+    base::attempt(failure, [&] { operation->deliver(process.copier(), nullptr, process.library().below()); });
   }
   if (failure) std::rethrow_exception(failure);
 }
@@ -90,7 +90,7 @@ void Window::complete(Process& process, std::optional<int> target, std::uint64_t
 template <class F>
 void Window::for_each_shadow(const F& f) {
   std::exception_ptr failure;
-  for (const auto& shadow : shadows_) attempt(failure, [&] { f(*shadow); });
+  for (const auto& shadow : shadows_) base::attempt(failure, [&] { f(*shadow); });
   if (failure) std::rethrow_exception(failure);
 }
 

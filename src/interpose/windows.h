@@ -61,6 +61,8 @@ class Window {
   void began(std::list<Access> one) noexcept;
   /// How many have begun.
   [[nodiscard]] std::uint64_t begun();
+  /// Whether an access to memory of that rank, or of any, brings something that is not completed yet.
+  [[nodiscard]] bool fetches(std::optional<int> target);
   /// MPI has completed, on this rank at least, the first `begun` accesses as far as they are to that rank's memory, or all of these:
   /// results are copied out, host copies given back. Throws the first failure, after all have been tried.
   void complete(Process& process, std::optional<int> target, std::uint64_t begun);

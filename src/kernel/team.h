@@ -23,11 +23,30 @@ struct Control {
   std::uint64_t line_launches;         ///< the same of the areas for lines
   std::uint64_t
       given_up;  ///< L + 1 where a block of launch L hit its limit: the others need not wait, nor later launches
+  std::uint64_t called_off;  ///< By a peer's block that did so: L + 1 and whom it had waited for, see CalledOff
   alignas(128) std::uint64_t flags[most_team_blocks][most_members];  ///< [block][member]: 4 * L + phase (1 to 3)
   alignas(128) std::uint64_t steps[most_team_blocks][most_members];  ///< the same of pipelines: see pipelined.h
   alignas(128) std::uint64_t places[2][most_team_blocks];            ///< [L & 1][block]: what a root told, see Landing
   alignas(128) std::uint64_t parts[2][most_team_blocks][most_members];  ///< [L & 1][block][member]: see Parts
   alignas(128) Word16 told[told_room(most_members)];  ///< what block 0 of a kernel that stays passes on to the others
+};
+
+/// What a block that hits its limit tells all members, so that who comes too late to that launch stores nothing in large windows and users' buffers,
+/// which may be in use for something else by then. Kernels that use these begin with a barrier(); the others write to the team's own region alone.
+struct CalledOff {
+  CROSSLANE_DEVICE static constexpr std::uint64_t word(std::uint64_t launch, std::uint64_t missing) {
+    return (launch + 1) << member_bits | missing;
+  }
+  CROSSLANE_DEVICE static constexpr bool is_of(std::uint64_t word, std::uint64_t launch) {
+    return word >> member_bits == launch + 1;
+  }
+  CROSSLANE_DEVICE static constexpr std::uint64_t missing_in(std::uint64_t word) {
+    return word & ((std::uint64_t{1} << member_bits) - 1);
+  }
+
+ private:
+  static constexpr unsigned member_bits = 8;
+  static_assert(most_members <= 1U << member_bits);
 };
 
 /// Where a root's results belong, which the root alone knows: in one of some buffers that all members have mapped, or in none of them. Its
@@ -103,6 +122,9 @@ struct Frame {
 //                                            undefined, and the team is of no more use: later launches (lost()) store nothing
 //                                            and tell nobody that they have come, so that whoever comes late does not take what
 //                                            stands there for results, but gives up, too
+//   own `called_off` of L                     a wait of some peer's launch L hit its limit: my launch L gives up as soon as it sees this, and
+//                                            stores nothing where that was there before its first barrier, though all flags may be there, too.
+//                                            Launch L may be over here: then this tells nothing
 //
 // "Is over implies that all have started" holds as each launch ends only when it has heard of every peer: through its
 // first barrier, or (LL) through a packet or a token, flags[0][p] >= 4 L + 1. So memory of parity L is double-buffered
@@ -230,11 +252,15 @@ class Launch {
       const bool over = patience.over();
       if (!patience.looked()) continue;
       if (block_.template any<group>(over)) {
-        block_.store_now(&own_->given_up, number_ + 1);
-        if (frame_.failed != nullptr) block_.store_now(frame_.failed, whose() + 1);
+        give_up(whose());
+        CROSSLANE_ROLLED
+        for (std::uint32_t p = 0; p < frame_.members; ++p)
+          if (p != frame_.me) block_.store_now(&frame_.control[p]->called_off, CalledOff::word(number_, whose()));
         return false;
       }
-      if (block_.template any<group>(block_.load_now(&own_->given_up) == number_ + 1)) return false;
+      const std::uint64_t called_off = block_.load_now(&own_->called_off);
+      const bool off = obeys(called_off);
+      if (block_.template any<group>(off || block_.load_now(&own_->given_up) == number_ + 1)) return false;
     }
     return true;
   }
@@ -265,8 +291,20 @@ class Launch {
     return block_.all_of(frame_.members, [&](std::uint64_t p) {
       if (p == frame_.me || (from >> p & 1) == 0) return true;
       const std::uint64_t* const flag = &own_->flags[index][p];
-      return await([&] { return p; }, [&] { return block_.reached(flag, epoch); });
+      const std::uint64_t called_off = block_.load_now(&own_->called_off);  // under way beside the flag
+      return await([&] { return p; }, [&] { return block_.reached(flag, epoch); }) && !obeys(called_off);
     });
+  }
+
+  CROSSLANE_DEVICE void give_up(std::uint64_t missing) const {
+    block_.store_now(&own_->given_up, number_ + 1);
+    if (frame_.failed != nullptr) block_.store_now(frame_.failed, missing + 1);
+  }
+  // True where a peer has called this launch off: then it gives up, too.
+  CROSSLANE_DEVICE bool obeys(std::uint64_t called_off) const {
+    if (!CalledOff::is_of(called_off, number_)) return false;
+    give_up(CalledOff::missing_in(called_off));
+    return true;
   }
 
   const B& block_;

@@ -130,14 +130,16 @@ void Copier::take_back(std::unique_ptr<Channel> channel) noexcept {
   idle.push_back(std::move(channel));
 }
 
+std::shared_ptr<const Earlier> Copier::earlier(const Place& place) {
+  if (settled(place)) return nullptr;
+  if (order_ != base::Order::legacy && place.marked) return place.before;
+  const gpu::ContextScope scope(gpu_.driver(), place.context);
+  return Earlier::now(gpu_.driver());
+}
+
 // Not by a stream of ours that waits: others go on meanwhile (Earlier::make_wait).
 void Copier::settle(const Place& place, const engine::Watch& watch) {
-  if (settled(place)) return;
-  auto before = place.before;
-  if (order_ == base::Order::legacy || !place.marked) {
-    const gpu::ContextScope scope(gpu_.driver(), place.context);
-    before = Earlier::now(gpu_.driver());
-  }
+  const auto before = earlier(place);
   if (before == nullptr) return;
   constexpr unsigned seldom = 64;
   unsigned looks = 0;
@@ -203,13 +205,14 @@ void Batch::begin_again() noexcept {
   for (auto& channel : channels_) channel->ordered = false;
 }
 
-// Of memory that cannot be marked, and with CROSSLANE_ORDER=legacy, what the application has enqueued by now comes before the copies of each call.
+// Of memory that cannot be marked, and with CROSSLANE_ORDER=legacy, what the application has enqueued by now in this context comes before the copies
+// of each call.
 void Batch::order_after_default_streams(Copier::Channel& channel, const Place& place) {
-  if (copier_.order_ != base::Order::legacy && place.marked) {
-    if (channel.behind == place.before) return;
+  if (place.before != nullptr && channel.behind != place.before) {
     place.before->make_wait(channel.stream);
     channel.behind = place.before;
-  } else if (!channel.ordered) {
+  }
+  if ((copier_.order_ == base::Order::legacy || !place.marked) && !channel.ordered) {
     for_each_busy_default_stream(copier_.gpu_.driver(), [&](gpu::StreamView stream) {
       channel.before.record(stream);
       channel.before.make_wait(channel.stream);
@@ -457,8 +460,13 @@ std::optional<engine::Completion> Batch::gather(const Place& place, std::byte* d
   if (!part) return std::nullopt;
   const gpu::ContextScope scope(copier_.gpu_.driver(), place.context);
   auto& lent = channel_for(place, bytes, Toward::gpu);
-  lent.gathered.push_back(*part);
   lent.words.push_back(word);
+  try {
+    lent.gathered.push_back(*part);
+  } catch (...) {  // a word stands for what is read
+    lent.words.pop_back();
+    throw;
+  }
   return engine::Completion::of(*word.word, word.value);
 }
 

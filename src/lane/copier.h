@@ -80,6 +80,8 @@ class Copier {
   [[nodiscard]] bool settled(const Place& place) const noexcept {
     return order_ != base::Order::legacy && place.marked && place.settled();
   }
+  /// What the application has enqueued there by now, and has to come before: for who copies by another context. Null where nothing has.
+  [[nodiscard]] std::shared_ptr<const Earlier> earlier(const Place& place);
   /// Returns once nothing has, for who lets others read the memory; MPI progresses meanwhile. Throws Error (other) where the GPU has failed.
   void settle(const Place& place, const engine::Watch& watch);
 

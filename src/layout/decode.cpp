@@ -51,8 +51,26 @@ class Decoder {
   // is decoded thirty times, not 2^30 times.
   const Layout& child(MPI_Datatype type) {
     if (const auto known = known_.find(type); known != known_.end()) return known->second;
+    if (depth_ == deepest)
+      throw base::Error(
+          base::ErrorClass::unsupported,
+          "a datatype is made of others {} levels deep, of which no more are looked at; make one of fewer", deepest);
+    const Level level(depth_);
     return known_.emplace(type, layout_of(type, envelope_of(below_, type))).first->second;
   }
+
+  // As many as the stacks of small threads hold.
+  static constexpr int deepest = 256;
+  class Level {
+   public:
+    explicit Level(int& depth) noexcept : depth_(depth) { ++depth_; }
+    ~Level() { --depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    int& depth_;
+  };
 
   Layout layout_of(MPI_Datatype type, const Envelope& envelope) {
     MPI_Aint lb = 0;
@@ -254,6 +272,7 @@ class Decoder {
   const mpi::Handles& handles_;
   std::vector<MPI_Datatype> owned_;  // from MPI_Type_get_contents, to be freed
   std::map<MPI_Datatype, Layout> known_;
+  int depth_ = 0;  // of the one that is looked at
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ std::size_t Layout::packed_size(std::int64_t count) const {
   if (count <= 0) return 0;
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::int64_t>(size()), count, &bytes)) {
-    throw base::Error(base::ErrorClass::count, "{} elements of {} bytes are more than 64 bits count; check the count",
+    throw base::Error(base::ErrorClass::count, "{} elements of {} bytes are more than 63 bits count; check the count",
                       count, size());
   }
   return static_cast<std::size_t>(bytes);

@@ -30,9 +30,6 @@ constexpr unsigned most_unwatched_rounds = 32;
 constexpr base::Duration soon = std::chrono::milliseconds{1}, shortest_nap = std::chrono::microseconds{50},
                          longest_nap = std::chrono::milliseconds{5};
 
-// How often a receiver asks whether the sender of a payload that does not come is still there.
-constexpr base::Duration between_questions = std::chrono::seconds{1};
-
 }  // namespace
 
 // At once, whoever's payload comes before: the send may be over then.

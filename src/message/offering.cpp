@@ -201,7 +201,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     --stored_;
   }
   if (!over.done() && !withdrawn) {
-    auto moving = read_or_written(offering, over);
+    auto moving = read_or_written(offering, to, over);
     co_await std::move(moving);
   }
   const State state = offers.state(ticket);
@@ -217,13 +217,22 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
 }
 
 // The receiver reads, or asks this rank to write.
-engine::Task<> Transfers::read_or_written(Offering& offering, engine::Completion over) {
-  const auto moves = peers_->offers().reached(offering.header_.offer, State::asked);
-  if (!moves.done()) co_await moves;
+engine::Task<> Transfers::read_or_written(Offering& offering, int to, engine::Completion over) {
+  const auto& offers = peers_->offers();
+  const auto ticket = offering.header_.offer;
+  const auto moves = offers.reached(ticket, State::asked);
+  base::Time question = base::now() + between_questions;
   while (!over.done()) {
-    write_if_asked(offering);
-    give_up_if_failed(offering);
-    co_await either(over, engine::Completion::after(seldom));
+    if (moves.done()) {
+      write_if_asked(offering);
+      give_up_if_failed(offering);
+      co_await either(over, engine::Completion::after(seldom));
+    } else {
+      co_await either(moves, engine::Completion::after(between_questions));
+    }
+    if (base::now() < question) continue;
+    question = base::now() + between_questions;
+    if (!peers_->alive(to)) offers.fail(world_.directory().local_rank(), ticket);  // unless it is over
   }
   offering.let_go_of_target();
 }

@@ -350,16 +350,20 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
   for (; piece < pieces.count(header.bytes); ++piece) {
     const auto ticket = pieces.ticket(piece);
     const auto offered = offers.reached(owner, ticket, State::offered);
-    while (!offered.done()) {
-      co_await either(offered, engine::Completion::after(std::chrono::seconds{1}));
+    bool gone = false;
+    while (!offered.done() && !gone) {
+      co_await either(offered, engine::Completion::after(between_questions));
+      if (offered.done()) break;
       try {
-        if (reads && !offered.done() && !failure) copier_.throw_if_failed(place);
+        throw_if_gone(header, watch);
+        if (reads && !failure) copier_.throw_if_failed(place);
       } catch (...) {
         failure = std::current_exception();
         end_taken(piece);
+        gone = !peers_->alive(header);
       }
     }
-    if (!offers.take(owner, ticket) || !reads) break;
+    if (gone || !offers.take(owner, ticket) || !reads) break;
     const std::uint64_t begin = pieces.begin(piece);
     const std::uint64_t end = std::min<std::uint64_t>(std::min(begin + pieces.piece_bytes, header.bytes), room);
     if (begin >= end || failure) {

@@ -104,7 +104,7 @@ void PeerMemory::meet_local(team::Home& home, int local_rank, bool takes_tokens)
   if (rests.rests()) return rests.pass();
   const std::lock_guard lock(mutex_);
   if (tried.load(std::memory_order_relaxed)) return;
-  const auto opened = home.opens(record);
+  const auto opened = home.opens(local_rank);
   if (!opened) return rests.rest();
   auto& directory = world_.directory();
   const Met met = !*opened ? refuses : takes_tokens && tokens_.usable() ? opens_and_takes_tokens : opens;
@@ -258,9 +258,11 @@ PeerMemory::Reached PeerMemory::reach(const Header& header) noexcept {
 PeerMemory::Reached PeerMemory::reach(int world_rank, const share::Exposed& exposed) noexcept {
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return {};
-  auto mapping = home->exposure().hold(world_.nodes().local_rank(world_rank), exposed);
+  const int local_rank = world_.nodes().local_rank(world_rank);
+  auto mapping = home->exposure().hold(local_rank, exposed);
   if (mapping == nullptr) {
-    count_unreached(world_rank);
+    // What refuses while older memory is held may not do so once it is let go.
+    if (!home->exposure().holds_any(local_rank)) count_unreached(world_rank);
     return {};
   }
   count_reached(world_rank);

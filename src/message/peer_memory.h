@@ -133,6 +133,10 @@ class PeerMemory {
   [[nodiscard]] int owner(const Header& header) const noexcept { return world_.nodes().local_rank(header.sender); }
   /// False if its sender has died: Directory::alive().
   [[nodiscard]] bool alive(const Header& header) const noexcept { return world_.directory().alive(owner(header)); }
+  /// The same of a rank of this node.
+  [[nodiscard]] bool alive(int world_rank) const noexcept {
+    return world_.directory().alive(world_.nodes().local_rank(world_rank));
+  }
   /// By which this rank is sent what it cannot read, and that rank of the world.
   [[nodiscard]] share::Ferry own_ferry() const noexcept {
     return {world_.directory(), world_.directory().local_rank()};

@@ -112,13 +112,11 @@ void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gatheri
   }
 }
 
-// It may have died while it wrote.
-void Transfers::throw_if_gone(const Reading& reading) const {
-  const Header& header = reading.asked->header;
+void Transfers::throw_if_gone(const Header& header, const engine::Watch& watch) const {
   if (peers_->alive(header)) return;
   throw base::Error(base::ErrorClass::other,
-                    "{}: rank {} of MPI_COMM_WORLD ended while it wrote the message, or was to",
-                    reading.asked->watch.call, header.sender);
+                    "{}: rank {} of MPI_COMM_WORLD ended while it wrote the message, or was to", watch.call,
+                    header.sender);
 }
 
 // Held by who calls.

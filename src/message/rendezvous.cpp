@@ -107,7 +107,10 @@ std::optional<Header> Transfers::open_shown(const Buffer& buffer) {
   return header;
 }
 
-base::Error Transfers::reader_failure(const engine::Watch& watch, int reader) {
+base::Error Transfers::reader_failure(const engine::Watch& watch, int reader) const {
+  if (!peers_->alive(reader))
+    return {base::ErrorClass::other, "{}: rank {} of MPI_COMM_WORLD ended before it had read the message", watch.call,
+            reader};
   return {base::ErrorClass::other,
           "{}: the GPU of rank {} of MPI_COMM_WORLD failed while it read the buffer; its own error says why",
           watch.call, reader};
@@ -149,29 +152,29 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
   reading->to_gpu = buffer.on_gpu;
   reading->received.bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
   reading->received.truncated = header.bytes > buffer.bytes;
-  if (!taken) {
-    reading->stored = true;
-    reading->ferried = ask_for(header, header.offer);
-    return reading;
-  }
-  const bool listed = header.listed.entries != 0;
-  const bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
-  if (reads) reading->source = peers_->reach(header);
-  if (reads && listed) reading->list = peers_->reach_list(header);
-  const auto kernels_here = [&] {
-    try {
-      return copier_.mover().prepare(peers_->place().context);
-    } catch (const base::Error& error) {
-      base::log(base::Topic::info, "irregular messages come through the host: {}", error.what());
-      return false;
-    }
-  };
-  const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
-  if (reading->source.data == nullptr || !follows) {
-    reading->ferried = ask_for(header, header.offer);
-    return reading;
-  }
   try {
+    if (!taken) {
+      reading->stored = true;
+      reading->ferried = ask_for(header, header.offer);
+      return reading;
+    }
+    const bool listed = header.listed.entries != 0;
+    const bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);
+    if (reads) reading->source = peers_->reach(header);
+    if (reads && listed) reading->list = peers_->reach_list(header);
+    const auto kernels_here = [&] {
+      try {
+        return copier_.mover().prepare(peers_->place().context);
+      } catch (const base::Error& error) {
+        base::log(base::Topic::info, "irregular messages come through the host: {}", error.what());
+        return false;
+      }
+    };
+    const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
+    if (reading->source.data == nullptr || !follows) {
+      reading->ferried = ask_for(header, header.offer);
+      return reading;
+    }
     // One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
     if (alone ? carry(*reading, header, buffer) : hold(reading, header, buffer, watch)) return reading;
@@ -260,7 +263,7 @@ void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
 void Transfers::look_for_failure(Reading& reading) const {
   try {
     if (reading.asked != nullptr)
-      throw_if_gone(reading);
+      throw_if_gone(reading.asked->header, reading.asked->watch);
     else if (reading.batch != nullptr)
       reading.batch->throw_if_failed();
     else
@@ -340,13 +343,14 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
   std::unique_lock lock(turns.mutex, std::try_to_lock);
   if (!lock) return nullptr;
+  members_.reserve(most_gathered);  // what a batch has gathered must not be lost
   batch_ = turns.next_batch(transfers_->copier_, place, watch);
   place_ = place;
   lock_ = std::move(lock);
   return batch_;
 }
 
-void Transfers::Gathering::add(const ReadingPointer& reading) {
+void Transfers::Gathering::add(const ReadingPointer& reading) noexcept {
   members_.push_back(reading);
   bytes_ += reading->received.bytes;
   if (bytes_ >= most_gathered_bytes || members_.size() >= most_gathered) enqueue();
@@ -409,11 +413,11 @@ lane::Memory Transfers::memory_in(const lane::Place& place) const noexcept {
   return place.context == peers_->place().context ? lane::Memory::gpu : lane::Memory::host;
 }
 
-Transfers::Reader Transfers::reader_of(const Buffer& buffer) const noexcept {
+Transfers::Reader Transfers::reader_of(const Buffer& buffer) const {
   const lane::Place home = peers_->place();
   const lane::Memory memory = memory_in(buffer.place);
   if (memory == lane::Memory::gpu) return {buffer.place, memory};
-  return {{home.context, home.device, buffer.place.before, buffer.place.marked}, memory};
+  return {{home.context, home.device, copier_.earlier(buffer.place)}, memory};
 }
 
 // Enqueues the end of the offer behind what reads it.

@@ -117,6 +117,8 @@ class Transfers {
   /// was started, which a program mostly completes together with its receives.
   static constexpr base::Duration waiting_patience = std::chrono::microseconds{50};
   static constexpr base::Duration started_patience = std::chrono::microseconds{500};
+  /// How often who waits for another rank's part asks whether that rank lives, and whether the GPU works: calls of the system and of the driver.
+  static constexpr base::Duration between_questions = std::chrono::seconds{1};
 
   /// A payload on its way into blocks.
   struct Packing;
@@ -150,6 +152,8 @@ class Transfers {
   void urge(const ReadingPointer& reading);
   /// Ends it where the GPU has failed, which then may never do so. Costs a call of the driver.
   void look_for_failure(Reading& reading) const;
+  /// It cannot go on here, and its sender is to hear of it.
+  void fail(Reading& reading, std::exception_ptr failure) const;
   /// While it lives, this thread waits, and no other one calls MPI: payloads may come meanwhile in ways that need it (attended.cpp).
   class Attending {
    public:
@@ -267,7 +271,6 @@ class Transfers {
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
   bool carry(Reading& reading, const Header& header, const Buffer& buffer);
   bool gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer);
-  void fail(Reading& reading, std::exception_ptr failure) const;
   engine::Task<> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
                               const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch);
@@ -287,7 +290,7 @@ class Transfers {
     lane::Place place;
     lane::Memory memory;
   };
-  [[nodiscard]] Reader reader_of(const Buffer& buffer) const noexcept;
+  [[nodiscard]] Reader reader_of(const Buffer& buffer) const;
   [[nodiscard]] lane::Memory memory_in(const lane::Place& place) const noexcept;
   engine::Completion end_behind(lane::Batch& batch, const lane::Place& place, int owner,
                                 const share::Offers::Ticket& offer);
@@ -296,7 +299,7 @@ class Transfers {
   static engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
   /// The same where the batch is gone.
   engine::Task<> written(engine::Completion copied, lane::Place place);
-  static base::Error reader_failure(const engine::Watch& watch, int reader);
+  [[nodiscard]] base::Error reader_failure(const engine::Watch& watch, int reader) const;
   engine::Task<bool> moved(engine::Completion completion, engine::Completion matched) const;
   engine::Task<> finish_sending(std::shared_ptr<Outgoing> outgoing, engine::Completion matched,
                                 std::shared_ptr<void> alive);
@@ -330,10 +333,11 @@ class Transfers {
   void take_back(const ReadingPointer& reading, Gathering& gathering) noexcept;
   [[nodiscard]] bool takes_back(const Reading& reading);
   void read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept;
-  void throw_if_gone(const Reading& reading) const;
+  /// The sender of a message may die in the middle of it.
+  void throw_if_gone(const Header& header, const engine::Watch& watch) const;
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
-  engine::Task<> read_or_written(Offering& offering, engine::Completion over);
+  engine::Task<> read_or_written(Offering& offering, int to, engine::Completion over);
   void look_after(Offering& offering);
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_left();
@@ -441,7 +445,7 @@ class Transfers::Gathering {
   Gathering(Transfers* transfers, Turns& turns) : transfers_(transfers), turns_(&turns) {}
   /// The batch that a payload for this place goes with; null where it shall go by itself.
   [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
-  void add(const ReadingPointer& reading);
+  void add(const ReadingPointer& reading) noexcept;
   /// Where that fails, all of them have failed.
   void enqueue() noexcept;
 

@@ -84,10 +84,14 @@ int error_class(base::ErrorClass error_class) noexcept {
       return err_size;
     case ErrorClass::lock_type:
       return err_locktype;
+    case ErrorClass::assertion:
+      return err_assert;
     case ErrorClass::rma_sync:
       return err_rma_sync;
     case ErrorClass::rma_range:
       return err_rma_range;
+    case ErrorClass::rma_attach:
+      return err_rma_attach;
     case ErrorClass::rma_flavor:
       return err_rma_flavor;
     case ErrorClass::no_memory:

@@ -50,6 +50,8 @@ inline constexpr const char* family = "mpich";
 
 // MPICH 4.0 completes the request of MPI_Rget while data is still to come, where the target's datatype has gaps; not so a flush of the window.
 inline constexpr bool gets_complete_early = true;
+// Nor does MPICH 4.0's MPI_Win_flush_local complete an MPI_Get that an MPI_Put came after; MPI_Win_flush does.
+inline constexpr bool local_flushes_leave_gets = true;
 
 // Addresses with a meaning of their own.
 inline void* in_place() noexcept { return reinterpret_cast<void*>(std::intptr_t{-1}); }

@@ -44,6 +44,7 @@ namespace crosslane::mpi {
 
 inline constexpr const char* family = "openmpi";
 inline constexpr bool gets_complete_early = false;
+inline constexpr bool local_flushes_leave_gets = false;
 
 // Addresses with a meaning of their own.
 inline void* in_place() noexcept { return reinterpret_cast<void*>(1); }

@@ -42,7 +42,8 @@ struct MPI_F08_status {
 namespace crosslane::mpi {
 
 inline constexpr const char* family = "standard";
-inline constexpr bool gets_complete_early = true;  // in one of the MPIs that it may be
+inline constexpr bool gets_complete_early = true;       // in one of the MPIs that it may be
+inline constexpr bool local_flushes_leave_gets = true;  // the same
 
 // Addresses with a meaning of their own.
 inline void* in_place() noexcept { return reinterpret_cast<void*>(1); }

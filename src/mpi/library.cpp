@@ -84,6 +84,13 @@ class Search {
     return found != nullptr || handle_ == nullptr ? found : dlsym(handle_, name);
   }
 
+  /// What answers for the MPI alone: not that of another library of ours, which a program may be linked with while this one is preloaded.
+  [[nodiscard]] void* query(const char* name) const {
+    void* const found = function(name);
+    if (found == nullptr || !file_name(object_of(found)).starts_with("libcrosslane_")) return found;
+    return handle_ == nullptr ? nullptr : dlsym(handle_, name);
+  }
+
   /// An MPI's data. A copy of it in the executable (a copy relocation) is the one that counts, and comes first in the
   /// global scope; behind us there is only the original that nobody uses.
   [[nodiscard]] void* data(const char* name) const {
@@ -171,8 +178,8 @@ const Library::Tables& Library::resolve() const {
                        const_cast<Search*>(&search));
   made->next.handles = &made->handles;
   made->below.handles = &made->handles;
-  made->query_cuda = function_from<int (*)(void)>(search.function("MPIX_Query_cuda_support"));
-  made->query_gpu = function_from<int (*)(int, int*)>(search.function("MPIX_GPU_query_support"));
+  made->query_cuda = function_from<int (*)(void)>(search.query("MPIX_Query_cuda_support"));
+  made->query_gpu = function_from<int (*)(int, int*)>(search.query("MPIX_GPU_query_support"));
   base::log(base::Topic::debug, "MPI is {}: {} functions, {} of them before PMPI tools", made->path, below, next);
   tables_ = std::move(made);
   found_.store(tables_.get(), std::memory_order_release);

@@ -46,6 +46,7 @@ struct TeamPlace::Member {
     std::uint32_t abilities;
     std::atomic<std::uint32_t> matched;
     Region region;
+    std::int32_t local_rank;  // under the table's lock, by whoever has joined
   } window;
   std::array<Arrival, 2> arrival;
   Entry entry;
@@ -77,10 +78,7 @@ class Board::Lock {
                word_.compare_exchange_strong(holder, mine, std::memory_order_acquire, std::memory_order_relaxed);
       if (taken_ || patience == Patience::one_look) return;
       if (tries % before_yield == 0) sched_yield();
-      // Who has died after it gave the lock back stands there no more.
-      if (tries % before_look == 0 && holder != 0 && !board.directory_.alive(static_cast<int>(holder) - 1) &&
-          word_.load(std::memory_order_relaxed) == holder)
-        return;
+      if (tries % before_look == 0 && board.holder_died(holder)) return;
     }
   }
   ~Lock() {
@@ -103,6 +101,11 @@ constexpr std::uint64_t for_ever = ~std::uint64_t{0};
 template <class T>
 T* at(std::byte* memory) noexcept {
   return std::launder(reinterpret_cast<T*>(memory));
+}
+
+[[noreturn]] void fail_for_dead_holder() {
+  throw base::Error(base::ErrorClass::other,
+                    "a rank of the node died in the middle of a change of the node's table of communicators");
 }
 
 }  // namespace
@@ -323,6 +326,12 @@ Passage* Board::passages_of(int index) const noexcept {
   return at<Passage>(reinterpret_cast<std::byte*>(members_of(index) + team_members_));
 }
 
+// Who has died after it gave the lock back stands there no more.
+bool Board::holder_died(std::uint32_t holder) const noexcept {
+  return holder != 0 && !directory_.alive(static_cast<int>(holder) - 1) &&
+         table_->lock.load(std::memory_order_relaxed) == holder;
+}
+
 std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) noexcept {
   if (members > team_members_) return std::nullopt;
   const Lock lock(*this);
@@ -334,6 +343,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
       if (free < 0) free = index;
     } else if (candidate.key == key && candidate.members == members) {
       ++candidate.joined;
+      members_of(index)[me].window.local_rank = local_rank_;
       candidate.came.fetch_add(1, std::memory_order_seq_cst);
       std::atomic_thread_fence(std::memory_order_seq_cst);  // before this member looks at what the others entered
       return TeamPlace{&candidate, members_of(index), passages_of(index), members, me};
@@ -362,6 +372,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
     member.entry.failed.store(0, std::memory_order_relaxed);
     member.entry.culprit.store(0, std::memory_order_relaxed);
   }
+  members_of(free)[me].window.local_rank = local_rank_;
   made.key = key;
   made.members = members;
   made.joined = 1;
@@ -378,8 +389,10 @@ void Board::leave(const TeamPlace& place) noexcept {
   if (left.joined == 0) left.members = 0;
 }
 
-int Board::take_seats(const Uuid& gpu, std::uint32_t all) noexcept {
+int Board::take_seats(const Uuid& gpu, std::uint32_t all) {
   const Lock lock(*this);
+  // Two ranks of one GPU could each count its seats.
+  if (!lock) fail_for_dead_holder();
   for (int rank = 0; rank < directory_.ranks(); ++rank) {
     if (windows_[rank].counted.all != 0 && windows_[rank].counted.gpu == gpu) return rank;
   }
@@ -451,20 +464,56 @@ bool Board::seats_free(int team, std::span<const int> seats, std::uint32_t block
   return true;
 }
 
-bool Board::give_turn(const TeamPlace& place, std::uint64_t direct, std::span<const int> seats,
-                      std::uint32_t blocks) noexcept {
+// Members that died never finish what others wait for: this does it for them. True if that may have made room, or the first in line has gone.
+bool Board::finish_for_dead() noexcept {
+  bool found = false;
+  const std::uint64_t waiting = table_->waiting_direct.load(std::memory_order_relaxed);
+  const std::int64_t first = waiting == 0 ? -1 : table_->waiting_team.load(std::memory_order_relaxed);
+  for (int index = 0; index < most_teams; ++index) {
+    if (!table_->busy[static_cast<std::size_t>(index)] && index != first) continue;
+    const TeamPlace::Slot& team = slot(index);
+    std::uint64_t last = team.turned.load(std::memory_order_relaxed);
+    if (index == first) last = std::max(last, waiting);
+    bool over = true;
+    for (int which = 0; which < team.members; ++which) {
+      TeamPlace::Member& member = members_of(index)[which];
+      if (member.finished.word.load(std::memory_order_acquire) >= last) continue;
+      if (directory_.alive(member.window.local_rank)) {
+        over = false;
+      } else {
+        member.finished.word.store(for_ever, std::memory_order_release);
+        found = true;
+      }
+    }
+    // Of those that live each asks for its turn, or has forgone it: maybe before a dead one made it the first.
+    if (index == first && over) {
+      table_->waiting_direct.store(0, std::memory_order_relaxed);
+      found = true;
+    }
+  }
+  return found;
+}
+
+bool Board::first_in_line(int team, std::uint64_t direct) const noexcept {
+  const std::uint64_t waiting = table_->waiting_direct.load(std::memory_order_relaxed);
+  return waiting == 0 || (waiting == direct && table_->waiting_team.load(std::memory_order_relaxed) == team);
+}
+
+bool Board::give_turn(const TeamPlace& place, std::uint64_t direct, std::span<const int> seats, std::uint32_t blocks) {
   if (place.turn(direct)) return true;
   // Whoever holds the lock may be giving this very turn: better look again than wait.
   const Lock lock(*this, Lock::Patience::one_look);
+  if (!lock && asks_for_holder_.due() && holder_died(table_->lock.load(std::memory_order_relaxed)) &&
+      !place.turn(direct))
+    fail_for_dead_holder();
   if (!lock || place.turn(direct)) return place.turn(direct).has_value();
   const int team = index_of(place);
-  const std::uint64_t waiting = table_->waiting_direct.load(std::memory_order_relaxed);
-  const bool first =
-      waiting == 0 || (waiting == direct && table_->waiting_team.load(std::memory_order_relaxed) == team);
-  if (!first) return false;
-  if (!seats_free(team, seats, blocks)) {
-    table_->waiting_team.store(team, std::memory_order_relaxed);
-    table_->waiting_direct.store(direct, std::memory_order_relaxed);
+  const auto fits = [&] { return first_in_line(team, direct) && seats_free(team, seats, blocks); };
+  if (!fits() && !(asks_for_members_.due() && finish_for_dead() && fits())) {
+    if (first_in_line(team, direct)) {
+      table_->waiting_team.store(team, std::memory_order_relaxed);
+      table_->waiting_direct.store(direct, std::memory_order_relaxed);
+    }
     return false;
   }
   table_->waiting_direct.store(0, std::memory_order_relaxed);

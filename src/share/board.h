@@ -33,6 +33,8 @@
 //                                            Passages lie beside the records and are written and read like them.
 //   finished of a member    d                by that member alone, with release, when its d-th direct call is over: it reads no
 //                                            window of others before call d + 1. Who leaves the team waits for it.
+//                           d -> all         under the lock, by who finds that the member's process has ended in a call with a turn: its kernels
+//                                            have, too
 //   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
 //                           1 -> 2 mapped    ... after it can reach every other member's region
 //                           any -> 3 never   ... when it finds that it cannot take part, or can no more (a lapse); the reason is said by it
@@ -54,17 +56,21 @@
 //                           yes -> no        under the lock, by who finds that all members have finished the last call with a turn, or makes
 //                                            the team anew. So a call of the only team that is busy need not look at any GPU's seats
 //   first in line           none -> call     under the lock, when a call's blocks do not fit: no other gets a turn before it
-//                           call -> none     ... with its turn, or when it ends without one
+//                           call -> none     ... with its turn, or when it ends without one; or by who finds that all members have finished
+//                                            it, or died in it
 //   lock of the table       0 -> 1 + rank    by whoever joins, leaves, or gives a turn; held for a few microseconds: at most 256 comparisons, and
 //                                            looks at the members of teams that are busy. It is waited for as long as its holder lives, however
-//                                            long the system puts that aside; who only gives a turn looks again later
+//                                            long the system puts that aside; who only gives a turn looks again later. One whose holder
+//                                            died stays so: what is in the table nobody knows
 #pragma once
 
+#include "base/clock.h"
 #include "share/directory.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -305,13 +311,18 @@ class Board {
   /// Gives the place back; the last member that leaves frees it.
   void leave(const TeamPlace& place) noexcept;
 
+  /// False if it is certain that the rank's process has ended: Directory::alive(), a system call.
+  [[nodiscard]] bool alive(int local_rank) const noexcept { return directory_.alive(local_rank); }
+
   /// Where the seats of a GPU are counted, which has `all` of them: the rank in whose record. Before this rank shows its window.
-  [[nodiscard]] int take_seats(const Uuid& gpu, std::uint32_t all) noexcept;
+  /// Throws Error (other) where a rank died while it changed the table.
+  [[nodiscard]] int take_seats(const Uuid& gpu, std::uint32_t all);
   /// After all members arrived at the direct call, whose kernels keep `blocks` of each member's GPU until peers' kernels have come; the
-  /// same on all members. True once the call has its turn; ask again later otherwise. A member keeps them until finish(). `seats`: by
-  /// member, from the windows; the same for all calls of a team.
+  /// same on all members. True once the call has its turn; ask again later otherwise. A member keeps them until finish(), or until it
+  /// dies. `seats`: by member, from the windows; the same for all calls of a team. Throws Error (other) where a rank died while it changed
+  /// the table, on all members: the call never has its turn.
   [[nodiscard]] bool give_turn(const TeamPlace& place, std::uint64_t direct, std::span<const int> seats,
-                               std::uint32_t blocks) noexcept;
+                               std::uint32_t blocks);
   /// The call ends without a turn: it stands in nobody's way.
   void forgo_turn(const TeamPlace& place, std::uint64_t direct) noexcept;
 
@@ -336,11 +347,30 @@ class Board {
   [[nodiscard]] static std::size_t slot_bytes(int ranks) noexcept;
   [[nodiscard]] TeamPlace::Slot& slot(int index) const noexcept;
   [[nodiscard]] int index_of(const TeamPlace& place) const noexcept;
+  [[nodiscard]] bool holder_died(std::uint32_t holder) const noexcept;
+  [[nodiscard]] bool first_in_line(int team, std::uint64_t direct) const noexcept;
   [[nodiscard]] bool seats_free(int team, std::span<const int> seats, std::uint32_t blocks) noexcept;
+  bool finish_for_dead() noexcept;
   [[nodiscard]] TeamPlace::Member* members_of(int index) const noexcept;
   [[nodiscard]] Passage* passages_of(int index) const noexcept;
 
+  /// For who looks all the time and has to ask the system now and then.
+  class Seldom {
+   public:
+    /// True at first, and then once a second, for one of those who ask.
+    [[nodiscard]] bool due() noexcept {
+      const base::Time now = base::now();
+      base::Time last = last_.load(std::memory_order_relaxed);
+      return now - last >= std::chrono::seconds{1} &&
+             last_.compare_exchange_strong(last, now, std::memory_order_relaxed);
+    }
+
+   private:
+    std::atomic<base::Time> last_{};
+  };
+
   const Directory& directory_;
+  Seldom asks_for_holder_, asks_for_members_;
   int team_members_;
   int local_rank_;
   Table* table_;

@@ -113,12 +113,12 @@ std::size_t Exposure::close_those(int local_rank, Condition&& condition) noexcep
 void Exposure::close_revoked(int local_rank) noexcept {
   const WindowRecord& record = board_.window(local_rank);
   const std::uint64_t version = record.version.load(std::memory_order_acquire);
-  Seen& seen = seen_[local_rank];
-  if (version % 2 != 0 || seen.version == version) return;
+  std::uint64_t& seen = seen_[local_rank];
+  if (version % 2 != 0 || seen == version) return;
   std::array<std::uint64_t, WindowRecord::most_shown> shown;
   for (std::size_t slot = 0; slot < shown.size(); ++slot)
     shown[slot] = record.shown[slot].load(std::memory_order_relaxed);
-  const std::uint64_t evicted = record.evicted.load(std::memory_order_relaxed);
+  const bool some_live = record.evicted.load(std::memory_order_relaxed) != 0;
   std::atomic_thread_fence(std::memory_order_acquire);
   if (record.version.load(std::memory_order_relaxed) != version) return;
   std::ranges::sort(shown);
@@ -129,9 +129,9 @@ void Exposure::close_revoked(int local_rank) noexcept {
     held = true;
     return false;
   });
-  // What is dead is never reached again.
-  if (evicted != seen.evicted) closings_.fetch_add(closed, std::memory_order_relaxed);
-  if (!held) seen = {version, evicted};
+  // What is dead is never reached again. Who has withdrawn what lives may have done so before this rank opened it.
+  if (some_live) closings_.fetch_add(closed, std::memory_order_relaxed);
+  if (!held) seen = version;
 }
 
 void Exposure::tend() noexcept {
@@ -162,6 +162,12 @@ bool Exposure::close_oldest() noexcept {
 std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed& buffer) noexcept {
   const std::lock_guard lock(mutex_);
   return open(local_rank, buffer);
+}
+
+bool Exposure::holds_any(int local_rank) noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      peers_, [&](const auto& each) { return each.first.first == local_rank && each.second.mapping.use_count() > 1; });
 }
 
 gpu::Mapping Exposure::map(int local_rank, const MemoryHandle& exported) {

@@ -45,6 +45,9 @@ class Exposure {
   /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
   [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
 
+  /// Whether somebody holds a mapping of that rank's memory: a driver may refuse to open what that rank has allocated since, until it is let go.
+  [[nodiscard]] bool holds_any(int local_rank) noexcept;
+
   /// What this rank has freed is not shown any more, and what others do not show is closed: where neither shows or opens anything new.
   void tend() noexcept;
 
@@ -103,11 +106,7 @@ class Exposure {
   std::array<Candidate, 256> candidates_{};  // by id
   std::uint64_t last_checked_ = 0;           // an id
   std::map<Key, Peer> peers_;
-  // Of a rank's record, when all that it no longer shows was closed.
-  struct Seen {
-    std::uint64_t version = 0, evicted = 0;
-  };
-  std::map<int, Seen> seen_;
+  std::map<int, std::uint64_t> seen_;  // the version of a rank's record when all that it no longer shows was closed
   std::uint64_t uses_ = 0;
   std::atomic<std::uint64_t> closings_{0};
 };

@@ -2,16 +2,93 @@
 #include "team/communicators.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "team/messenger.h"
 
 #include <array>
+#include <exception>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace crosslane::team {
+
+// What has been attached to which communicator, and the calls that end one just now. An MPI may delete attributes before that call returns, or, while
+// requests of the communicator are pending, long after it (MPICH).
+class AttachedFacts {
+ public:
+  using Facts = std::shared_ptr<CommunicatorFacts>;
+
+  // Callbacks run in the thread that called: to any other one the same handle may be a new communicator's already.
+  struct Ending {
+    MPI_Comm communicator;
+    Facts facts = nullptr;
+    std::thread::id thread = std::this_thread::get_id();
+    Ending* next = nullptr;
+  };
+
+  void put(MPI_Comm communicator, const Facts& facts) {
+    const std::lock_guard lock(mutex_);
+    by_handle_[communicator] = facts;
+  }
+
+  [[nodiscard]] Facts find(MPI_Comm communicator) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_handle_.find(communicator);
+    return found == by_handle_.end() ? nullptr : found->second;
+  }
+
+  void drop(MPI_Comm communicator, const Facts& facts) noexcept {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_handle_.find(communicator);
+    if (found != by_handle_.end() && found->second == facts) by_handle_.erase(found);
+  }
+
+  void begin(Ending& ending) noexcept {
+    const std::lock_guard lock(mutex_);
+    ending.next = std::exchange(first_, &ending);
+  }
+
+  void end(Ending& ending) noexcept {
+    const std::lock_guard lock(mutex_);
+    Ending** link = &first_;
+    while (*link != &ending) link = &(*link)->next;
+    *link = ending.next;
+  }
+
+  /// By this thread; null if it does not.
+  [[nodiscard]] Ending* ending(MPI_Comm communicator) const {
+    const std::lock_guard lock(mutex_);
+    Ending* found = first_;
+    while (found != nullptr && (found->communicator != communicator || found->thread != std::this_thread::get_id()))
+      found = found->next;
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<MPI_Comm, Facts> by_handle_;
+  Ending* first_ = nullptr;
+};
+
 namespace {
+
+// What the attribute points to. That of a communicator that is never freed goes in MPI_Finalize, behind our end.
+struct Attached {
+  std::shared_ptr<CommunicatorFacts> facts;
+  std::shared_ptr<AttachedFacts> all;
+};
+
+// The communicator is gone; may be told of twice.
+void retire(CommunicatorFacts& facts) {
+  facts.freed.store(true, std::memory_order_release);
+  facts.team.reset();  // no collective is under way, as freeing is one itself, but such as failed here (Teams::keep)
+  facts.span.reset();
+  if (const auto prepared = std::exchange(facts.prepared, nullptr)) prepared->retire();
+}
 
 // A duplicate is another communicator: it learns its own.
 extern "C" int crosslane_copy_no_facts(MPI_Comm, int, void*, void*, void*, int* flag) {
@@ -19,14 +96,10 @@ extern "C" int crosslane_copy_no_facts(MPI_Comm, int, void*, void*, void*, int* 
   return mpi::success;
 }
 
-extern "C" int crosslane_delete_facts(MPI_Comm, int, void* attached, void*) {
-  auto* const facts = static_cast<std::shared_ptr<CommunicatorFacts>*>(attached);
-  (*facts)->freed.store(true, std::memory_order_release);
-  (*facts)
-      ->team.reset();  // no collective is under way, as freeing is one itself, but such as failed here (Teams::keep)
-  (*facts)->span.reset();
-  if (const auto prepared = std::exchange((*facts)->prepared, nullptr)) prepared->retire();
-  delete facts;
+extern "C" int crosslane_delete_facts(MPI_Comm communicator, int, void* value, void*) {
+  const std::unique_ptr<Attached> attached(static_cast<Attached*>(value));
+  attached->all->drop(communicator, attached->facts);
+  if (attached->all->ending(communicator) == nullptr) retire(*attached->facts);
   return mpi::success;
 }
 
@@ -60,7 +133,12 @@ share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t 
 }
 
 Communicators::Communicators(const mpi::Functions& mpi, const mpi::Handles& handles, OfSession of_session)
-    : mpi_(mpi), handles_(handles), of_session_(std::move(of_session)), key_(), world_() {
+    : mpi_(mpi),
+      handles_(handles),
+      of_session_(std::move(of_session)),
+      attached_(std::make_shared<AttachedFacts>()),
+      key_(),
+      world_() {
   sessions_->of_session = true;
   check(mpi_, mpi_.Comm_create_keyval(crosslane_copy_no_facts, crosslane_delete_facts, &key_, nullptr),
         "MPI_Comm_create_keyval");
@@ -72,25 +150,65 @@ Communicators::~Communicators() {
   mpi_.Comm_free_keyval(&key_);
 }
 
-Communicators::Attached* Communicators::find(MPI_Comm communicator) const {
-  void* facts = nullptr;
+const Communicators::Facts* Communicators::find(MPI_Comm communicator) const {
+  void* attached = nullptr;
   int found = 0;
-  if (mpi_.Comm_get_attr(communicator, key_, &facts, &found) != mpi::success)
+  if (mpi_.Comm_get_attr(communicator, key_, &attached, &found) != mpi::success)
     throw base::Error(base::ErrorClass::comm, "not a communicator");
-  return found != 0 ? static_cast<Attached*>(facts) : nullptr;
+  return found != 0 ? &static_cast<Attached*>(attached)->facts : nullptr;
 }
 
 const std::shared_ptr<CommunicatorFacts>& Communicators::share(MPI_Comm communicator) {
-  if (Attached* const known = find(communicator)) return *known;
+  if (const Facts* const known = find(communicator)) return *known;
   if (of_session_(communicator)) return sessions_;
+  if (auto* const ending = attached_->ending(communicator)) {
+    if (ending->facts == nullptr) ending->facts = learn(communicator);
+    return ending->facts;
+  }
   const std::lock_guard lock{mutex_};
-  Attached* const known = find(communicator);
-  return known != nullptr ? *known : *learn(communicator);
+  const Facts* const known = find(communicator);
+  return known != nullptr ? *known : attach(communicator, learn(communicator));
 }
 
-Communicators::Attached* Communicators::learn(MPI_Comm communicator) const {
-  auto attached = std::make_unique<Attached>(std::make_shared<CommunicatorFacts>());
-  CommunicatorFacts* const facts = attached->get();
+std::shared_ptr<CommunicatorFacts> Communicators::known(MPI_Comm communicator) const {
+  return attached_->find(communicator);
+}
+
+int Communicators::end(MPI_Comm communicator, base::FunctionRef<int()> ending) {
+  // However it leaves, which error handlers may do by throwing.
+  struct Settling {
+    Communicators& all;
+    AttachedFacts::Ending& what;
+    bool ended = false;
+    ~Settling() {
+      all.attached_->end(what);
+      if (what.facts == nullptr) return;
+      if (ended) {
+        all.attached_->drop(what.communicator, what.facts);
+        retire(*what.facts);
+      } else {
+        all.put_back(what.communicator, std::move(what.facts));
+      }
+    }
+  };
+  AttachedFacts::Ending what{communicator, known(communicator)};
+  attached_->begin(what);
+  Settling settling{*this, what};
+  const int code = ending();
+  settling.ended = code == mpi::success;
+  return code;
+}
+
+void Communicators::put_back(MPI_Comm communicator, Facts facts) const noexcept {
+  try {
+    if (find(communicator) == nullptr) attach(communicator, std::move(facts));
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "a communicator that could not be freed is not known any more: {}", error.what());
+  }
+}
+
+Communicators::Facts Communicators::learn(MPI_Comm communicator) const {
+  auto facts = std::make_shared<CommunicatorFacts>();
   int inter = 0;
   check(mpi_, mpi_.Comm_test_inter(communicator, &inter), "MPI_Comm_test_inter");
   facts->inter = inter != 0;
@@ -110,8 +228,17 @@ Communicators::Attached* Communicators::learn(MPI_Comm communicator) const {
   for (int& rank : facts->world_ranks)
     if (rank == mpi::undefined) rank = not_in_world;
   if (communicator == handles_.comm_world) facts->key = share::TeamKey{1, 2};
-  check(mpi_, mpi_.Comm_set_attr(communicator, key_, attached.get()), "MPI_Comm_set_attr");
-  return attached.release();
+  return facts;
+}
+
+const Communicators::Facts& Communicators::attach(MPI_Comm communicator, Facts facts) const {
+  auto attached = std::make_unique<Attached>(Attached{std::move(facts), attached_});
+  attached_->put(communicator, attached->facts);
+  if (const int code = mpi_.Comm_set_attr(communicator, key_, attached.get()); code != mpi::success) {
+    attached_->drop(communicator, attached->facts);
+    check(mpi_, code, "MPI_Comm_set_attr");
+  }
+  return attached.release()->facts;
 }
 
 std::string Communicators::name_of(MPI_Comm communicator) const {

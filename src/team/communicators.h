@@ -1,7 +1,9 @@
 // What we know about a communicator of the application: who its ranks are in the world, and its calls' numbers. Kept as an
-// attribute of the communicator, so that it goes with it. It must not call anything collective.
+// attribute of the communicator, so that it goes with it, but when the call that ends it returns: callbacks of the application's own
+// attributes run in that, before ours or behind it as the MPI likes, and may use the communicator. It must not call anything collective.
 #pragma once
 
+#include "base/function_ref.h"
 #include "mpi/library.h"
 #include "share/board.h"
 #include "team/neighbourhood.h"
@@ -69,6 +71,8 @@ struct CommunicatorFacts {
 /// The name of the persistent collective that call `number` on the communicator made.
 [[nodiscard]] share::TeamKey persistent_key(const share::TeamKey& communicator, std::uint64_t number) noexcept;
 
+class AttachedFacts;
+
 class Communicators {
  public:
   /// Which communicators come from sessions.
@@ -88,19 +92,28 @@ class Communicators {
   /// The same for who may need them longer: an operation that outlives its communicator finds it `freed`.
   const std::shared_ptr<CommunicatorFacts>& share(MPI_Comm communicator);
 
+  /// What is known already, of a handle that may be anything; null if nothing is. Asks MPI for nothing.
+  [[nodiscard]] std::shared_ptr<CommunicatorFacts> known(MPI_Comm communicator) const;
+
+  /// `ending` frees or disconnects the communicator, and returns the MPI's code, as this does. Until then, and if it fails or throws, the facts
+  /// stay what they are. Any thread; `communicator` may be anything, which is the MPI's to refuse.
+  int end(MPI_Comm communicator, base::FunctionRef<int()> ending);
+
   /// Its name for messages, or what it is if nobody named it.
   [[nodiscard]] std::string name_of(MPI_Comm communicator) const;
 
  private:
-  using Attached = std::shared_ptr<CommunicatorFacts>;  // what the attribute points to
-  [[nodiscard]] Attached* find(MPI_Comm communicator) const;
-  Attached* learn(MPI_Comm communicator) const;
+  using Facts = std::shared_ptr<CommunicatorFacts>;
+  [[nodiscard]] const Facts* find(MPI_Comm communicator) const;
+  [[nodiscard]] Facts learn(MPI_Comm communicator) const;
+  const Facts& attach(MPI_Comm communicator, Facts facts) const;
+  void put_back(MPI_Comm communicator, Facts facts) const noexcept;
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
   const OfSession of_session_;
-  const std::shared_ptr<CommunicatorFacts> sessions_ =
-      std::make_shared<CommunicatorFacts>();  // nothing is attached to them
+  const Facts sessions_ = std::make_shared<CommunicatorFacts>();  // nothing is attached to them
+  const std::shared_ptr<AttachedFacts> attached_;
   int key_;
   MPI_Group world_;
   std::mutex mutex_;  // two threads may meet a communicator first at once

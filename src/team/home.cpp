@@ -94,16 +94,14 @@ bool Home::show_door() noexcept {
   return true;
 }
 
-std::optional<bool> Home::opens(const share::WindowRecord& record) const noexcept {
+std::optional<bool> Home::opens(int local_rank) noexcept {
   try {
     const gpu::ContextScope scope(driver_, context_);
-    CUipcMemHandle handle;
-    std::memcpy(&handle, record.door.data(), sizeof handle);
-    const gpu::Mapping tried(driver_, handle);
+    const gpu::Mapping tried = exposure_.map(local_rank, board_.window(local_rank).door);
     return true;
   } catch (const base::Error& error) {
-    base::log(base::Topic::info, "GPU memory of another rank cannot be opened: {}", error.what());
-    return base::is_shortage(error) ? std::nullopt : std::optional(false);
+    base::log(base::Topic::info, "GPU memory of local rank {} cannot be opened: {}", local_rank, error.what());
+    return base::is_shortage(error) || exposure_.holds_any(local_rank) ? std::nullopt : std::optional(false);
   }
 }
 

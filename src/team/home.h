@@ -48,8 +48,8 @@ class Home {
   /// False where the GPU has no memory for it, which is said once: to be tried again.
   bool show_door() noexcept;
   /// Whether another process's memory can be opened here: tried with what it shows for that (WindowRecord::door). Some milliseconds.
-  /// Nothing where memory was short.
-  [[nodiscard]] std::optional<bool> opens(const share::WindowRecord& record) const noexcept;
+  /// Nothing where memory was short, or some of that process's is held open, beside which no more may open: to be tried again.
+  [[nodiscard]] std::optional<bool> opens(int local_rank) noexcept;
   /// Shows this rank's window for large reductions to all, which is made at the first call. False where the GPU has no memory for it,
   /// which is looked for again in later calls.
   bool show_large_window();

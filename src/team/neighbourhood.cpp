@@ -72,6 +72,8 @@ void Question::put(const mpi::Functions& mpi, MPI_Comm communicator) {
 
 bool Question::over(const mpi::Functions& mpi) {
   if (over()) return true;
+  const std::unique_lock lock(looking_, std::try_to_lock);
+  if (!lock || over()) return over();
   int flag = 0;
   check(mpi, mpi.Test(&request_, &flag, mpi::status_ignore()), "a neighbourhood collective");
   over_.store(flag != 0, std::memory_order_release);
@@ -155,12 +157,18 @@ std::shared_ptr<Question> Neighbourhood::ask(const mpi::Functions& mpi, MPI_Comm
   return question;
 }
 
-void Neighbourhood::listen(const mpi::Functions& mpi) {
+bool Neighbourhood::listen(const mpi::Functions& mpi) {
+  bool all = true;
   for (Known& known : known_) {
-    if (known.question == nullptr || !known.question->over(mpi)) continue;
+    if (known.question == nullptr) continue;
+    if (!known.question->over(mpi)) {
+      all = false;
+      continue;
+    }
     const auto question = std::move(known.question);
     learn(question->call(), question->answer());
   }
+  return all;
 }
 
 void Neighbourhood::learn(EdgeCall call, std::span<const int> answer) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -39,13 +40,10 @@ class Question {
   /// Blocking or nonblocking. Collective over the communicator; throws Error (other) where the MPI refuses. A nonblocking one must live
   /// until it is over.
   void put(const mpi::Functions& mpi, MPI_Comm communicator);
-  /// Whether it is answered; never waits. Throws as put().
+  /// Whether it is answered; never waits. Throws as put(). Any thread: another one that looks at the same time is not waited for.
   [[nodiscard]] bool over(const mpi::Functions& mpi);
   /// The same, known.
   [[nodiscard]] bool over() const noexcept { return over_.load(std::memory_order_acquire); }
-  /// Of one that is not: completed by whoever waits for it, who asks for nothing more.
-  [[nodiscard]] MPI_Request* request() noexcept { return &request_; }
-
   [[nodiscard]] EdgeCall call() const noexcept { return call_; }
   /// For each incoming block the number that came along its edge; once it is over.
   [[nodiscard]] std::span<const int> answer() const noexcept { return {in_.data(), blocks_in_}; }
@@ -57,7 +55,8 @@ class Question {
   std::vector<MPI_Aint> bytes_;
   std::vector<MPI_Datatype> types_;
   MPI_Request request_{};
-  std::atomic<bool> over_{false};  // threads of other communicators look, too
+  std::mutex looking_;
+  std::atomic<bool> over_{false};
 };
 
 class Neighbourhood {
@@ -87,8 +86,8 @@ class Neighbourhood {
   /// Asks it, which all ranks of the communicator do at the same place in the order of their collectives; waits for them in a blocking form
   /// alone. The question is null in that; the caller keeps another one until it is over. Throws Error (other) where the MPI refuses.
   std::shared_ptr<Question> ask(const mpi::Functions& mpi, MPI_Comm communicator, EdgeCall call);
-  /// Learns what has been answered since; never waits. Throws as ask().
-  void listen(const mpi::Functions& mpi);
+  /// Learns what has been answered since, and returns whether all has been; never waits. Throws as ask().
+  bool listen(const mpi::Functions& mpi);
   /// Learns an answer.
   void learn(EdgeCall call, std::span<const int> answer);
 

@@ -434,6 +434,28 @@ void Prepared::retire() noexcept {
   if (over()) leave();
 }
 
+// Returns once it does; false where its process has ended before.
+bool Prepared::comes_to_leave(const Connection& connection, int member) const {
+  struct Leaver {
+    const share::Board& board;
+    int local_rank;
+  } const leaver{connection.home->board(), local_ranks_[static_cast<std::size_t>(member)]};
+  const auto comes = engine::Completion::of(connection.place.arrived(member), 1);
+  engine::Watch watch{.call = "leaving a communicator with enqueued calls", .peer = member};
+  watch.check = [](const void* checked) {
+    const auto& [board, local_rank] = *static_cast<const Leaver*>(checked);
+    if (!board.alive(local_rank))
+      throw base::Error(base::ErrorClass::other, "the process of one of its ranks has ended");
+  };
+  watch.checked = &leaver;
+  try {
+    engine_.wait(comes, watch);
+  } catch (const std::exception&) {
+    if (leaver.board.alive(leaver.local_rank)) throw;
+  }
+  return comes.done();
+}
+
 void Prepared::leave() noexcept {
   if (connection_ == nullptr) return;
   announce();
@@ -443,13 +465,15 @@ void Prepared::leave() noexcept {
     board.take_seats_back(connection->seats);
     if (connection->half) board.give_half_back();
   };
-  bool known = true;  // of a GPU whose context is gone nobody can tell
+  bool known = true;  // of a GPU whose context is gone nobody can tell, nor of one whose process is
   bool ended = true;
   try {
     const share::Arrival& mine = connection->place.arrival(me_, 1);
     for (int member = 0; member < size(); ++member) {
-      engine_.wait(engine::Completion::of(connection->place.arrived(member), 1),
-                   {.call = "leaving a communicator with enqueued calls", .peer = member});
+      if (!comes_to_leave(*connection, member)) {
+        known = false;
+        continue;
+      }
       const share::Arrival& theirs = connection->place.arrival(member, 1);
       known = known && theirs.facts[0] != unknown;
       ended = ended && theirs.facts[0] == mine.facts[0] && theirs.facts[1] == 0;

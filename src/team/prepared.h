@@ -3,7 +3,8 @@
 // Made by a collective call that may wait; used without a word to anybody. It must not know any collective.
 //
 // Its place on the board is for the end alone: a member that leaves shows how many launches its kernels have ended (as its first
-// and only arrival), and waits for all others' number. Are all equal and none under way, then nobody uses its region any more.
+// and only arrival), and waits for all others' number. Are all equal and none under way, then nobody uses its region any more. A member
+// that died says nothing: nobody can tell then, and nobody waits for it.
 #pragma once
 
 #include "base/error.h"
@@ -140,6 +141,7 @@ class Prepared {
   [[nodiscard]] bool map_large(Connection& connection, const std::vector<Shown>& all) const;
   [[nodiscard]] Shared map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const;
   static void give_back(Connection& connection) noexcept;
+  [[nodiscard]] bool comes_to_leave(const Connection& connection, int member) const;
 
   engine::Engine& engine_;
   std::vector<int> local_ranks_;

@@ -78,16 +78,44 @@ void Team::send_lingerer_away() noexcept {
   }
 }
 
-// All have arrived at it, or this rank would not be through: what is left of it needs kernels only, none of this rank's.
+// The last direct call that all members have come to, or still may: who has died comes to none any more. System calls.
+std::uint64_t Team::last_begun() const noexcept {
+  std::uint64_t last = direct_;
+  for (int member = 0; member < size(); ++member)
+    if (!alive(member)) last = std::min(last, place_->arrived(member).load(std::memory_order_acquire));
+  return last;
+}
+
+// Of a process that has ended no kernel is left.
+bool Team::is_through(int member, std::uint64_t direct) const noexcept {
+  return place_->finished(member).load(std::memory_order_acquire) >= direct || !alive(member);
+}
+
+// All have arrived at it, or this rank would not be through: what is left of it needs kernels only, none of this rank's. Unless one died before:
+// then nobody has begun it.
 void Team::wait_for_readers() noexcept {
   if (!place_) return;
-  try {
-    for (int member = 0; member < size(); ++member) {
-      engine_.wait(engine::Completion::of(place_->finished(member), direct_),
-                   {.call = "leaving a communicator", .sequence = sequence_, .peer = rank(member)});
+  struct Reader {
+    const Team& team;
+    int member = 0;
+  } reader{*this};
+  engine::Watch watch{.call = "leaving a communicator", .sequence = sequence_};
+  watch.check = [](const void* checked) {
+    const auto& [team, member] = *static_cast<const Reader*>(checked);
+    const std::uint64_t begun = team.last_begun();
+    if (!team.alive(member) || (begun < team.direct_ && team.is_through(member, begun)))
+      throw base::Error(base::ErrorClass::other, "the process of one of its ranks has ended, which is not waited for");
+  };
+  watch.checked = &reader;
+  bool in_vain = false;
+  for (; reader.member < size(); ++reader.member) {
+    if (in_vain && is_through(reader.member, last_begun())) continue;
+    watch.peer = rank(reader.member);
+    try {
+      engine_.wait(engine::Completion::of(place_->finished(reader.member), direct_), watch);
+    } catch (const std::exception& error) {
+      if (!std::exchange(in_vain, true)) base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
     }
-  } catch (const std::exception& error) {
-    base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
   }
 }
 
@@ -106,6 +134,12 @@ std::optional<int> Team::culprit() const noexcept {
     const share::Entry& entry = place_->entry(member);
     if (entry.failed.load(std::memory_order_acquire) == direct_) return entry.culprit.load(std::memory_order_relaxed);
   }
+  return std::nullopt;
+}
+
+std::optional<int> Team::dead() const noexcept {
+  for (int member = 0; member < size(); ++member)
+    if (!alive(member)) return member;
   return std::nullopt;
 }
 
@@ -167,10 +201,21 @@ bool Team::connected_everywhere() noexcept {
 }
 
 void Team::wait_for_laggards(engine::Watch watch) {
-  for (int member = place_->laggard(sequence_); member >= 0; member = place_->laggard(sequence_)) {
-    watch.peer = rank(member);
-    engine_.wait(engine::Completion::of(place_->entered(member), share::TeamPlace::reached_by_laggard(sequence_)),
-                 watch);
+  struct Laggard {
+    const Team& team;
+    int member;
+    engine::Completion comes;
+  } laggard{*this, place_->laggard(sequence_), {}};
+  watch.check = [](const void* checked) {
+    const auto& [team, member, comes] = *static_cast<const Laggard*>(checked);
+    if (!team.alive(member) && !comes.done()) team.fail_without(member);
+  };
+  watch.checked = &laggard;
+  for (; laggard.member >= 0; laggard.member = place_->laggard(sequence_)) {
+    watch.peer = rank(laggard.member);
+    laggard.comes =
+        engine::Completion::of(place_->entered(laggard.member), share::TeamPlace::reached_by_laggard(sequence_));
+    engine_.wait(laggard.comes, watch);
   }
   clear_until_ = place_->clear_until();
 }
@@ -180,11 +225,36 @@ void Team::arrive(const engine::Watch& watch, share::Excuse excuse) {
   if (engine_.soon([this] { return place_->all_arrived(direct_); })) return;
   engine::Watch waiting = watch;
   waiting.sequence = sequence_;
-  for (int member = 0; member < size(); ++member) {
-    if (member == me_) continue;
-    waiting.peer = rank(member);
-    engine_.wait(arrival_of(member), waiting);
+  Team* const self = this;
+  waiting.check = [](const void* checked) { (*static_cast<Team* const*>(checked))->check_all_come(); };
+  waiting.checked = &self;
+  try {
+    for (int member = 0; member < size(); ++member) {
+      if (member == me_) continue;
+      waiting.peer = rank(member);
+      engine_.wait(arrival_of(member), waiting);
+    }
+  } catch (...) {
+    finish();
+    throw;
   }
+}
+
+// All members find the same: what the dead have written stays as it is. None launches anything in this call, so nobody is to be told.
+void Team::check_all_come() {
+  const std::uint64_t begun = last_begun();
+  if (begun >= direct_) return;
+  // Some may still read the records of the last call that has begun, whose place a later one's excuse takes.
+  for (int member = 0; member < size(); ++member)
+    if (!is_through(member, begun)) return;
+  if (!withdrawn()) withdraw();
+  for (int member = 0; member < size(); ++member)
+    if (!has_arrived(member, direct_) && !alive(member)) fail_without(member);
+}
+
+void Team::fail_without(int member) const {
+  throw base::Error(base::ErrorClass::other,
+                    "rank {} of the communicator does not come to this call: its process is gone", rank(member));
 }
 
 void Team::announce(share::Excuse excuse) {

@@ -50,7 +50,7 @@ class Team {
        std::size_t part_bytes = default_part_bytes);
   ~Team();
   /// Gives back what the team has on the board and in the window, ahead of its end: no collective follows. Waits until the
-  /// members are through with the last direct call, in which they may still read this rank's window.
+  /// members that live are through with the last direct call, in which they may still read this rank's window.
   void leave() noexcept;
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -80,7 +80,7 @@ class Team {
 
   /// This rank comes to its next collective. It wishes for a `direct` one where it passes GPU memory, and the call has a direct algorithm;
   /// for `asking` where only that is missing which the MPI is to tell; else for `staged`. The verdict is never `open`. `watch` names the
-  /// call.
+  /// call. Throws Error (other) naming a member that it has to wait for, and whose process has ended.
   [[nodiscard]] share::Verdict enter(share::Verdict wish, Pace pace, engine::Watch watch);
 
   /// Why this rank cannot take part: for good, or until it finds memory. In the latter case it is not ready, which is all that the
@@ -154,6 +154,7 @@ class Team {
   /// The same of its passages, where blocks differ.
   [[nodiscard]] std::span<share::Passage> own_passages() noexcept { return place_->own_passages(direct_ + 1); }
   /// Returns once all members have arrived at the direct call. A member with an excuse comes all the same: it has been waited for.
+  /// Throws what check_all_come() does: the call is over then.
   void arrive(const engine::Watch& watch, share::Excuse excuse = share::Excuse::none);
   /// After arrive(), of a call that is started on the GPU, where it keeps `blocks` of each member's GPU: the same on all members.
   /// True once this rank may start it, at once: see turns.h. Ask again later otherwise; it never waits.
@@ -166,6 +167,9 @@ class Team {
   /// failed.
   [[nodiscard]] bool excused() const;
   [[nodiscard]] engine::Completion arrival_of(int member) const noexcept;
+  /// To be asked about once a second while one is awaited: system calls. Throws Error (other) naming a member that never comes, since its
+  /// process has ended before it arrived: no member gets through this direct call, nor through later ones. This rank withdraws.
+  void check_all_come();
   /// Whether the member has arrived at that direct call.
   [[nodiscard]] bool has_arrived(int member, std::uint64_t direct) const noexcept {
     return place_->arrived(member).load(std::memory_order_acquire) >= direct;
@@ -198,11 +202,16 @@ class Team {
   [[nodiscard]] const share::Entry& entry(int member) const noexcept { return place_->entry(member); }
   /// False if it is certain that the member's process has ended: a system call.
   [[nodiscard]] bool alive(int member) const noexcept { return directory_.alive(local_rank(member)); }
+  /// The first member of which it is certain, if there is one: a system call for each.
+  [[nodiscard]] std::optional<int> dead() const noexcept;
 
  private:
   [[nodiscard]] bool far_ahead() noexcept;
   void wait_for_laggards(engine::Watch watch);
+  [[nodiscard]] std::uint64_t last_begun() const noexcept;
+  [[nodiscard]] bool is_through(int member, std::uint64_t direct) const noexcept;
   void wait_for_readers() noexcept;
+  [[noreturn]] void fail_without(int member) const;
   [[nodiscard]] std::optional<std::string> why_nowhere() const;
   void send_lingerer_away() noexcept;
   void take_region(Home& home);

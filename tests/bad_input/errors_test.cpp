@@ -105,6 +105,18 @@ class Errors {
     expect(MPI_Allreduce(MPI_IN_PLACE, data, 1, MPI_DATATYPE_NULL, MPI_SUM, world), MPI_ERR_TYPE,
            {"MPI_Allreduce", "recvbuf"});
 
+    CROSSLANE_STEP("MPI_IN_PLACE where nothing is, of one rank");
+    {
+      int host = 1, by_host = MPI_SUCCESS, by_device = MPI_SUCCESS;
+      MPI_Comm alone = MPI_COMM_NULL;
+      CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_SELF, &alone));
+      CROSSLANE_MPI(MPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN));
+      MPI_Error_class(MPI_Allreduce(&host, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, alone), &by_host);
+      MPI_Error_class(MPI_Allreduce(data, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, alone), &by_device);
+      CROSSLANE_CHECK_EQUAL(by_device, by_host);
+      CROSSLANE_MPI(MPI_Comm_free(&alone));
+    }
+
     CROSSLANE_STEP("a datatype that is not committed");
     MPI_Datatype pair = MPI_DATATYPE_NULL;
     CROSSLANE_MPI(MPI_Type_contiguous(2, MPI_INT, &pair));
@@ -123,6 +135,27 @@ class Errors {
     MPI_Error_class(by_device, &by_device);
     CROSSLANE_CHECK_EQUAL(by_device, by_host);
     CROSSLANE_MPI(MPI_Type_free(&pair));
+  }
+
+  // Whose levels no stack holds: in host memory it is the MPI's affair.
+  void deep_datatype() const {
+    CROSSLANE_STEP("a datatype of 30,000 levels");
+    const Allocation memory(megabytes);
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    CROSSLANE_MPI(MPI_Type_contiguous(1, MPI_INT, &type));
+    for (int level = 1; level < 30'000; ++level) {
+      MPI_Datatype next = MPI_DATATYPE_NULL;
+      CROSSLANE_MPI(MPI_Type_contiguous(1, type, &next));
+      CROSSLANE_MPI(MPI_Type_free(&type));
+      type = next;
+    }
+    CROSSLANE_MPI(MPI_Type_commit(&type));
+    const MPI_Comm world = MPI_COMM_WORLD;
+    expect(MPI_Send(memory.data(), 1, type, rank_, 1, world), MPI_ERR_UNSUPPORTED_OPERATION, {"MPI_Send"});
+    int sent = 7, received = 0;
+    CROSSLANE_MPI(MPI_Sendrecv(&sent, 1, MPI_INT, rank_, 3, &received, 1, type, rank_, 3, world, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK_EQUAL(received, sent);
+    CROSSLANE_MPI(MPI_Type_free(&type));
   }
 
   // Where collectives go direct, what MPI does not define is still for the MPI to refuse; and counts overflow nowhere.
@@ -149,7 +182,7 @@ class Errors {
       }
     }
 #if MPI_VERSION >= 4
-    CROSSLANE_STEP("counts whose bytes are more than 64 bits count");
+    CROSSLANE_STEP("counts whose bytes are more than 63 bits count");
     for (const MPI_Count count : {MPI_Count{1} << 61, MPI_Count{1} << 62, (MPI_Count{1} << 62) + 16}) {
       expect(MPI_Allreduce_c(sent.data(), received.data(), count, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
              {"MPI_Allreduce_c"});
@@ -338,7 +371,7 @@ class Errors {
     MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
     expect(MPI_Win_attach(dynamic, data, megabytes + 1), MPI_ERR_BUFFER, {"MPI_Win_attach", "base"});
     CROSSLANE_MPI(MPI_Win_attach(dynamic, data, 64));
-    expect(MPI_Win_attach(dynamic, static_cast<char*>(data) + 32, 64), MPI_ERR_ARG,
+    expect(MPI_Win_attach(dynamic, static_cast<char*>(data) + 32, 64), MPI_ERR_RMA_ATTACH,
            {"MPI_Win_attach", "base", "overlap"});
     CROSSLANE_MPI(MPI_Win_detach(dynamic, data));
     CROSSLANE_MPI(MPI_Win_attach(dynamic, static_cast<char*>(data) + 32, 64));
@@ -424,6 +457,7 @@ int main(int argc, char** argv) {
   errors.freed_memory(true);
   errors.past_the_end();
   errors.counts_and_types();
+  errors.deep_datatype();
   errors.reductions();
   errors.two_sizes();
   errors.several_memories();

@@ -61,6 +61,28 @@ class SettingsTest : public testing::Test {
   std::vector<std::string> saved_;
 };
 
+TEST_F(SettingsTest, GoodOnesAreTakenBesideBadOnes) {
+  set("CROSSLANE_STATS", "1");
+  set("CROSSLANE_CHUNK_BYTES", "-3");
+  set("CROSSLANE_GPU", "emulated:2");
+  set("CROSSLANE_COPY_BLOCKS", "65536");  // a number, but too large
+  set("CROSSLANE_BCAST", "0-:ll");
+  std::vector<Settings::Refused> refused;
+  const Settings settings = Settings::from_environment(refused);
+  EXPECT_TRUE(settings.stats);
+  EXPECT_EQ(settings.gpu, "emulated:2");
+  EXPECT_EQ(settings.chunk_bytes, Settings{}.chunk_bytes);
+  EXPECT_EQ(settings.copy_blocks, 0U);
+  EXPECT_EQ(settings.given, (std::vector<std::string>{"CROSSLANE_GPU", "CROSSLANE_STATS"}));
+  std::set<std::string> names;
+  for (const auto& one : refused) {
+    EXPECT_TRUE(names.insert(one.name).second);
+    EXPECT_TRUE(one.told.starts_with(one.name)) << one.told;
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"CROSSLANE_BCAST", "CROSSLANE_CHUNK_BYTES", "CROSSLANE_COPY_BLOCKS"}));
+  EXPECT_EQ(error(), refused.front().told);  // MPI_Init refuses all the same
+}
+
 TEST_F(SettingsTest, DefaultsAreTheHeaders) {
   const Settings settings = Settings::from_environment();
   EXPECT_FALSE(settings.disable);

@@ -260,6 +260,30 @@ TEST(Choice, LeavesPrivateSizesToMpiAllOrNone) {
   EXPECT_EQ(refusal(Collective::allgatherv, "0-4k:mpi"), "");
 }
 
+// They are larger than any: what a preference without an end is for.
+TEST(Choice, TakesUnknownSizesForTheLargest) {
+  for (const Collective collective : {Collective::gatherv, Collective::scatterv, Collective::alltoallv}) {
+    const std::string name(name_of(collective));
+    const Shape unknown{.collective = collective, .bytes = unknown_bytes};
+    const TeamFacts facts{.members = 4}, exposed{.members = 4, .exposed = true};
+    EXPECT_EQ(Choice(with(name, "1m-:zero_copy")).choose(unknown, exposed)->name, "zero_copy");
+    EXPECT_EQ(Choice(with(name, "0-1m:zero_copy,pairwise")).choose(unknown, exposed)->name, "pairwise");
+    for (const char* const text : {"0-:pairwise", "1m-:pairwise", "0-4k:ll,ll128,pairwise"}) {
+      const Choice choice(with(name, text));
+      std::vector<Step> steps;
+      EXPECT_EQ(choice.explain(unknown, facts, steps)->name, "pairwise");
+      EXPECT_EQ(steps.back().fate, Fate::taken) << name << ' ' << text;
+      EXPECT_EQ(steps.back().preference->origin.substr(0, 10), "CROSSLANE_") << name << ' ' << text;
+    }
+    // Nothing that needs to know a size is taken of what is shipped, and it is a preference that decides.
+    const Choice shipped(base::Settings{});
+    std::vector<Step> steps;
+    EXPECT_EQ(shipped.explain(unknown, facts, steps)->name, "pairwise");
+    EXPECT_EQ(steps.back().fate, Fate::taken);
+    EXPECT_EQ(steps.back().preference->algorithm, "pairwise");
+  }
+}
+
 TEST(Choice, TakesUnevenReductionsThroughWindows) {
   const Choice choice(base::Settings{});
   Shape shape{.collective = Collective::reduce_scatter, .bytes = 4096, .element = kernel::Element::f32};

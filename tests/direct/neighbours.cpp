@@ -1,13 +1,12 @@
 // See neighbours.h.
 #include "direct/neighbours.h"
 
+#include "support/beneath.h"
 #include "support/check.h"
 #include "support/program.h"
 #include "support/random_types.h"
 
 #include <fmt/format.h>
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -46,8 +45,7 @@ std::vector<int> random_edges(Random& random, int size, bool both_ways) {
 EntryPoint plain_entry(const std::string& procedure, Form form) {
   EntryPoint entry = EntryPoint::find(procedure, form, false);
   if (entry.address == nullptr) return entry;
-  void* const library = dlopen(CROSSLANE_TEST_MPI_SONAME, RTLD_NOLOAD | RTLD_LAZY);
-  entry.address = library == nullptr ? nullptr : dlsym(library, ("P" + entry.name).c_str());
+  entry.address = beneath(("P" + entry.name).c_str());
   return entry;
 }
 

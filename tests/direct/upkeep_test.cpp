@@ -1,5 +1,5 @@
 // What direct collectives keep between calls: mappings follow buffers that come and go, communicators give back what they took, who
-// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|keeps|full|refused|recovers|one_recovers|door|elsewhere_sent|elsewhere_combined|events|missing|fails|falls|
+// cannot take part says so. --what buffers|reused|communicators|crowded|strangers|lets_go|keeps|full|refused|recovers|one_recovers|door|elsewhere_sent|elsewhere_combined|elsewhere_seldom|events|missing|fails|falls|
 // falls_started|threads
 //   --driven 1  the settings prefer an all-reduce that the host drives
 #include "direct/job.h"
@@ -326,34 +326,37 @@ void door(Program& program) {
   CROSSLANE_CHECK(received.read() == pattern(mix(program.seed, before), bytes), "what rank {} sent", before);
 }
 
-// Each rank passes memory of its GPU first, and of another one later: that is right all the same, and told, for the settings to look at.
-void elsewhere(Program& program, bool sends) {
+// Each rank passes memory of its GPU first, and of another one later, `calls` times: that is right all the same, and told, for the settings to
+// look at.
+void elsewhere(Program& program, bool sends, int calls) {
   const Job world(program, MPI_COMM_WORLD, "the world");
   const Device other(program.device()->ordinal() + 1);
   if (other.ordinal() == program.device()->ordinal()) return program.skip("there is one GPU");
   program.device()->make_current();
-  constexpr std::size_t bytes = std::size_t{9} << 20;
   const int after = (program.rank + 1) % program.size, before = (program.rank + program.size - 1) % program.size;
-  const auto exchange = [&](int rounds) {
+  const auto exchange = [&](int rounds, std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
     Memory sent(MemoryKind::device, bytes), received(MemoryKind::device, bytes);
     sent.write(pattern(mix(program.seed, program.rank), bytes));
     for (int round = 0; round < rounds; ++round) {
-      CROSSLANE_MPI(MPI_Sendrecv(sent.data(), bytes, MPI_BYTE, after, 0, received.data(), bytes, MPI_BYTE, before, 0,
+      CROSSLANE_MPI(MPI_Sendrecv(sent.data(), count, MPI_BYTE, after, 0, received.data(), count, MPI_BYTE, before, 0,
                                  MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
     CROSSLANE_CHECK(received.read() == pattern(mix(program.seed, before), bytes), "what rank {} sent", before);
   };
   world.warm_up();
-  if (sends) exchange(3);
+  if (sends) exchange(3, std::size_t{9} << 20);
   other.make_current();
   if (sends)
-    exchange(3);
+    exchange(calls, 200'000);
   else
-    world.run(sum_of_ints(300000, program.seed, 3), on_the_gpu(), program.local());
+    world.run(sum_of_ints(world.in_turns() ? direct_in_turns_from : 3000, program.seed, calls), on_the_gpu(),
+              program.local());
   program.device()->make_current();
 }
-void elsewhere_sent(Program& program) { elsewhere(program, true); }
-void elsewhere_combined(Program& program) { elsewhere(program, false); }
+void elsewhere_sent(Program& program) { elsewhere(program, true, 1000); }
+void elsewhere_combined(Program& program) { elsewhere(program, false, 1000); }
+void elsewhere_seldom(Program& program) { elsewhere(program, true, 10); }
 
 // The preferred algorithm cannot have what it needs on some rank: all ranks take another one, where kernels need not take turns.
 void events(Program& program) {
@@ -510,6 +513,7 @@ int main(int argc, char** argv) {
                    {"door", door},
                    {"elsewhere_sent", elsewhere_sent},
                    {"elsewhere_combined", elsewhere_combined},
+                   {"elsewhere_seldom", elsewhere_seldom},
                    {"reused", reused},
                    {"events", events},
                    {"missing", missing},

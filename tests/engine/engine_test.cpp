@@ -266,4 +266,13 @@ TEST_F(EngineTest, WatchdogIsSilentWhileSomethingMoves) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST_F(EngineTest, WatchdogIsSilentWhileEventsAreSeen) {
+  Engine engine{below_, 1};
+  std::uint64_t events = 0;
+  const Completion end = Completion::after(2s);
+  testing::internal::CaptureStderr();
+  engine.until([&] { return ++events, end.done(); }, {.call = "test", .events = &events});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 }  // namespace

@@ -76,6 +76,11 @@ class Members {
     std::memcpy(&control, bytes.data(), sizeof control);
     return control;
   }
+  /// What both areas of a member hold then.
+  [[nodiscard]] Bytes read_areas(std::uint32_t m) const {
+    const auto scope = enter(m);
+    return read(driver_, windows_[m].data() + control_bytes, 2 * area_bytes);
+  }
   void write_control(std::uint32_t m, const kernel::Control& control) const {
     const auto scope = enter(m);
     Bytes bytes(sizeof control);

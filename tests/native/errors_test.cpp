@@ -17,6 +17,7 @@ namespace {
 
 constexpr int count = 1000;
 constexpr std::size_t bytes = count * sizeof(int);
+const std::array<CUstream, 3> default_streams{nullptr, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
 
 void returns_errors(MPI_Comm communicator) { MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN); }
 
@@ -41,6 +42,7 @@ class Arguments {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
     returns_errors(comm_);
     returns_errors(MPI_COMM_WORLD);
+    returns_errors(MPI_COMM_SELF);
   }
   ~Arguments() { MPI_Comm_free(&comm_); }
   Arguments(const Arguments&) = delete;
@@ -155,6 +157,7 @@ class Arguments {
     MPI_Type_free(&gaps);
     int gpus = 0;
     CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
+    on_default_streams();
     if (gpus > 1) on_another_gpu();
     // Nothing to do is done.
     CROSSLANE_MPI(allreduce(nullptr, nullptr, 0));
@@ -282,14 +285,14 @@ class Arguments {
     CROSSLANE_CHECK(all[0] == 1 && all[1] == 0 && all[2] == 1, "the conjunction is wrong");
   }
 
-  // Counts of which nothing, or something small, is left in 64 bits; and displacements.
+  // Counts of which nothing, or something small, is left in 64 bits, of which one is the sign; and displacements.
   void more_than_64_bits(void* many) {
     const auto n = static_cast<std::size_t>(program_.size);
     const MPI_Comm comm = comm_;
     CUstream const on = stream_.handle();
     void *const from = send_.data(), *const to = receive_.data();
     constexpr MPI_Count far = MPI_Count{1} << 62;
-    const std::string told = "64 bits count";
+    const std::string told = "63 bits count";
     for (const MPI_Count each : {far / 2, far, far + 16}) {
       expect(allreduce(nullptr, nullptr, each), MPI_ERR_COUNT, told);
       expect(crosslane_reduce_enqueue(from, to, each, MPI_INT, MPI_SUM, 0, comm, on), MPI_ERR_COUNT, told);
@@ -332,14 +335,46 @@ class Arguments {
       expect(allreduce(nullptr, nullptr, count, MPI_INT, MPI_SUM, there.handle()), MPI_ERR_ARG, "argument stream");
       const Memory far(MemoryKind::device, bytes);
       expect(allreduce(far.data()), MPI_ERR_BUFFER, "argument sendbuf is memory of another GPU");
-      // The current context does not matter.
+      // The current context does not matter for a stream that was made, but says whose the default ones are.
       program_.device()->make_current();
       other.make_current();
       send_.fill(std::vector<int>(count, 1));
       CROSSLANE_MPI(allreduce());
       stream_.finish();
+      for (CUstream const by_default : default_streams) {
+        for (const MPI_Comm comm : {comm_, MPI_COMM_SELF})
+          expect(sum_on(by_default, comm), MPI_ERR_ARG, "argument stream: default streams are the current context's");
+      }
+      expect(sum_on(there.handle(), MPI_COMM_SELF), MPI_ERR_ARG, "argument stream is of another GPU or context");
+      CROSSLANE_MPI(sum_on(stream_.handle(), MPI_COMM_SELF));
+      stream_.finish();
     }
     program_.device()->make_current();
+  }
+
+  // With the right context current, and with none.
+  void on_default_streams() {
+    CROSSLANE_STEP("default streams");
+    CUcontext own = nullptr;
+    CROSSLANE_CUDA(cuCtxGetCurrent(&own));
+    for (CUcontext const current : {own, CUcontext{}}) {
+      for (CUstream const by_default : default_streams) {
+        for (const MPI_Comm comm : {comm_, MPI_COMM_SELF}) {
+          send_.fill(std::vector<int>(count, 1));
+          receive_.fill(std::vector<int>(count, 0));
+          CROSSLANE_CUDA(cuCtxSetCurrent(current));
+          CROSSLANE_MPI(sum_on(by_default, comm));
+          CROSSLANE_CUDA(cuCtxSetCurrent(own));
+          // Asked rather than waited for, so that other ranks of the machine may run.
+          while (cuStreamQuery(by_default) == CUDA_ERROR_NOT_READY) sched_yield();
+          const int sum = comm == comm_ ? program_.size : 1;
+          CROSSLANE_CHECK(receive_.values<int>() == std::vector<int>(count, sum), "not all are {}", sum);
+        }
+      }
+    }
+  }
+  int sum_on(CUstream stream, MPI_Comm comm) {
+    return crosslane_allreduce_enqueue(send_.data(), receive_.data(), count, MPI_INT, MPI_SUM, comm, stream);
   }
 
   // A prepared buffer that is freed, and another allocation that comes to lie there.

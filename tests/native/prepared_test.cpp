@@ -1,9 +1,11 @@
 // What crosslane_prepare makes and takes back: buffers that all ranks map, and calls that then use them where they lie;
-// communicators that come and go. --what buffers|communicators|freed|ahead
+// communicators that come and go. --what buffers|communicators|freed|asked|ahead
 #include "native/enqueued.h"
+#include "support/direct_calls.h"
 
 #include <crosslane/crosslane.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -212,6 +214,53 @@ void freed(Program& program) {
   }
 }
 
+// Of neighbours with several edges the MPI is asked how it matches them, in started calls beside these: what it has not told by the time that a
+// communicator is freed must not keep it.
+void asked(Program& program) {
+  constexpr int count = 20000;
+  constexpr std::size_t room = std::size_t{32} << 20;
+  const int left = (program.rank + program.size - 1) % program.size, right = (program.rank + 1) % program.size;
+  Memory send(MemoryKind::device, 2 * count * word), receive(MemoryKind::device, 2 * count * word);
+  constexpr int rounds = 80;
+  for (int round = 0; round < rounds; ++round) {
+    MPI_Comm made = MPI_COMM_NULL;
+    const std::array sources{left, left}, destinations{right, right};
+    CROSSLANE_STEP("round {}: neighbours", round);
+    CROSSLANE_MPI(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources.data(), MPI_UNWEIGHTED, 2,
+                                                 destinations.data(), MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &made));
+    CROSSLANE_STEP("round {}: preparing", round);
+    prepare(made, room);
+    for (int call = 0; call < (round % 8 == 0 ? 4 : 3); ++call) {
+      CROSSLANE_STEP("round {}: started call {}", round, call);
+      const auto sent = [&](int rank) {
+        return words_of(mix(program.seed, round, call), rank, std::size_t{2} * count);
+      };
+      send.fill(sent(program.rank));
+      const std::array counts{count, count}, at{0, count};
+      MPI_Request request = MPI_REQUEST_NULL;
+      CROSSLANE_MPI(MPI_Ineighbor_alltoallv(send.data(), counts.data(), at.data(), MPI_UINT32_T, receive.data(),
+                                            counts.data(), at.data(), MPI_UINT32_T, made, &request));
+      polite_wait(request);
+      auto got = receive.values<std::uint32_t>(), wanted = sent(left);
+      // MPIs differ in which of several edges is which.
+      std::ranges::sort(got);
+      std::ranges::sort(wanted);
+      CROSSLANE_CHECK(got == wanted, "what came along the edges");
+    }
+    if (round == rounds - 1) {
+      CROSSLANE_STEP("the memory for calls between GPUs");
+      const auto before = direct_calls("allreduce");
+      for (int call = 0; call < 4; ++call) {
+        CROSSLANE_MPI(MPI_Allreduce(send.data(), receive.data(), count, MPI_UINT32_T, MPI_MAX, made));
+        polite_barrier();
+      }
+      CROSSLANE_CHECK(direct_calls("allreduce") > before, "it is used up");
+    }
+    CROSSLANE_STEP("round {}: freeing the communicator", round);
+    CROSSLANE_MPI(MPI_Comm_free(&made));
+  }
+}
+
 // Rank 0 enqueues calls of every size and launches a graph of them before any other rank has begun: they wait for its word.
 void ahead(Program& program) {
   constexpr std::array<std::size_t, 3> counts{100, 50000, 1500000};
@@ -264,6 +313,7 @@ int main(int argc, char** argv) {
     }
     if (what == "communicators") communicators(program);
     if (what == "freed") freed(program);
+    if (what == "asked") asked(program);
     if (what == "ahead") ahead(program);
   }
   return program.finish();

@@ -3,9 +3,8 @@
 #include "one_sided/attribute.h"
 #include "one_sided/parts.h"
 #include "one_sided/plain.h"
+#include "support/beneath.h"
 #include "support/plain_mpi.h"
-
-#include <dlfcn.h>
 
 #include <string>
 #include <vector>
@@ -47,18 +46,15 @@ void* base_of(MPI_Win window) {
 
 /// What the MPI itself says of windows over host memory, by calls that nothing wraps.
 int plain_model() {
-  void* const library = dlopen(CROSSLANE_TEST_MPI_SONAME, RTLD_NOLOAD | RTLD_LAZY);
-  const auto own = [library]<class Function>(Function*, const char* name) {
-    return reinterpret_cast<Function*>(dlsym(library, name));
-  };
   int exposed = 0, found = 0;
   MPI_Win window = MPI_WIN_NULL;
   void* value = nullptr;
   CROSSLANE_MPI(
-      own(&MPI_Win_create, "PMPI_Win_create")(&exposed, sizeof exposed, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
-  CROSSLANE_MPI(own(&MPI_Win_get_attr, "PMPI_Win_get_attr")(window, MPI_WIN_MODEL, static_cast<void*>(&value), &found));
+      beneath(&MPI_Win_create, "PMPI_Win_create")(&exposed, sizeof exposed, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CROSSLANE_MPI(
+      beneath(&MPI_Win_get_attr, "PMPI_Win_get_attr")(window, MPI_WIN_MODEL, static_cast<void*>(&value), &found));
   const int model = found == 0 ? -1 : *static_cast<int*>(value);
-  CROSSLANE_MPI(own(&MPI_Win_free, "PMPI_Win_free")(&window));
+  CROSSLANE_MPI(beneath(&MPI_Win_free, "PMPI_Win_free")(&window));
   return model;
 }
 

@@ -2,6 +2,7 @@
 // gone among others, threads that share a window. It must not know Crosslane.
 #include "one_sided/attribute.h"
 #include "one_sided/parts.h"
+#include "one_sided/plain.h"
 #include "support/plain_mpi.h"
 
 #include <unistd.h>
@@ -35,6 +36,12 @@ class Exposed {
   Exposed& operator=(const Exposed&) = delete;
 
   [[nodiscard]] MPI_Win window() const { return window_; }
+  /// What a slot of this rank's holds.
+  [[nodiscard]] std::vector<std::byte> slot_now(int which) const {
+    const auto all = memory_.read();
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(which * static_cast<std::ptrdiff_t>(bytes_));
+    return {begin, begin + static_cast<std::ptrdiff_t>(bytes_)};
+  }
   [[nodiscard]] std::vector<std::byte> contents(int rank, int which) const {
     return pattern(mix(program_.seed, rank, which), bytes_);
   }
@@ -101,6 +108,89 @@ void one_is_gone(Program& program, const Exposed& exposed) {
   CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_BUFFER);
   CROSSLANE_CHECK(first.read() == exposed.contents(to, 0), "what came before");
   CROSSLANE_CHECK(last.read() == exposed.contents(to, 2), "what came after");
+}
+
+// The same of a fence: what others put is there, too.
+void one_is_gone_at_a_fence(Program& program, const Exposed& exposed) {
+  if (program.memory() != "device" || is_unified(exposed.window())) return;
+  CROSSLANE_STEP("a buffer that is gone at a fence that others put before");
+  const int to = right_of(program), left = (program.rank + program.size - 1) % program.size;
+  const auto stored = [&](int rank) { return pattern(mix(program.seed, rank, 11), slot); };
+  Memory out(program.kind(), slot);
+  out.write(stored(program.rank));
+  CUdeviceptr gone = 0;
+  CROSSLANE_CUDA(cuMemAlloc(&gone, std::size_t{4} << 20));
+  const MPI_Win window = exposed.window();
+  polite_barrier();
+  CROSSLANE_MPI(MPI_Win_fence(0, window));
+  CROSSLANE_MPI(MPI_Put(out.data(), slot, MPI_BYTE, to, 2 * slot, slot, MPI_BYTE, window));
+  CROSSLANE_MPI(MPI_Get(reinterpret_cast<void*>(gone), slot, MPI_BYTE, to, 0, slot, MPI_BYTE, window));
+  CROSSLANE_CUDA(cuMemFree(gone));
+  polite_barrier();
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(MPI_Win_fence(0, window), &error_class);
+  CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_BUFFER);
+  CROSSLANE_CHECK(exposed.slot_now(2) == stored(left), "what rank {} put", left);
+  polite_barrier();
+  CROSSLANE_MPI(MPI_Win_fence(0, window));
+}
+
+// MPICH 4.0's local flush does not complete a get that a put came after; the data comes with the unlock in host memory.
+void flushed_locally(Program& program) {
+  if (left_out().flush_local) return;
+  CROSSLANE_STEP("local flushes");
+  constexpr int rounds = 40, count = 16;
+  const int to = right_of(program);
+  const auto number = [](int rank, int round, int i) { return 10000 * rank + 100 * round + i; };
+  MPI_Win window = MPI_WIN_NULL;
+  int* mine = nullptr;
+  constexpr MPI_Aint ints = 1024;
+  CROSSLANE_MPI(MPI_Win_allocate(ints * MPI_Aint{sizeof(int)}, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD,
+                                 static_cast<void*>(&mine), &window));
+  Memory in(program.kind(), count * sizeof(int)), out(program.kind(), 4 * sizeof(int));
+  out.fill(std::vector<int>(4, 7));
+  int wrong = 0;
+  for (int round = 0; round < rounds; ++round) {
+    in.fill(std::vector<int>(count, -1));
+    CROSSLANE_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, program.rank, 0, window));
+    for (int i = 0; i < count; ++i) mine[i] = number(program.rank, round, i);
+    CROSSLANE_MPI(MPI_Win_unlock(program.rank, window));
+    CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));  // all go on at once
+    CROSSLANE_MPI(MPI_Win_lock_all(0, window));
+    CROSSLANE_MPI(MPI_Get(in.data(), count, MPI_INT, to, 0, count, MPI_INT, window));
+    CROSSLANE_MPI(MPI_Put(out.data(), 4, MPI_INT, to, 200, 4, MPI_INT, window));
+    CROSSLANE_MPI(round % 2 == 0 ? MPI_Win_flush_local_all(window) : MPI_Win_flush_local(to, window));
+    CROSSLANE_MPI(MPI_Win_unlock_all(window));
+    std::vector<int> expected;
+    for (int i = 0; i < count; ++i) expected.push_back(number(to, round, i));
+    wrong += in.values<int>() != expected ? 1 : 0;
+    CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  CROSSLANE_CHECK(wrong == 0, "{} of {} into {} memory", wrong, rounds, name(in.kind()));
+  CROSSLANE_MPI(MPI_Win_free(&window));
+}
+
+int refuse_once(MPI_Win, int, void* times, void*) {
+  return (*static_cast<int*>(times))-- > 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+// A callback of the application fails on one rank, where MPI_Win_free has to be called again: others are in theirs by then. Open MPI 4.1 does not mind.
+void freed_again(Program& program) {
+  CROSSLANE_STEP("freeing a window again");
+  Memory memory(program.kind(), slot);
+  MPI_Win window = MPI_WIN_NULL;
+  CROSSLANE_MPI(MPI_Win_create(memory.data(), slot, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CROSSLANE_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  int keyval = MPI_KEYVAL_INVALID, times = program.rank == 0 ? 1 : 0;
+  CROSSLANE_MPI(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, refuse_once, &keyval, nullptr));
+  CROSSLANE_MPI(MPI_Win_set_attr(window, keyval, &times));
+  CROSSLANE_MPI(MPI_Win_fence(0, window));
+  CROSSLANE_MPI(MPI_Win_fence(0, window));
+  const int refused = MPI_Win_free(&window);
+  CROSSLANE_CHECK(refused == MPI_SUCCESS || program.rank == 0, "MPI_Win_free: {}", refused);
+  if (refused != MPI_SUCCESS) CROSSLANE_MPI(MPI_Win_free(&window));
+  CROSSLANE_CHECK(window == MPI_WIN_NULL, "the window is there still");
+  CROSSLANE_MPI(MPI_Win_free_keyval(&keyval));
 }
 
 // A request whose origin has gaps: when the access is over all has come, whatever the MPI took for its end.
@@ -209,6 +299,9 @@ void one_sided_completion(Program& program) {
   with_gaps(program);
   from_gaps(program);
   one_is_gone(program, exposed);
+  one_is_gone_at_a_fence(program, exposed);
+  flushed_locally(program);
+  freed_again(program);
 }
 
 // Each thread waits for its own accesses alone, while the others' are in all states.

@@ -275,6 +275,24 @@ class Unified {
     void* base = &size;
     CROSSLANE_MPI(MPI_Win_shared_query(window_, right_, &size, &unit, static_cast<void*>(&base)));
     CROSSLANE_CHECK(size == 0 && base == nullptr, "{} bytes at {}", size, base);
+    CROSSLANE_MPI(MPI_Win_shared_query(window_, MPI_PROC_NULL, &size, &unit, static_cast<void*>(&base)));
+    for (const int nobody : {program_.size, -12345})
+      expect(MPI_Win_shared_query(window_, nobody, &size, &unit, static_cast<void*>(&base)), MPI_ERR_RANK,
+             {"MPI_Win_shared_query", "rank"});
+  }
+
+  // Nothing of the call is done: each may be made again as it should have been.
+  void wrong_assertions() {
+    CROSSLANE_STEP("assertions that there are not");
+    constexpr int wrong = 1 << 30;
+    MPI_Group group = MPI_GROUP_NULL;
+    CROSSLANE_MPI(MPI_Win_get_group(window_, &group));
+    expect(MPI_Win_fence(wrong | MPI_MODE_NOSTORE, window_), MPI_ERR_ASSERT, {"MPI_Win_fence", "assert"});
+    expect(MPI_Win_start(group, wrong, window_), MPI_ERR_ASSERT, {"MPI_Win_start", "assert"});
+    expect(MPI_Win_post(group, wrong, window_), MPI_ERR_ASSERT, {"MPI_Win_post", "assert"});
+    expect(MPI_Win_lock(MPI_LOCK_SHARED, right_, wrong, window_), MPI_ERR_ASSERT, {"MPI_Win_lock", "assert"});
+    expect(MPI_Win_lock_all(wrong, window_), MPI_ERR_ASSERT, {"MPI_Win_lock_all", "assert"});
+    CROSSLANE_MPI(MPI_Group_free(&group));
   }
 
   // One that is refused takes nothing along of those before it.
@@ -566,6 +584,7 @@ void one_sided_unified(Program& program) {
   unified.fences_meet();
   unified.waits_for_messages();
   unified.shares_nothing();
+  unified.wrong_assertions();
   unified.refused_among_others();
   unified.parts_without_bytes();
   unified.another_gpu();

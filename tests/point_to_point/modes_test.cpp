@@ -218,7 +218,10 @@ class Rank {
   explicit Rank(Program& program)
       : program_(program),
         only_(ways_of(program.text_option("only", ""))),
-        in_pieces_(program.device() == nullptr ? std::numeric_limits<std::size_t>::max() : longest_in_pieces()) {}
+        in_pieces_(program.device() == nullptr ? std::numeric_limits<std::size_t>::max()
+                                               : static_cast<std::size_t>(program.option(
+                                                     "in-pieces", static_cast<std::int64_t>(std::min<std::size_t>(
+                                                                      longest_in_pieces(), std::int64_t{1} << 40))))) {}
 
   void run(int cases) {
     for (int number = 0; number < cases; ++number) {

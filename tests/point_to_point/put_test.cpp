@@ -202,10 +202,10 @@ class Put {
   // What a receiver finds in passing arrives although it never comes back: this one looks at its memory alone. It begins all that there is where it
   // came back the last time after the end of what was under way: not each time, as the words that tell of the payloads come behind them.
   void left_alone() {
-    CROSSLANE_STEP("left alone");
     const std::size_t bytes = 1024 * kib;
     int arrived = 0;
     for (int round = 0; round < 10; ++round) {
+      CROSSLANE_STEP("left alone, round {}", round);
       prepare(window, bytes, 0, mix(program_.seed, round, 77));
       std::vector<MPI_Request> requests(2 * window);
       const auto send = [&] { send_each(window, bytes, requests.data() + window); };
@@ -269,13 +269,13 @@ class Put {
   // The receiver asks for some of the long ones while the sender waits, but is put aside, and goes when a word of the host's is there; then so does the
   // sender. The long ones arrive all the same, though neither comes back before; nor is there room on the sender's GPU meanwhile, if `full`.
   void left_by_both(int rounds, int many, std::size_t bytes, bool full = false) {
-    CROSSLANE_STEP("left by both, {} messages, {}", many, full ? "no room" : "room");
     const SharedWord shared(program_.rank);  // -1: the sender is put aside; 0 again: all is there
     auto& word = *shared;
     aside = &word;
     std::signal(SIGUSR2, sleep_here);
     const pthread_t here = pthread_self();
     for (int round = 0; round < rounds; ++round) {
+      CROSSLANE_STEP("left by both, {} messages, {}, round {}", many, full ? "no room" : "room", round);
       prepare(many, bytes, 0, mix(program_.seed, round, 80));
       std::optional<Blocked> blocked;
       if (full && program_.rank == 1) blocked.emplace();
@@ -310,9 +310,9 @@ class Put {
   // Rank 0 begins to read a long one alone while it waits for something else, which may be over first; then it sits in a call of MPI's own until
   // the sender knows that it was read.
   void another_is_over_first() {
-    CROSSLANE_STEP("another is over first");
     const std::size_t bytes = window * most, few = 1000;
     for (int round = 0; round < 20; ++round) {
+      CROSSLANE_STEP("another is over first, round {}", round);
       prepare(1, bytes, 0, mix(program_.seed, round, 78));
       Memory little(MemoryKind::device, few);
       char word = 0;
@@ -337,13 +337,13 @@ class Put {
 
   // The same where the call that waits goes on inside MPI, which alone can complete the last of what it waits for: nothing is looked at there.
   void waits_inside_mpi() {
-    CROSSLANE_STEP("waits inside MPI");
     const std::size_t bytes = window * most, few = 1000;
     Memory little(MemoryKind::device, few);
     MPI_Request persistent = MPI_REQUEST_NULL;
     if (program_.rank == 0)
       CROSSLANE_MPI(MPI_Recv_init(little.data(), few, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &persistent));
     for (int round = 0; round < 20; ++round) {
+      CROSSLANE_STEP("waits inside MPI, round {}", round);
       prepare(1, bytes, 0, mix(program_.seed, round, 79));
       char word = 0;
       MPI_Request request = MPI_REQUEST_NULL;
@@ -370,12 +370,12 @@ class Put {
   // Of several that are found together one is for memory that MPI sees for the first time, and has to wait for what the application has enqueued on
   // its default streams. The others have not, nor what comes after them.
   void waits_for_nobody_else() {
-    CROSSLANE_STEP("waits for nobody else");
     const std::size_t bytes = 100 * kib;
     constexpr int groups = 4, of_each = 2, many = groups * of_each;
     const SharedWord shared(program_.rank);  // so many groups are sent
     auto& word = *shared;
     for (int round = 0; round < 3; ++round) {
+      CROSSLANE_STEP("waits for nobody else, round {}", round);
       prepare(many, bytes, 0, mix(program_.seed, round, 92));
       std::vector<MPI_Request> requests(many, MPI_REQUEST_NULL);
       const auto group = [&](int g) {

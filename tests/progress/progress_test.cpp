@@ -4,14 +4,10 @@
 // one for each scenario but the first), of long ones mostly on both; --first is the scenario to begin with. It must not know Crosslane.
 #include "support/program.h"
 #include "support/sharing.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "support/words.h"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <numeric>
@@ -22,31 +18,6 @@
 
 namespace crosslane::tests {
 namespace {
-
-/// One word for each pair of ranks, by which they tell each other something without MPI.
-class Words {
- public:
-  explicit Words(const Program& program) {
-    const std::string name = "/crosslane-progress-" + std::to_string(program.seed) + "-" + std::to_string(getuid());
-    const int file = shm_open(name.c_str(), O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
-    CROSSLANE_CHECK(file >= 0 && ftruncate(file, bytes) == 0, "shared memory for the pairs' words");
-    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CROSSLANE_CHECK(memory != MAP_FAILED, "shared memory for the pairs' words");
-    close(file);
-    words_ = static_cast<std::atomic<int>*>(memory);
-    polite_barrier();
-    shm_unlink(name.c_str());
-  }
-  Words(const Words&) = delete;
-  Words& operator=(const Words&) = delete;
-  ~Words() { munmap(words_, bytes); }
-
-  [[nodiscard]] std::atomic<int>& of(int rank) const { return words_[rank / 2]; }
-
- private:
-  static constexpr std::size_t bytes = 4096;
-  std::atomic<int>* words_ = nullptr;
-};
 
 /// What one scenario runs with. Even ranks are the first side of a pair, odd ones the second; a last rank without a
 /// peer takes part in barriers and collectives only.
@@ -453,7 +424,7 @@ std::vector<std::pair<MemoryKind, MemoryKind>> kinds(Program& program) {
 int main(int argc, char** argv) {
   using namespace crosslane::tests;
   Program program(argc, argv, "progress");
-  const Words words(program);
+  const Words words;
   // Whoever expects a route by which GPUs reach each other is told why there is none.
   if (program.memory() != "host" && take_turns(MPI_COMM_WORLD) && program.rank == 0)
     fmt::print(stderr, "progress: ranks take turns on a GPU\n");

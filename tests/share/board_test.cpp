@@ -2,6 +2,7 @@
 // nobody goes direct while another is in MPI unasked.
 #include "share/board.h"
 
+#include "base/error.h"
 #include "share/segment.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -325,6 +327,65 @@ TEST(Board, WhoIsFirstInLineIsNotPassed) {
   EXPECT_TRUE(board.give_turn(places[0], 2, at, 4));
 }
 
+// Whether it has come true within ten seconds.
+template <class Ask>
+bool soon(Ask ask) {
+  const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!ask()) {
+    if (std::chrono::steady_clock::now() >= late) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// Three ranks on one GPU of four seats; the last one, which dies, is with the first in a team of two, and so is the second.
+struct Mourners {
+  Mourners() {
+    for (Directory& directory : node.directories) directory.join(directory.local_rank());
+    for (auto& board : node.boards) seats.push_back(board->take_seats({1}, 4));
+  }
+  void die() { node.directories.pop_back(); }  // drops its mark, as the kernel does for a killed process
+  [[nodiscard]] bool turn(int rank, const TeamPlace& place, std::uint64_t direct) {
+    return node.boards[static_cast<std::size_t>(rank)]->give_turn(place, direct, std::span(seats).first(2), 2);
+  }
+  Node node{3};
+  std::vector<int> seats;
+  const TeamPlace with_dead = *node.boards[0]->join({1, 1}, 2, 0), dead = *node.boards[2]->join({1, 1}, 2, 1);
+  const TeamPlace first = *node.boards[0]->join({2, 1}, 2, 0), second = *node.boards[1]->join({2, 1}, 2, 1);
+};
+
+TEST(Board, WhoDiesGivesItsSeatsToOthers) {
+  Mourners three;
+  ASSERT_TRUE(three.turn(2, three.dead, 1));
+  three.with_dead.finish(1);
+  EXPECT_FALSE(three.turn(0, three.first, 1)) << "it lives, and may have kernels that run";
+  three.die();
+  EXPECT_TRUE(soon([&] { return three.turn(0, three.first, 1); }));
+  for (const auto& each : {three.first, three.second}) each.finish(1);
+  EXPECT_TRUE(three.turn(1, three.second, 2)) << "once found is enough";
+}
+
+TEST(Board, SeatsOfTheDeadOnesTeamAreKeptByThoseThatLive) {
+  Mourners three;
+  ASSERT_TRUE(three.turn(2, three.dead, 1));
+  three.die();
+  EXPECT_FALSE(three.turn(1, three.second, 1)) << "the first one's kernels may wait for the dead one's";
+  three.with_dead.finish(1);
+  EXPECT_TRUE(three.turn(0, three.first, 1)) << "the dead one was found before";
+}
+
+TEST(Board, ADeadFirstInLineIsPassed) {
+  Mourners three;
+  ASSERT_TRUE(three.turn(0, three.first, 1));
+  three.node.boards[0]->forgo_turn(three.with_dead, 1);
+  ASSERT_FALSE(three.turn(2, three.dead, 1));
+  for (const auto& each : {three.first, three.second}) each.finish(1);
+  three.die();
+  EXPECT_FALSE(three.turn(1, three.second, 2)) << "another one is first, of whose members one lives, and may ask yet";
+  three.with_dead.finish(1);
+  EXPECT_TRUE(soon([&] { return three.turn(1, three.second, 2); }));
+}
+
 TEST(Board, PlacesAreGivenBackAndMadeAnew) {
   Node node(2);
   for (std::uint64_t round = 1; round <= 3 * Board::most_teams; ++round) {
@@ -372,6 +433,8 @@ TEST(Board, ALockWhoseHolderDiedIsNotWaitedFor) {
   node.directories.pop_back();  // drops its mark, as the kernel does for a killed process
   lock_of(node) = 2;
   EXPECT_FALSE(node.boards[0]->join({2, 2}, 2, 0)) << "what is in the table nobody knows";
+  EXPECT_THROW(static_cast<void>(node.boards[0]->take_seats({1}, 4)), crosslane::base::Error);
+  EXPECT_THROW(static_cast<void>(node.boards[0]->give_turn(*place, 1, std::array{0, 0}, 1)), crosslane::base::Error);
   node.boards[0]->leave(*place);
   EXPECT_EQ(lock_of(node), 2U);
 }

@@ -1,32 +1,23 @@
 // Each defect as a pattern of a few calls. It must not know Crosslane.
 #include "support/plain_mpi.h"
 
+#include "support/beneath.h"
 #include "support/program.h"
 
 #include <fmt/format.h>
 
-#include <dlfcn.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
 #include <vector>
 
 namespace crosslane::tests {
 namespace {
 
-// The MPI's own function, by the name that no tool wraps.
-template <class Function>
-Function* own(const char* name) {
-  void* const library = dlopen(CROSSLANE_TEST_MPI_SONAME, RTLD_NOLOAD | RTLD_LAZY);
-  void* const symbol = library == nullptr ? nullptr : dlsym(library, (std::string("P") + name).c_str());
-  return reinterpret_cast<Function*>(symbol);
-}
-#define CROSSLANE_OWN(name) (*own<decltype(MPI_##name)>("MPI_" #name))
+#define CROSSLANE_OWN(name) (*beneath(&MPI_##name, "PMPI_" #name))
 
 void tell(const char* what) {
   int rank = 0;
@@ -195,10 +186,6 @@ bool copies_to_itself_end_early() {
 
 PlainMpi tried_out() {
   PlainMpi result;
-  if (own<decltype(MPI_Start)>("MPI_Start") == nullptr) {
-    fmt::print(stderr, "tests/support: {} is not loaded, or has no PMPI_Start\n", CROSSLANE_TEST_MPI_SONAME);
-    std::abort();
-  }
   // MPI_Testall raises its errors on either of them.
   const ErrorsReturn self(MPI_COMM_SELF), world(MPI_COMM_WORLD);
   if ((result.query_ends_persistent = query_ends_persistent()))
