@@ -13,7 +13,7 @@ function(crosslane_find_nvcc)
     PATHS /usr/local/cuda/bin /opt/cuda/bin ${wheels}
     DOC "NVIDIA's compiler for the GPU kernels")
   if(NOT CROSSLANE_NVCC)
-    message(FATAL_ERROR "nvcc is missing: install a CUDA toolkit (12.0 or newer) or PyPI's nvidia-cuda-nvcc and name its "
+    message(FATAL_ERROR "nvcc is missing: install a CUDA toolkit (12.3 or newer) or PyPI's nvidia-cuda-nvcc and name its "
       "nvcc with -DCROSSLANE_NVCC=, or build with -DCROSSLANE_CUDA_KERNELS=OFF for emulated GPUs only (real GPUs then "
       "use copies only)")
   endif()

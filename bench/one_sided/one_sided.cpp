@@ -49,9 +49,10 @@ class Benchmark {
              {"column", "window", "bytes", "run", "seconds"}),
         most_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end())) *
               static_cast<std::size_t>(window_size_)),
-        own_(most_),
-        exposed_(most_) {
-    MPI_Win_create(exposed_.pointer(), static_cast<MPI_Aint>(most_), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_);
+        own_(std::max(most_, least_)),
+        exposed_(std::max(most_, least_)) {
+    MPI_Win_create(exposed_.pointer(), static_cast<MPI_Aint>(std::max(most_, least_)), 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                   &window_);
     CUipcMemHandle mine{}, theirs{};
     check(cuIpcGetMemHandle(&mine, exposed_.address()), "cuIpcGetMemHandle");
     const Calls plain = Calls::plain();
@@ -143,7 +144,7 @@ class Benchmark {
           MPI_Fetch_and_op(own, own + 8, MPI_LONG, 1, 0, MPI_SUM, window_);
           break;
         case swap:
-          MPI_Compare_and_swap(own, own, own + 8, MPI_LONG, 1, 0, window_);
+          MPI_Compare_and_swap(own, own + 16, own + 8, MPI_LONG, 1, 0, window_);
           break;
         default:
           check(cuMemcpyAsync(other_->address() + at, own_.address() + at, bytes, device_.stream()), "cuMemcpyAsync");
@@ -155,34 +156,71 @@ class Benchmark {
       MPI_Win_flush(1, window_);
   }
 
-  // What the first rank put is what it then gets, elsewhere, and what the other one finds once its memory is its own again.
+  // All columns before they are timed: what the first rank put is what it then gets, elsewhere, and what the other one finds once its memory is its own
+  // again; sums and swaps by their numbers.
   void verify(std::size_t bytes) {
     const std::size_t all = bytes * static_cast<std::size_t>(window_size_);
-    std::vector<std::uint8_t> words(all), got(all);
+    std::vector<std::uint8_t> words(all);
     std::uint32_t state = 1U + static_cast<std::uint32_t>(bytes);
     for (auto& word : words) word = static_cast<std::uint8_t>((state = state * 1664525U + 1013904223U) >> 24U);
-    const auto set = [&](const DeviceBuffer& buffer, const std::vector<std::uint8_t>& content) {
-      check(cuMemcpyHtoD(buffer.address(), content.data(), all), "cuMemcpyHtoD");
-      check(cuCtxSynchronize(), "cuCtxSynchronize");
-    };
+    const std::vector<std::uint8_t> nothing(all);
+    for (const Column column : {puts, gets, copies, put, get, copy}) {
+      const bool gets_them = column == get || column == gets;
+      const std::size_t moved = column == put || column == get || column == copy ? bytes : all;
+      write(own_, gets_them ? nothing : words);
+      write(exposed_, gets_them ? words : nothing);
+      accessed(column, bytes, 1);
+      const auto found = read<std::uint8_t>(gets_them ? own_ : exposed_, all);
+      const bool whole = std::equal(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(moved), words.begin());
+      demand_everywhere(rank_ == (gets_them ? 1 : 0) || whole,
+                        fmt::format("{} of {} bytes came wrong", names[column], bytes));
+    }
+    // Numbers that are exact in any order.
+    std::vector<double> numbers(std::max(all / sizeof(double), std::size_t{1}));
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = 1.0 + static_cast<double>(i % 1000);
+    write(own_, numbers);
+    write(exposed_, std::vector<double>(numbers.size()));
+    accessed(sum, bytes, 3);
+    const auto sums = read<double>(exposed_, bytes / 8);
+    bool right = true;
+    for (std::size_t i = 0; i < sums.size(); ++i) right = right && sums[i] == 3 * numbers[i];
+    demand_everywhere(rank_ == 0 || right, fmt::format("the sum of {} bytes is wrong", bytes));
+    one_number(fetch, {5, 0, 0}, 10, 5);  // twice 5 on 0: at last 5 was found
+    one_number(swap, {7, 0, 0}, 7, 7);    // 7 for 0, and then not for 7
+    write(own_, nothing);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  // By the first rank, between two epochs of its and the other's own accesses.
+  void accessed(Column column, std::size_t bytes, int times) {
     const auto synchronise = [&] {
       MPI_Win_sync(window_);
       MPI_Barrier(MPI_COMM_WORLD);
       MPI_Win_sync(window_);
     };
-    set(own_, words);
-    set(exposed_, got);
     synchronise();
-    if (rank_ == 0) access(puts, bytes);
+    for (int i = 0; rank_ == 0 && i < times; ++i) access(column, bytes);
     synchronise();
-    if (rank_ == 1) check(cuMemcpyDtoH(got.data(), exposed_.address(), all), "cuMemcpyDtoH");
-    demand_everywhere(rank_ == 0 || got == words, fmt::format("{} bytes were put wrong", bytes));
-    set(own_, std::vector<std::uint8_t>(all));
-    if (rank_ == 0) access(gets, bytes);
-    check(cuMemcpyDtoH(got.data(), own_.address(), all), "cuMemcpyDtoH");
-    demand_everywhere(rank_ == 1 || got == words, fmt::format("{} bytes were got wrong", bytes));
-    set(own_, std::vector<std::uint8_t>(all));  // numbers for sums
-    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  void one_number(Column column, const std::vector<long>& own, long exposed, long found) {
+    write(own_, own);
+    write(exposed_, std::vector<long>(1));
+    accessed(column, 8, 2);
+    const bool right = rank_ == 0 ? read<long>(own_, 2)[1] == found : read<long>(exposed_, 1)[0] == exposed;
+    demand_everywhere(right, fmt::format("{} is wrong", names[column]));
+  }
+
+  template <class Value>
+  static void write(const DeviceBuffer& buffer, const std::vector<Value>& content) {
+    check(cuMemcpyHtoD(buffer.address(), content.data(), content.size() * sizeof(Value)), "cuMemcpyHtoD");
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+  }
+  template <class Value>
+  static std::vector<Value> read(const DeviceBuffer& buffer, std::size_t count) {
+    std::vector<Value> content(count);
+    check(cuMemcpyDtoH(content.data(), buffer.address(), count * sizeof(Value)), "cuMemcpyDtoH");
+    return content;
   }
 
   const int rank_, runs_, most_repeats_, window_size_;
@@ -192,6 +230,7 @@ class Benchmark {
   const std::map<std::string, double> beside_;
   const Device device_;
   Csv csv_;
+  static constexpr std::size_t least_ = 64;  // what one number takes, with what it is compared and fetched to
   const std::size_t most_;
   const DeviceBuffer own_, exposed_;
   std::optional<PeerBuffer> other_;

@@ -34,7 +34,7 @@ void find(void* library, const char* name, Function& function, std::string& miss
 }  // namespace
 
 std::string Nccl::load(const std::string& path) {
-  setenv("NCCL_NVLS_ENABLE", "0", 1);
+  setenv("NCCL_NVLS_ENABLE", "0", 0);  // unless the caller says otherwise: Crosslane uses no multicast either
   void* const library = dlopen(path.empty() ? "libnccl.so.2" : path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return "libnccl.so.2 is not installed";
   std::string missing;

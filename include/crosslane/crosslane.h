@@ -56,7 +56,7 @@ extern "C" {
    MPI_ERR_COMM    MPI_COMM_NULL, or no communicator
    MPI_ERR_COUNT   bytes or count is negative
    MPI_ERR_ARG     bytes or count differ between ranks; buffers is null, and count is not 0
-   MPI_ERR_BUFFER  a buffer is not device memory, or that of another GPU or context than the first
+   MPI_ERR_BUFFER  a buffer is not device memory, or, among several ranks, that of another GPU or context than the first
    MPI_ERR_NO_MEM  memory of the GPU, or a place among the node's communicators, is not to be had
    MPI_ERR_OTHER   no CUDA context is current, and no buffer is named; or the driver fails. Outside of MPI_Init and MPI_Finalize: returned
                    without an error handler, by all functions here that take a communicator

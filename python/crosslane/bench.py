@@ -131,7 +131,8 @@ def measure(request: Request) -> int:
             raise
     header = next((row for row in lines if "steps" in row), {})
     rows = [row for row in lines if "bytes" in row]
-    unwritten = _write(request.json_file, header, rows) if request.json_file else None
+    # What a run that measured nothing would replace may be an earlier one's.
+    unwritten = _write(request.json_file, header, rows) if request.json_file and rows else None
     if rows:
         _print(console, header, rows)
     wrong = sum(1 for row in rows if not row["verified"])
@@ -275,6 +276,8 @@ def _print(console: Console, header: dict[str, Any], rows: list[dict[str, Any]])
     console.print(table)
     if peers and "crosslane" in names:
         console.print("[dim]ratio: the best other column's time over Crosslane's[/]")
+    if "nccl" in names and os.environ.get("NCCL_NVLS_ENABLE", "0") == "0":
+        console.print("[dim]NCCL: without NVLink multicast (NCCL_NVLS_ENABLE=1 measures it with that)[/]")
     for note in (header.get("mpi"), header.get("gpus"), header.get("meaning")):
         if note:
             console.print(Text(" ".join(note.split()), "dim"), soft_wrap=True)  # not markup: an MPI's own words

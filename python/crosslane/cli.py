@@ -20,7 +20,7 @@ import typer
 from crosslane import __version__, algorithms, bench, doctor, environment, launcher, program
 from crosslane.families import FAMILIES, TITLES
 from crosslane.problem import Problem
-from crosslane.signals import ending_in_order
+from crosslane.signals import as_before_python, ending_in_order
 
 app = typer.Typer(
     help="GPU-aware communication over any MPI.",
@@ -48,11 +48,19 @@ def _reports_problems(command: Callable[..., Any]) -> Callable[..., Any]:
             with ending_in_order(), _written_to_the_end():
                 return command(*arguments, **options)
         except Problem as problem:
-            typer.secho(f"crosslane: {problem.text}", err=True, fg="red")
-            typer.secho(f"  remedy: {problem.remedy}", err=True)
-            raise typer.Exit(problem.status) from None
+            raise _told(problem) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise _told(Problem(f"{error.filename}: {error.strerror}", "check the path, and who may read it")) from None
 
     return wrapped
+
+
+def _told(problem: Problem) -> typer.Exit:
+    typer.secho(f"crosslane: {problem.text}", err=True, fg="red")
+    typer.secho(f"  remedy: {problem.remedy}", err=True)
+    return typer.Exit(problem.status)
 
 
 @contextmanager
@@ -143,6 +151,7 @@ def _become(words: list[str], variables: dict[str, str]) -> None:
     """Replaces this process."""
     sys.stdout.flush()
     sys.stderr.flush()
+    as_before_python()
     try:
         os.execvpe(words[0], words, {**os.environ, **variables})
     except OSError as error:

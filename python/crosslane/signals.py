@@ -29,6 +29,16 @@ def ending_in_order() -> Iterator[None]:
                 signal.signal(number, signal.SIG_DFL)
 
 
+def as_before_python() -> None:
+    """Takes back what Python ignores for itself.
+
+    A program that takes this one's place would inherit it, and write for ever to a reader that has gone.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _end(number: int, _: FrameType | None) -> None:
     for one in _ENDING:  # a terminal that closes sends several, and the first is being followed
         signal.signal(one, signal.SIG_IGN)

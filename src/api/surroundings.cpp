@@ -119,8 +119,10 @@ Json surroundings_problems(const Json& report) {
                                  "start MPS, or nvidia-smi -c 0, to run several ranks on it"));
   }
   std::size_t apart = 0;
-  for (const Json& row : report.at("peer_access"))
-    for (const Json& can : row) apart += can.get<bool>() ? 0 : 1;
+  const Json& access = report.at("peer_access");
+  for (std::size_t one = 0; one < access.size(); ++one)
+    for (std::size_t other = 0; other < one; ++other)
+      apart += access[one][other].get<bool>() && access[other][one].get<bool>() ? 0 : 1;
   if (apart > 0)
     problems.push_back(problem("note", fmt::format("{} pairs of GPUs have no peer access to each other", apart),
                                "data between them goes through host memory; nvidia-smi topo -p2p r shows why"));

@@ -3,6 +3,7 @@
 // A file that formats containers (fmt/ranges.h) needs the engine itself: give it COMPILE_DEFINITIONS FMT_HEADER_ONLY=1.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -12,6 +13,10 @@ namespace {
 [[gnu::used]] std::string (*const vformat)(fmt::string_view, fmt::format_args) = &fmt::vformat;
 [[gnu::used]] void (*const vprint)(std::FILE*, fmt::string_view, fmt::format_args) = &fmt::vprint;
 [[gnu::used]] auto* const assert_fail = &fmt::detail::assert_fail;
+#if FMT_VERSION >= 90000
+[[gnu::used]] bool (*const is_printable)(std::uint32_t) =
+    &fmt::detail::is_printable;  // where GCC keeps what "{:?}" would need
+#endif
 #if FMT_VERSION >= 110000
 [[gnu::used]] void (*const vprint_buffered)(std::FILE*, fmt::string_view, fmt::format_args) = &fmt::vprint_buffered;
 #endif

@@ -20,7 +20,8 @@ Report without_end(const Report& report) noexcept {
   return silent;
 }
 
-// All members have come as far on their streams.
+// All members have come as far on their streams; or some member was given up, and what is on this stream behind it goes on all the same: copies of the
+// driver ask nothing, unlike what kernels store (kernel/team.h). docs/collectives.md says so of this algorithm, which no shipped table prefers.
 void enqueue_barrier(const team::TeamView& team, gpu::StreamView stream, const Report& report) {
   kernel::ExchangeMoveParameters parameters{};
   parameters.frame = frame_of(team, report);

@@ -91,6 +91,15 @@ def test_file_that_takes_no_more(bench: CommandLine, family: str) -> None:
     assert "2.50" in done.out
 
 
+def test_file_stays_where_nothing_was_measured(bench: CommandLine, family: str, tmp_path: Path) -> None:
+    file = tmp_path / "earlier.json"
+    file.write_text("earlier")
+    compile_c("int main(void) { return 3; }", tmp_path / "bin" / f"crosslane_bench_{family}", compiler=wrapper(family))
+    done = bench("bench", "allreduce", "--mpi", family, "--gpus", "emulated:2", "--json", file)
+    assert done.status != 0
+    assert file.read_text() == "earlier"
+
+
 def test_words_of_an_mpi_are_not_markup(bench: CommandLine, family: str, tmp_path: Path) -> None:
     source = (HERE / "programs" / "benchmark.c").read_text()
     source = source.replace("a stand-in", "a [stand-in] :x:").replace(

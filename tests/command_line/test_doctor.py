@@ -211,6 +211,9 @@ def test_topology_of_the_document(built: CommandLine, tmp_path: Path) -> None:
         [bool(rate) or at == to for to, rate in enumerate(row)] for at, row in enumerate(json.loads(text)["peer"])
     ]
     assert report["peer_access"] == access
+    apart = sum(1 for at in range(4) for to in range(at) if not (access[at][to] and access[to][at]))
+    told = [one["text"] for one in report["problems"] if "peer access to each other" in one["text"]]
+    assert told == ([f"{apart} pairs of GPUs have no peer access to each other"] if apart else [])
 
 
 @pytest.mark.parametrize(("name", "value"), [("CROSSLANE_DISABLE", "1"), ("CROSSLANE_MODE", "passthrough")])

@@ -248,6 +248,12 @@ def test_gpus_that_make_no_sense(crosslane: CommandLine, program: Path, gpus: st
     refused(crosslane.refuse("run", "--gpus", gpus, program), 2, "emulated")
 
 
+def test_paths_that_cannot_be_looked_at(crosslane: CommandLine, program: Path) -> None:
+    long = "a" * 300
+    refused(crosslane.refuse("run", "--gpus", f"emulated:2:{long}", program), 2, long, "File name too long")
+    refused(crosslane.refuse("preload", program, CROSSLANE_PRELOAD=long), 2, long, "File name too long")
+
+
 def test_family_that_makes_no_sense(crosslane: CommandLine, program: Path) -> None:
     refused(crosslane.refuse("run", "--mpi", "lam", program), 2, "--mpi lam", "openmpi")
 

@@ -49,6 +49,26 @@ def test_exit_status_passes_through(crosslane: CommandLine, program: Path, ranks
     assert done.status == 3
 
 
+def test_signals_that_python_ignores_reach_the_program(crosslane: CommandLine, folder: Path) -> None:
+    """With SIGPIPE ignored a program would write for ever to a reader that has gone."""
+    source = """
+        #include <mpi.h>
+        #include <signal.h>
+        #include <stdio.h>
+        int main(int argc, char** argv) {
+          struct sigaction broken, long_file;
+          sigaction(SIGPIPE, 0, &broken);
+          sigaction(SIGXFSZ, 0, &long_file);
+          MPI_Init(&argc, &argv);
+          printf("%d %d\\n", broken.sa_handler == SIG_DFL, long_file.sa_handler == SIG_DFL);
+          return MPI_Finalize();
+        }
+    """
+    asking = compile_c(source, folder / "asks_for_signals", compiler=wrapper("mpich"))
+    done = crosslane("run", asking)
+    assert (done.status, done.out) == (0, "1 1\n"), done.err
+
+
 def test_emulated_gpus_load_their_driver_first(crosslane: CommandLine, family: str, program: Path) -> None:
     done = crosslane("run", "-n", 2, "--gpus", "emulated:2", "--log", "route", program)
     assert done.status == 0, done.err
