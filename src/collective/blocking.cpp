@@ -579,6 +579,8 @@ engine::Task<> Blocking::pass(Started& call) const {
     throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
   }
   passage.compare();
+  // It may have, since the call was started.
+  passage.or_fall([&] { team.connection().throw_if_ended(); });
   call.algorithm = &passage.choose();
   const base::Time begin = base::now();
   co_await run(passage, call);
@@ -595,6 +597,7 @@ engine::Task<> Blocking::run(Passage& passage, Started& call) const {
     constexpr std::chrono::microseconds soon{2};
     try {
       while (!passage.may_start()) co_await engine::Completion::after(soon);
+      call.team->connection().throw_if_ended();
       const engine::Completion over = passage.start(false);
       co_await reached(over, *call.team);
     } catch (...) {

@@ -81,9 +81,6 @@ class TeamSite final : public Site {
       throw base::Error(base::ErrorClass::other, "the process of rank {} of the communicator ended in this call",
                         team_.rank(culprit_));
     }
-    if (!home_.stands())
-      throw base::Error(base::ErrorClass::other,
-                        "the CUDA context that this rank took part with was destroyed or reset");
     connection_.throw_if_failed();
     if (std::chrono::duration<double>(waited).count() < driven_.limit_s) return;
     if (member >= 0) {

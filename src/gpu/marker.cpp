@@ -59,7 +59,7 @@ void write_words(StreamView stream, std::span<const WordWrite> writes) {
 Marker::Marker(const Driver& driver) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(*word_) == sizeof(std::uint64_t));
   try {
-    pinned_ = PinnedBuffer(driver, sizeof(Line));
+    pinned_ = PinnedPages(driver, sizeof(Line));
     word_ = &(new (pinned_.data()) Line)->word;
     stream_writes_ = writes_words(driver);
   } catch (const base::Error& error) {

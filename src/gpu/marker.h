@@ -4,7 +4,7 @@
 #pragma once
 
 #include "gpu/driver.h"
-#include "gpu/pinned_buffer.h"
+#include "gpu/pinned_pages.h"
 #include "gpu/stores.h"
 #include "gpu/stream.h"
 
@@ -31,7 +31,8 @@ struct WordWrite {
 /// The same of several, in one call of the driver if that can be.
 void write_words(StreamView stream, std::span<const WordWrite> writes);
 
-/// The word and the last value asked for. Move-only, address-stable word. post() is for one thread at a time, on streams
+/// The word and the last value asked for. Move-only, address-stable word, which may be read as long as the Marker lives, but grows no more once its
+/// context has ended. post() is for one thread at a time, on streams
 /// that run in order after each other: values only grow, so two unordered streams would mark for one another.
 ///
 /// States of the word w against the last posted value v: w == v idle; w < v under way. Only the stream (or a kernel there, or the host
@@ -68,7 +69,7 @@ class Marker {
   /// Where streams write the word; 0 where they cannot.
   [[nodiscard]] CUdeviceptr address() const noexcept { return stream_writes_ ? pinned_.device_address() : 0; }
 
-  PinnedBuffer pinned_;
+  PinnedPages pinned_;
   std::unique_ptr<Line> ordinary_;  // holds the word where pinned_ is empty
   std::atomic<std::uint64_t>* word_ = nullptr;
   std::uint64_t posted_ = 0;

@@ -46,7 +46,13 @@ gpu::StreamView Team::Connection::queue() noexcept {
   return *stream;
 }
 
+void Team::Connection::throw_if_ended() const {
+  if (!home->stands())
+    throw base::Error(base::ErrorClass::other, "the CUDA context that this rank took part with was destroyed or reset");
+}
+
 void Team::Connection::throw_if_failed() const {
+  throw_if_ended();
   const gpu::ContextScope scope(home->driver(), home->context());
   static_cast<void>(stream->view().idle());
 }
@@ -417,8 +423,7 @@ void Team::take_region(Home& home) {
         .call = "a kernel that stays for further calls", .check = check_connection, .checked = made.get()};
     made->lingerer.emplace(home.driver(), engine_, watch, size(), Lingerer::stay_of(linger_us_, home.driver()));
     made->marker.emplace(home.driver());
-    made->words = gpu::PinnedBuffer(home.driver(), 3 * share::line_bytes);
-    std::ranges::fill(std::span{made->words.data(), made->words.size()}, std::byte{0});
+    made->words = gpu::PinnedPages(home.driver(), 3 * share::line_bytes);
     made->events = make_events(home.driver(), handles);
     // Zeroed before anybody else may write flags into it.
     gpu::fill_async(made->region.data, 0, made->region.bytes, *made->stream);

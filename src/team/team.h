@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "gpu/event.h"
 #include "gpu/marker.h"
-#include "gpu/pinned_buffer.h"
+#include "gpu/pinned_pages.h"
 #include "gpu/stream.h"
 #include "share/directory.h"
 #include "team/home.h"
@@ -117,7 +117,7 @@ class Team {
     std::optional<gpu::Stream> stream;
     std::optional<Lingerer> lingerer;  ///< Whose kernel may stay on the stream.
     std::optional<gpu::Marker> marker;
-    gpu::PinnedBuffer words;  ///< `done`, `failed` and `abort` of the team's kernels, a line each:
+    gpu::PinnedPages words;  ///< `done`, `failed` and `abort` of the team's kernels, a line each:
     static constexpr std::size_t failed_at = share::line_bytes, abort_at = 2 * share::line_bytes;
     std::uint64_t launches = 0;  ///< Of kernels that report to `done`.
     /// Names of the last sets of the application's buffers of which this rank has mapped all; 0: none. What they mean is the
@@ -129,7 +129,9 @@ class Team {
 
     /// The stream, to enqueue more than kernels that stay: none stays behind this.
     [[nodiscard]] gpu::StreamView queue() noexcept;
-    /// Throws Error (other) where the GPU has failed: it never ends then what is on the stream.
+    /// Throws Error (other) where the application has ended the context.
+    void throw_if_ended() const;
+    /// The same, and where the GPU has failed: it never ends then what is on the stream.
     void throw_if_failed() const;
   };
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
