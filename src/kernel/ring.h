@@ -125,8 +125,9 @@ struct Ring {
     const std::uint64_t come = place(block, p, p.window, counts.taken);
     const std::uint64_t onward = into_window ? place(block, p, p.next_window, counts.placed) : p.next_result + offset;
     const bool keeps = is_result && !passes_on && p.result != 0 && (from_window || p.result != p.from);
-    Handle::run(block, bytes, from_window ? come : own, from_window ? own : 0, sends ? onward : 0,
-                keeps ? p.result + offset : 0);
+    if (sends || keeps)
+      Handle::run(block, bytes, from_window ? come : own, from_window ? own : 0, sends ? onward : 0,
+                  keeps ? p.result + offset : 0);
     block.barrier();
     launch.post_steps([&](std::uint64_t m) {
       return m == next && sends ? counts.sent : m == before && from_window ? counts.taken : 0;
