@@ -120,6 +120,7 @@ struct Word {
   std::string_view text;
   Value value;
 };
+constexpr std::array<Word<Unmap>, 2> unmaps{{{"soon", Unmap::soon}, {"at_rest", Unmap::at_rest}}};
 constexpr std::array<Word<Order>, 2> orders{{{"none", Order::none}, {"legacy", Order::legacy}}};
 constexpr std::array<Word<Mode>, 3> modes{
     {{"auto", Mode::automatic}, {"replace", Mode::replace}, {"passthrough", Mode::passthrough}}};
@@ -167,7 +168,7 @@ constexpr Entry algorithm_entry(std::string_view name) {
           true};
 }
 
-constexpr std::array<Entry, 43> entries{{
+constexpr std::array<Entry, 44> entries{{
     {"CROSSLANE_DISABLE", flag_values, "forward every call untouched",
      [](Settings& s, const std::string& text) { return read_flag(s.disable, text); },
      [](const Settings& s) { return std::string{s.disable ? "1" : "0"}; }},
@@ -230,6 +231,12 @@ constexpr std::array<Entry, 43> entries{{
      "from which message on they may open a smaller allocation",
      [](Settings& s, const std::string& text) { return read_number(s.export_uses, text); },
      [](const Settings& s) { return fmt::format("{}", s.export_uses); }},
+    {"CROSSLANE_UNMAP", "soon or at_rest",
+     "when mappings of GPU memory that other ranks have freed are closed: soon, for which messages wait for the "
+     "kernels of this process; "
+     "at_rest: only while it has none, for programs whose kernels wait for the host",
+     [](Settings& s, const std::string& text) { return read_word(unmaps, s.unmap, text); },
+     [](const Settings& s) { return print_word(unmaps, s.unmap); }},
     {"CROSSLANE_MESSAGE_WINDOW", "a number of bytes, with an optional suffix k, m or g; 0 for none",
      "GPU memory, a rank, through which messages go that others cannot read from where they lie",
      [](Settings& s, const std::string& text) { return read_bytes(s.message_window, text); },

@@ -11,6 +11,7 @@
 namespace crosslane::base {
 
 enum class Order { none, legacy };
+enum class Unmap { soon, at_rest };
 enum class World { all, partial };
 enum class Mixed { automatic, no, yes };
 enum class Mode { automatic, replace, passthrough };
@@ -35,6 +36,7 @@ struct Settings {
   std::size_t export_bytes = std::size_t{2}
                              << 20;  ///< CROSSLANE_EXPORT_BYTES: smallest allocation that others may open
                                      ///< for messages from its first one on.
+  Unmap unmap = Unmap::soon;         ///< CROSSLANE_UNMAP: when mappings of what others have freed are closed.
   unsigned export_uses = 8;  ///< CROSSLANE_EXPORT_USES: with which message of a smaller one they may; 0: with none.
   std::size_t message_window = std::size_t{32}
                                << 20;  ///< CROSSLANE_MESSAGE_WINDOW: GPU memory of ours for messages that others

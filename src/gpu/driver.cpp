@@ -73,6 +73,7 @@ Driver Driver::from_library(void* library) {
   CROSSLANE_DRIVER_FUNCTIONS(CROSSLANE_LOAD)
 #undef CROSSLANE_LOAD
   driver.event_elapsed_time = find<decltype(driver.event_elapsed_time)>(library, "cuEventElapsedTime");
+  driver.ctx_record_event = reinterpret_cast<decltype(driver.ctx_record_event)>(dlsym(library, "cuCtxRecordEvent"));
   driver.memcpy_batch_async =
       reinterpret_cast<decltype(driver.memcpy_batch_async)>(dlsym(library, "cuMemcpyBatchAsync"));
   driver.emulated = dlsym(library, "crosslane_emulated_forbid") != nullptr;

@@ -129,6 +129,8 @@ struct Driver {
 
   /// Milliseconds between two recorded events; in cuda.h 13 the name stands for a newer entry than CUDA 12 drivers have.
   CUresult (*event_elapsed_time)(float* milliseconds, CUevent start, CUevent end) = nullptr;
+  /// All that a context has under way, of any stream; ends captures there. Null where the driver is older than CUDA 12.5.
+  CUresult (*ctx_record_event)(CUcontext context, CUevent event) = nullptr;
   /// As CUDA 12.8 has it; in cuda.h 13 the name stands for a newer entry. Null where the driver is older.
   CUresult (*memcpy_batch_async)(CUdeviceptr* destinations, CUdeviceptr* sources, std::size_t* bytes, std::size_t count,
                                  CopyAttributes* attributes, std::size_t* first_of_attributes,

@@ -37,6 +37,15 @@ void Event::record(StreamView stream) {
   check(*driver_, driver_->event_record(event_, stream.handle()), "cuEventRecord");
 }
 
+bool Event::record_context() {
+  if (driver_->ctx_record_event == nullptr) return false;
+  const OutsideCaptures outside(*driver_);
+  const CUresult result = driver_->ctx_record_event(life_.context(), event_);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return false;
+  check(*driver_, result, "cuCtxRecordEvent");
+  return true;
+}
+
 void Event::make_wait(StreamView stream) const {
   check(*driver_, driver_->stream_wait_event(stream.handle(), event_, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
 }

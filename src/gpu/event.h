@@ -22,6 +22,9 @@ class Event {
   ~Event();
 
   void record(StreamView stream);
+  /// All that its context has under way on any stream. False, with nothing recorded, where the driver does not tell: before CUDA 12.5, and while a
+  /// stream of the context is captured, which spoils the capture.
+  [[nodiscard]] bool record_context();
   /// What is enqueued on `stream` from here on waits for the latest record; nothing if there was none.
   void make_wait(StreamView stream) const;
   [[nodiscard]] bool done() const;

@@ -316,7 +316,8 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
     if (!process_.copier().mover().prepare(place.context) && kernel::available(driver))
       throw base::Error(base::ErrorClass::unsupported, "the GPU takes no kernels that copy");
     // Last: with it this rank's seats are counted on that GPU.
-    auto made = std::make_unique<team::Home>(driver, place.context, place.device, world_.board());
+    auto made =
+        std::make_unique<team::Home>(driver, place.context, place.device, world_.board(), process_.settings().unmap);
     process_.see_device(place.device);
     if (auto* const peers = process_.transfers().peers()) peers->live_at(*made);  // does not throw: then it stays
     home_ = std::move(made);

@@ -75,7 +75,8 @@ std::vector<MappedWindow::Part> mapped_parts(Process& process, team::Home& home,
       part.data = static_cast<std::byte*>(base);
       continue;
     }
-    part.mapping = home.exposure().hold(nodes.local_rank(world_ranks[rank]), card.exposed);
+    part.mapping =
+        home.exposure().hold(nodes.local_rank(world_ranks[rank]), card.exposed, share::Exposure::Closing::at_once);
     if (part.mapping == nullptr) return {};
     part.data = part.mapping->data() + card.exposed.offset;
   }

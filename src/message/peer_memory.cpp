@@ -261,8 +261,8 @@ PeerMemory::Reached PeerMemory::reach(int world_rank, const share::Exposed& expo
   const int local_rank = world_.nodes().local_rank(world_rank);
   auto mapping = home->exposure().hold(local_rank, exposed);
   if (mapping == nullptr) {
-    // What refuses while older memory is held may not do so once it is let go.
-    if (!home->exposure().holds_any(local_rank)) count_unreached(world_rank);
+    // What refuses while older memory is open may not do so once that is closed.
+    if (!home->exposure().has_open(local_rank)) count_unreached(world_rank);
     return {};
   }
   count_reached(world_rank);

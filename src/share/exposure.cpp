@@ -105,12 +105,19 @@ void Exposure::withdraw(OwnById::iterator own, Gone gone) noexcept {
 }
 
 template <class Condition>
-std::size_t Exposure::close_those(int local_rank, Condition&& condition) noexcept {
+std::size_t Exposure::close_those(int local_rank, Condition&& condition) {
   return std::erase_if(
       peers_, [&](const auto& each) { return each.first.first == local_rank && condition(each.first, each.second); });
 }
 
-void Exposure::close_revoked(int local_rank) noexcept {
+// With the context current. Where the driver does not tell whether the GPU works it is taken to do so.
+bool Exposure::may_close(Closing closing) {
+  if (closing == Closing::at_once || unmap_ == base::Unmap::soon) return true;
+  if (!all_) all_.emplace(driver_);
+  return all_->record_context() && all_->done();
+}
+
+void Exposure::close_revoked(int local_rank, Closing closing) {
   const WindowRecord& record = board_.window(local_rank);
   const std::uint64_t version = record.version.load(std::memory_order_acquire);
   std::uint64_t& seen = seen_[local_rank];
@@ -122,16 +129,20 @@ void Exposure::close_revoked(int local_rank) noexcept {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (record.version.load(std::memory_order_relaxed) != version) return;
   std::ranges::sort(shown);
-  bool held = false;
+  bool left = false;
+  std::optional<bool> may;
   const std::size_t closed = close_those(local_rank, [&](const Key& key, const Peer& peer) {
     if (std::ranges::binary_search(shown, key.second)) return false;
-    if (peer.mapping.use_count() == 1) return true;
-    held = true;
+    if (peer.mapping.use_count() == 1) {
+      if (!may) may = may_close(closing);
+      if (*may) return true;
+    }
+    left = true;
     return false;
   });
   // What is dead is never reached again. Who has withdrawn what lives may have done so before this rank opened it.
   if (some_live) closings_.fetch_add(closed, std::memory_order_relaxed);
-  if (!held) seen = version;
+  if (!left) seen = version;
 }
 
 void Exposure::tend() noexcept {
@@ -140,7 +151,7 @@ void Exposure::tend() noexcept {
   drop_dead();
   try {
     const gpu::ContextScope scope(driver_, context_);
-    for (const auto& [local_rank, seen] : seen_) close_revoked(local_rank);
+    for (const auto& [local_rank, seen] : seen_) close_revoked(local_rank, Closing::as_set);
   } catch (const base::Error& error) {
     base::log(base::Topic::debug, "mappings of freed memory are not closed: {}", error.what());
   }
@@ -159,23 +170,22 @@ bool Exposure::close_oldest() noexcept {
   return true;
 }
 
-std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed& buffer) noexcept {
+std::shared_ptr<const gpu::Mapping> Exposure::hold(int local_rank, const Exposed& buffer, Closing closing) noexcept {
   const std::lock_guard lock(mutex_);
-  return open(local_rank, buffer);
+  return open(local_rank, buffer, closing);
 }
 
-bool Exposure::holds_any(int local_rank) noexcept {
+bool Exposure::has_open(int local_rank) noexcept {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(
-      peers_, [&](const auto& each) { return each.first.first == local_rank && each.second.mapping.use_count() > 1; });
+  return std::ranges::any_of(peers_, [&](const auto& each) { return each.first.first == local_rank; });
 }
 
-gpu::Mapping Exposure::map(int local_rank, const MemoryHandle& exported) {
+gpu::Mapping Exposure::map(int local_rank, const MemoryHandle& exported, Closing closing) {
   const std::lock_guard lock(mutex_);
-  return map_locked(local_rank, exported);
+  return map_locked(local_rank, exported, closing);
 }
 
-gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported) {
+gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported, Closing closing) {
   CUipcMemHandle handle;
   static_assert(sizeof handle == sizeof exported);
   std::memcpy(&handle, exported.data(), sizeof handle);
@@ -183,6 +193,7 @@ gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported) 
     return {driver_, handle};
   } catch (const base::Error&) {
     const auto unheld = [](const Key&, const Peer& peer) { return peer.mapping.use_count() == 1; };
+    if (!may_close(closing)) throw;
     const std::size_t closed = close_those(local_rank, unheld);
     if (closed == 0) throw;
     closings_.fetch_add(closed, std::memory_order_relaxed);
@@ -190,15 +201,17 @@ gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported) 
   return {driver_, handle};
 }
 
-std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed& buffer) noexcept {
+std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed& buffer, Closing closing) noexcept {
   const Key key{local_rank, buffer.id};
   auto found = peers_.find(key);
   try {
     if (found == peers_.end()) {
       const gpu::ContextScope scope(driver_, context_);
-      close_revoked(local_rank);
-      while (peers_.size() >= most_open && close_oldest()) {}
-      auto mapping = std::make_shared<const gpu::Mapping>(map_locked(local_rank, buffer.handle));
+      close_revoked(local_rank, closing);
+      if (peers_.size() >= most_open && may_close(closing)) {
+        while (peers_.size() >= most_open && close_oldest()) {}
+      }
+      auto mapping = std::make_shared<const gpu::Mapping>(map_locked(local_rank, buffer.handle, closing));
       found = peers_.emplace(key, Peer{std::move(mapping), 0}).first;
     }
   } catch (const std::exception& error) {

@@ -10,9 +10,15 @@
 //                    allocation and shows nothing new, it stays open.
 // The first two are looked at by tend(), too. A driver keeps freed memory that is open elsewhere, so that there may be no room for what the application
 // allocates next (of 143 GB, 80 GB that were freed and allocated again: out of memory).
+//
+// Closing waits for all kernels of this process: for ever where one of them waits for what the host does after the call, such as to receive. Where
+// the application says that there may be such ones (CROSSLANE_UNMAP=at_rest), nothing is closed but while there are none; except for calls that
+// have no other way.
 #pragma once
 
+#include "base/settings.h"
 #include "gpu/driver.h"
+#include "gpu/event.h"
 #include "gpu/mapping.h"
 #include "share/board.h"
 
@@ -23,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace crosslane::share {
 
@@ -30,8 +37,8 @@ namespace crosslane::share {
 class Exposure {
  public:
   /// In the context `context`, which must outlive it.
-  Exposure(const gpu::Driver& driver, CUcontext context, Board& board)
-      : driver_(driver), context_(context), board_(board) {}
+  Exposure(const gpu::Driver& driver, CUcontext context, Board& board, base::Unmap unmap)
+      : driver_(driver), context_(context), board_(board), unmap_(unmap) {}
 
   /// A buffer in device memory as others may open it; `id` 0 where they cannot (stream-ordered pools, virtual memory management,
   /// managed memory, another GPU's context).
@@ -41,12 +48,17 @@ class Exposure {
   /// Showing, opening and closing cost what some messages do by other ways.
   [[nodiscard]] Exposed show_if_used(const gpu::PointerInfo& info, const void* buffer, unsigned uses) noexcept;
 
+  /// When what is not needed any more may be closed to open something: as CROSSLANE_UNMAP says, or at once, for calls without another way.
+  enum class Closing { as_set, at_once };
+
   /// Another rank's allocation as mapped here; opened if it was not; null where the driver refuses. It stays open as long as somebody
   /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
-  [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer) noexcept;
+  [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer,
+                                                         Closing closing = Closing::as_set) noexcept;
 
-  /// Whether somebody holds a mapping of that rank's memory: a driver may refuse to open what that rank has allocated since, until it is let go.
-  [[nodiscard]] bool holds_any(int local_rank) noexcept;
+  /// Whether memory of that rank is still open, as somebody holds it or it could not be closed yet: a driver may refuse to open what that rank has
+  /// allocated since, until it is.
+  [[nodiscard]] bool has_open(int local_rank) noexcept;
 
   /// What this rank has freed is not shown any more, and what others do not show is closed: where neither shows or opens anything new.
   void tend() noexcept;
@@ -54,7 +66,7 @@ class Exposure {
   /// Opens what another rank exported, with the context current. Drivers refuse to open new memory (ALREADY_MAPPED) where freed memory of
   /// its owner's is still open, of which its owner says nothing until it shows something new: then what nobody holds is closed first.
   /// Throws Error (other) where the driver refuses.
-  [[nodiscard]] gpu::Mapping map(int local_rank, const MemoryHandle& exported);
+  [[nodiscard]] gpu::Mapping map(int local_rank, const MemoryHandle& exported, Closing closing);
 
   /// Grows each time that a mapping was closed of memory that may live: what was reached before may be gone.
   [[nodiscard]] std::uint64_t closings() const noexcept { return closings_.load(std::memory_order_relaxed); }
@@ -91,16 +103,19 @@ class Exposure {
   template <class Change>
   void change_record(Change&& change) noexcept;
   void withdraw(OwnById::iterator own, Gone gone) noexcept;
-  void close_revoked(int local_rank) noexcept;
+  [[nodiscard]] bool may_close(Closing closing);
+  void close_revoked(int local_rank, Closing closing);
   bool close_oldest() noexcept;
   template <class Condition>
-  std::size_t close_those(int local_rank, Condition&& condition) noexcept;  // (Key, Peer): is it to be closed?
-  std::shared_ptr<const gpu::Mapping> open(int local_rank, const Exposed& buffer) noexcept;
-  gpu::Mapping map_locked(int local_rank, const MemoryHandle& exported);
+  std::size_t close_those(int local_rank, Condition&& condition);  // (Key, Peer): is it to be closed?
+  std::shared_ptr<const gpu::Mapping> open(int local_rank, const Exposed& buffer, Closing closing) noexcept;
+  gpu::Mapping map_locked(int local_rank, const MemoryHandle& exported, Closing closing);
 
   const gpu::Driver& driver_;
   CUcontext context_;
   Board& board_;
+  const base::Unmap unmap_;
+  std::optional<gpu::Event> all_;  // of what the context had under way
   std::mutex mutex_;
   OwnById own_;
   std::array<Candidate, 256> candidates_{};  // by id

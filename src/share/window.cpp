@@ -85,7 +85,8 @@ std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region
     if (region.segment >= record.segments.load(std::memory_order_acquire))
       throw base::Error(base::ErrorClass::intern, "local rank {} has no window segment {}", local_rank, region.segment);
     const gpu::ContextScope scope(driver_, context_);
-    found = mapped_.emplace(key, exposure_.map(local_rank, record.segment[region.segment])).first;
+    found = mapped_.emplace(key, exposure_.map(local_rank, record.segment[region.segment], Exposure::Closing::at_once))
+                .first;
   }
   return found->second.data() + region.offset;
 }

@@ -50,7 +50,7 @@ constexpr std::size_t door_bytes = std::size_t{2} << 20;
 
 }  // namespace
 
-Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board)
+Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board, base::Unmap unmap)
     : driver_(driver),
       context_(context),
       life_(gpu::Life::of(driver, context)),
@@ -59,7 +59,7 @@ Home::Home(const gpu::Driver& driver, CUcontext context, int device, share::Boar
       board_(board),
       kernels_(kernels_in(driver, context)),
       window_(driver, context, gpu_, board.own_window()),
-      exposure_(driver, context, board),
+      exposure_(driver, context, board, unmap),
       peers_(driver, context, exposure_),
       spares_(driver, context),
       side_by_side_(shared_by_mps(driver, device)) {
@@ -97,11 +97,12 @@ bool Home::show_door() noexcept {
 std::optional<bool> Home::opens(int local_rank) noexcept {
   try {
     const gpu::ContextScope scope(driver_, context_);
-    const gpu::Mapping tried = exposure_.map(local_rank, board_.window(local_rank).door);
+    const gpu::Mapping tried =
+        exposure_.map(local_rank, board_.window(local_rank).door, share::Exposure::Closing::as_set);
     return true;
   } catch (const base::Error& error) {
     base::log(base::Topic::info, "GPU memory of local rank {} cannot be opened: {}", local_rank, error.what());
-    return base::is_shortage(error) || exposure_.holds_any(local_rank) ? std::nullopt : std::optional(false);
+    return base::is_shortage(error) || exposure_.has_open(local_rank) ? std::nullopt : std::optional(false);
   }
 }
 

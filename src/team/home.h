@@ -27,7 +27,7 @@ namespace crosslane::team {
 class Home {
  public:
   /// Loads the kernels into `context` of GPU `device`. Throws Error where the GPU cannot have them.
-  Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board);
+  Home(const gpu::Driver& driver, CUcontext context, int device, share::Board& board, base::Unmap unmap);
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
 

@@ -332,7 +332,8 @@ Prepared::Shared Prepared::map(Home& home, const Buffer& mine, const std::vector
     if (theirs.buffer.id == 0) {
       shared.mapped = false;
     } else if (member != me_) {
-      mapping = home.exposure().hold(local_ranks_[static_cast<std::size_t>(member)], theirs.buffer);
+      mapping = home.exposure().hold(local_ranks_[static_cast<std::size_t>(member)], theirs.buffer,
+                                     share::Exposure::Closing::at_once);
       shared.mapped = shared.mapped && mapping != nullptr;
       address = mapping == nullptr ? nullptr : mapping->data() + theirs.buffer.offset;
     }

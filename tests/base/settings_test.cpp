@@ -139,6 +139,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
                                                                {"CROSSLANE_DIRECT_BYTES", "8k"},
                                                                {"CROSSLANE_EXPORT_BYTES", "64k"},
                                                                {"CROSSLANE_EXPORT_USES", "3"},
+                                                               {"CROSSLANE_UNMAP", "at_rest"},
                                                                {"CROSSLANE_MESSAGE_WINDOW", "0"},
                                                                {"CROSSLANE_PACKED_BYTES", "1m"},
                                                                {"CROSSLANE_PIECE_BYTES", "1m"},
@@ -171,6 +172,7 @@ TEST_F(SettingsTest, EverySettingIsRead) {
   EXPECT_EQ(settings.watchdog_s, 2.5);
   EXPECT_EQ(settings.node_size, 2);
   EXPECT_EQ(settings.order, Order::legacy);
+  EXPECT_EQ(settings.unmap, Unmap::at_rest);
   EXPECT_EQ(settings.mode, Mode::replace);
   EXPECT_EQ(settings.world, World::partial);
   EXPECT_EQ(settings.pipeline_bytes, 64U << 10);
@@ -281,7 +283,7 @@ TEST_F(SettingsTest, MalformedValuesNameVariableValueAndWhatIsAllowed) {
       {"CROSSLANE_LINGER_US", "-1"},        {"CROSSLANE_PATIENCE_MS", "1e23"},
       {"CROSSLANE_LINGER_US", "nan"},       {"CROSSLANE_LINGER_US", "2000000"},
       {"CROSSLANE_LIST_LIMIT", "0"},        {"CROSSLANE_PINNED_LIMIT", "99999999999g"},
-      {"CROSSLANE_PINNED_LIMIT", "1t"}};
+      {"CROSSLANE_PINNED_LIMIT", "1t"},     {"CROSSLANE_UNMAP", "never"}};
   for (const auto& [name, value] : wrong) {
     set(name, value);
     const auto message = error();

@@ -72,6 +72,16 @@ TYPED_TEST(CaptureTest, AnEventQueryInvalidatesAGlobalCapture) {
   EXPECT_THROW(static_cast<void>(capture.end()), base::Error);
 }
 
+TYPED_TEST(CaptureTest, ARecordOfAContextSpoilsItsCaptures) {
+  const gpu::Stream stream(this->driver());
+  gpu::Event all(this->driver());
+  if (!all.record_context()) GTEST_SKIP() << "the driver is older than CUDA 12.5";
+  gpu::Capture capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_FALSE(all.record_context());
+  EXPECT_THROW(static_cast<void>(capture.end()), base::Error);
+  EXPECT_TRUE(all.record_context());
+}
+
 TYPED_TEST(CaptureTest, ForkedStreamsMustComeBack) {
   const gpu::Stream stream(this->driver()), side(this->driver());
   const gpu::Buffer buffer(this->driver(), 64);

@@ -327,6 +327,31 @@ TYPED_TEST(OrderTest, FreeingWaitsForTheDevice) {
   frees.join();
 }
 
+TYPED_TEST(OrderTest, ARecordOfAContextIsOfAllItsStreams) {
+  const gpu::Stream stream(this->driver());  // a non-blocking one
+  gpu::Event all(this->driver()), none(this->driver());
+  {
+    Gate gate(this->driver());
+    if (!all.record_context()) GTEST_SKIP() << "the driver is older than CUDA 12.5";
+    EXPECT_TRUE(all.done()) << "nothing is under way";
+    gate.hold(stream);
+    EXPECT_TRUE(all.done()) << "what was enqueued behind it does not count";
+    ASSERT_TRUE(all.record_context());
+    EXPECT_TRUE(gpu::StreamView::legacy(this->driver()).idle());
+    EXPECT_FALSE(all.done());
+    none.record(gpu::StreamView::legacy(this->driver()));
+    gpu::Stream another(this->driver());
+    all.make_wait(another);
+    gate.open();
+    finish(another);
+  }
+  EXPECT_TRUE(all.done());
+  EXPECT_TRUE(none.done());
+  all.record(stream);
+  finish(stream);
+  EXPECT_TRUE(all.done()) << "a stream's record takes its place";
+}
+
 TYPED_TEST(OrderTest, DestroyedStreamsStillRun) {
   gpu::Marker marker(this->driver());
   Gate gate(this->driver());

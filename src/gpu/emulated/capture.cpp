@@ -157,6 +157,21 @@ void refuse_captured(Stream& stream) {
   throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
 }
 
+void refuse_captured(CUctx_st& context) {
+  Captures& all = captures();
+  if (all.count.load(std::memory_order_acquire) == 0) return;
+  const std::lock_guard lock(all.mutex);
+  bool found = false;
+  for (const auto& capture : all.running) {
+    const bool concerned = std::ranges::any_of(capture->streams, [&](const auto& weak) {
+      const auto stream = weak.lock();
+      return stream && &stream->context == &context;
+    });
+    if (concerned) capture->invalid = found = true;
+  }
+  require(!found, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
 void Executable::run(const Running& running) const {
   const auto run_node = [&](std::size_t node) {
     if (nodes[node].action && !running.aborted.load(std::memory_order_acquire)) nodes[node].action(running);

@@ -55,6 +55,9 @@ void forget_captured_stream(Stream& stream);
 /// Throws STREAM_CAPTURE_UNSUPPORTED (and invalidates) if the stream is being captured: for calls that wait for it.
 void refuse_captured(Stream& stream);
 
+/// The same if any stream of the context is: for calls that concern all of them.
+void refuse_captured(CUctx_st& context);
+
 /// This thread's interaction mode, for cuThreadExchangeStreamCaptureMode.
 CUstreamCaptureMode& thread_capture_mode();
 

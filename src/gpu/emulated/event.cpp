@@ -44,6 +44,8 @@ void wait(Completion& completion, const std::atomic<bool>& aborted) {
   }
 }
 
+bool all_reached(const std::vector<Point>& points) { return std::ranges::all_of(points, &Point::reached); }
+
 bool is_done(Completion& completion) {
   const std::lock_guard lock(completion.mutex);
   return completion.done;
@@ -58,6 +60,7 @@ void raise_to(std::atomic<std::uint64_t>& word, std::uint64_t value) {
 void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stream>& stream, bool external) {
   require(event->context == nullptr || event->context->device == stream->context.device, CUDA_ERROR_INVALID_HANDLE);
   const std::lock_guard lock(event->mutex);
+  event->points.clear();
   if (!external) {
     if (auto point = captured_point(*stream)) {
       event->captured = std::move(point);
@@ -98,6 +101,12 @@ Action waiting_for(CUevent_st& event) {
         backoff.pause();
     };
   }
+  if (!event.points.empty()) {
+    if (all_reached(event.points)) return {};
+    return [points = event.points](const Running& running) {
+      for (Backoff backoff; !all_reached(points) && !running.aborted.load(std::memory_order_acquire);) backoff.pause();
+    };
+  }
   if (!event.latest || is_done(*event.latest)) return {};
   return [completion = event.latest](const Running& running) { wait(*completion, running.aborted); };
 }
@@ -107,6 +116,7 @@ bool query(CUevent_st& event) {
   require(!event.captured || event.captured->capture->ended, CUDA_ERROR_CAPTURED_EVENT);
   if (event.shared)
     return event.shared->done.load(std::memory_order_acquire) >= event.shared->recorded.load(std::memory_order_acquire);
+  if (!event.points.empty()) return all_reached(event.points);
   return !event.latest || is_done(*event.latest);
 }
 
@@ -203,6 +213,21 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned flags)
 
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   return enter("cuEventRecord", plain, [&] { record(resolve(handle), resolve(stream), false); });
+}
+
+// Refuses captures of any mode, as seen on an H200 (driver 580), also from a thread in relaxed mode.
+CUresult cuCtxRecordEvent(CUcontext context, CUevent handle) {
+  return enter("cuCtxRecordEvent", plain, [&] {
+    CUctx_st& recorded = checked(context);
+    const auto event = resolve(handle);
+    require(event->context == &recorded && !event->shared, CUDA_ERROR_INVALID_HANDLE);
+    refuse_captured(recorded);
+    auto points = all_enqueued(recorded);
+    const std::lock_guard lock(event->mutex);
+    event->captured.reset();
+    event->latest.reset();
+    event->points = std::move(points);
+  });
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {

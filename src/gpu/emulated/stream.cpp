@@ -217,14 +217,16 @@ bool over(Stream& stream) {
           }));
 }
 
-void synchronize(CUctx_st& context) {
+std::vector<Point> all_enqueued(CUctx_st& context) {
   std::vector<Point> points;
-  {
-    const std::lock_guard lock(context.order);
-    points.push_back(context.legacy->last());
-    for (const auto& stream : context.streams) points.push_back(stream->last());
-  }
-  for (const Point& point : points) point.wait();
+  const std::lock_guard lock(context.order);
+  points.push_back(context.legacy->last());
+  for (const auto& stream : context.streams) points.push_back(stream->last());
+  return points;
+}
+
+void synchronize(CUctx_st& context) {
+  for (const Point& point : all_enqueued(context)) point.wait();
 }
 
 void synchronize_device(const Device& device) {

@@ -84,6 +84,9 @@ Point submit(const std::shared_ptr<Stream>& stream, CUgraphNodeType type, Action
 /// All that was enqueued there is done; of the legacy stream, on the blocking ones, too.
 [[nodiscard]] bool over(Stream& stream);
 
+/// All that the context's streams hold so far.
+[[nodiscard]] std::vector<Point> all_enqueued(CUctx_st& context);
+
 /// Waits until all that the context's streams (of any context on the device, for memory that goes away) hold is done.
 void synchronize(CUctx_st& context);
 void synchronize_device(const Device& device);
