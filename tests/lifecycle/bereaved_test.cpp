@@ -136,7 +136,10 @@ int main(int argc, char** argv) {
   expect_error(before_a_call, reduce(all[before_a_call]));
   CROSSLANE_STEP("one that is started");
   expect_error(before_a_start, started(all[before_a_start]));
-  if (program.rank == 0) {
+  // Ranks of one GPU pass it otherwise: read from memory that outlives its process while it is mapped, or by the MPI, which waits for the dead.
+  int gpus = 0;
+  CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
+  if (program.rank == 0 && gpus > 1) {
     CROSSLANE_STEP("a message that it had begun to send");
     const int code = MPI_Recv(message.data(), 1, message.type(), victim, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     const std::string text = code == MPI_SUCCESS ? "no error" : describe_mpi_error(code);
