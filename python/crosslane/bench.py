@@ -101,6 +101,7 @@ def measure(request: Request) -> int:
     if request.iterations > MOST_ITERATIONS:
         raise Problem(f"--iterations {request.iterations} are too many", f"write at most {MOST_ITERATIONS}")
     words, variables = _command(request)
+    is_new = request.json_file is not None and not request.json_file.exists()
     if request.json_file:
         _require_writable(request.json_file)
     console = Console(emoji=False)
@@ -133,6 +134,8 @@ def measure(request: Request) -> int:
     rows = [row for row in lines if "bytes" in row]
     # What a run that measured nothing would replace may be an earlier one's.
     unwritten = _write(request.json_file, header, rows) if request.json_file and rows else None
+    if request.json_file and is_new and not rows:
+        request.json_file.unlink(missing_ok=True)
     if rows:
         _print(console, header, rows)
     wrong = sum(1 for row in rows if not row["verified"])

@@ -232,9 +232,9 @@ constexpr std::array<Entry, 44> entries{{
      [](Settings& s, const std::string& text) { return read_number(s.export_uses, text); },
      [](const Settings& s) { return fmt::format("{}", s.export_uses); }},
     {"CROSSLANE_UNMAP", "soon or at_rest",
-     "when mappings of GPU memory that other ranks have freed are closed: soon, for which messages wait for the "
-     "kernels of this process; "
-     "at_rest: only while it has none, for programs whose kernels wait for the host",
+     "when mappings of GPU memory that other ranks have freed are closed: soon, for which messages wait for what this "
+     "process has its GPU do; at_rest: only while that is nothing, for programs whose kernels wait for the host, and "
+     "that capture no graphs meanwhile",
      [](Settings& s, const std::string& text) { return read_word(unmaps, s.unmap, text); },
      [](const Settings& s) { return print_word(unmaps, s.unmap); }},
     {"CROSSLANE_MESSAGE_WINDOW", "a number of bytes, with an optional suffix k, m or g; 0 for none",

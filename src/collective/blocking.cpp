@@ -111,11 +111,12 @@ struct Reached {
 };
 
 // Nothing where one cannot be mapped.
-std::optional<Reached> reach_all(team::Team& team, const Shape& shape, const Buffers& mine) {
+std::optional<Reached> reach_all(team::Team& team, const Shape& shape, const Buffers& mine,
+                                 share::Exposure::Closing closing) {
   share::Exposure& exposure = team.connection().home->exposure();
   Reached reached;
   const auto reach = [&](int local_rank, const share::Exposed& buffer) -> std::byte* {
-    auto mapping = exposure.hold(local_rank, buffer);
+    auto mapping = exposure.hold(local_rank, buffer, closing);
     if (mapping == nullptr) return nullptr;
     return reached.held.emplace_back(std::move(mapping))->data() + buffer.offset;
   };
@@ -354,7 +355,8 @@ class Blocking::Passage {
   /// After it: maps what the next call with these buffers can use. Whatever comes of that, this call has ended well.
   void remember() const noexcept {
     try {
-      if (worth_ && !facts_.exposed && exposable(team_, shape_) && reach_all(team_, shape_, mine_.buffers)) {
+      if (worth_ && !facts_.exposed && exposable(team_, shape_) &&
+          reach_all(team_, shape_, mine_.buffers, share::Exposure::Closing::as_set)) {
         forget_closed(connection_);
         connection_.reached[connection_.next_reached++ % connection_.reached.size()] = fingerprint(team_, shape_);
       }
@@ -373,7 +375,7 @@ class Blocking::Passage {
     facts_.exposed = worth_ && all_exposed(team_, shape_);
     facts_.large_windows = large_ && all_have_large_windows(team_);
     if (facts_.exposed) {
-      auto reached = reach_all(team_, shape_, mine_.buffers);
+      auto reached = reach_all(team_, shape_, mine_.buffers, share::Exposure::Closing::at_once);
       if (!reached) throw base::Error(base::ErrorClass::intern, "a mapping that was there is gone");
       reached_ = *std::move(reached);
     }

@@ -9,9 +9,9 @@
 
 namespace crosslane::gpu {
 
-/// An opened CUDA IPC memory handle, in the context that is current at construction. Move-only. Opening costs up to
-/// milliseconds, closing waits for all that
-/// the context has under way, and keeps launches and copies of all threads waiting with it (an H200, driver 580). A handle of this very process cannot be opened.
+/// An opened CUDA IPC memory handle, in the context that is current at construction. Move-only. Opening costs up to milliseconds; closing waits for all
+/// that the context has under way, and keeps launches and copies of all threads waiting with it (an H200, driver 580). A handle of this very
+/// process cannot be opened.
 class Mapping {
  public:
   Mapping(const Driver& driver, const CUipcMemHandle& handle);

@@ -32,8 +32,8 @@ struct WordWrite {
 void write_words(StreamView stream, std::span<const WordWrite> writes);
 
 /// The word and the last value asked for. Move-only, address-stable word, which may be read as long as the Marker lives, but grows no more once its
-/// context has ended. post() is for one thread at a time, on streams
-/// that run in order after each other: values only grow, so two unordered streams would mark for one another.
+/// context has ended. post() is for one thread at a time, on streams that run in order after each other: values only grow, so two unordered
+/// streams would mark for one another.
 ///
 /// States of the word w against the last posted value v: w == v idle; w < v under way. Only the stream (or a kernel there, or the host
 /// function in its stead) writes w, and skips what next() gave in vain; only post() and next() write v; whoever reads w >= some posted

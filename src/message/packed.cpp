@@ -132,6 +132,16 @@ engine::Task<> Transfers::settle(PackingPointer packing) {
   }
 }
 
+// A piece that was taken, or a later word of it: until its receiver has read or declined it. One that has died never does.
+engine::Task<> Transfers::ended_or_dead(share::Offers::Ticket piece, int to) {
+  const auto& offers = peers_->offers();
+  const auto over = offers.reached(piece, State::declined);
+  while (!over.done()) {
+    co_await either(over, engine::Completion::after(between_questions));
+    if (!over.done() && !peers_->alive(to)) offers.fail(world_.directory().local_rank(), piece);
+  }
+}
+
 // On the helper thread: a piece goes into a block once the one before it was read.
 engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch watch) {
   const auto& offers = peers_->offers();
@@ -142,8 +152,8 @@ engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch wat
       const auto answered = offers.reached(before, State::kept);
       co_await answered;
       if (packing->is_stopped()) co_return;
-      const auto over = offers.reached(before, State::declined);
-      co_await over;
+      auto ending = ended_or_dead(before, to);
+      co_await std::move(ending);
       // Unless the sender is at it already.
       while (offers.declined(before)) {
         auto storing = store(packing, to, 0, watch);
@@ -222,8 +232,8 @@ engine::Task<> Transfers::break_off(PackingPointer packing, int to) {
       ends = true;
     }
     if (!ends) {
-      const auto over = offers.reached(ticket, State::declined);
-      co_await over;
+      auto ending = ended_or_dead(ticket, to);
+      co_await std::move(ending);
       ends = offers.declined(ticket).has_value();
     }
     if (!ends) continue;
@@ -334,11 +344,11 @@ engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer,
     if (reads) base = peers_->reach_window(header);
   } catch (const std::exception& error) {
     reads = false;
-    peers_->refuse(header.sender);
-    base::log(
-        base::Topic::warning,
-        "{}: the message window of rank {} could not be mapped: its messages come through the host from now on ({})",
-        watch.call, header.sender, error.what());
+    const bool passes = peers_->may_open_later(header.sender);
+    if (!passes) peers_->refuse(header.sender);
+    base::log(passes ? base::Topic::debug : base::Topic::warning,
+              "{}: the message window of rank {} could not be mapped: {} through the host ({})", watch.call,
+              header.sender, passes ? "this message comes" : "its messages come from now on", error.what());
   }
   // Of those that the GPU was to write, none will be written.
   const auto end_taken = [&](std::uint64_t end) {

@@ -259,15 +259,20 @@ PeerMemory::Reached PeerMemory::reach(int world_rank, const share::Exposed& expo
   team::Home* const home = home_.load(std::memory_order_acquire);
   if (home == nullptr) return {};
   const int local_rank = world_.nodes().local_rank(world_rank);
-  auto mapping = home->exposure().hold(local_rank, exposed);
+  auto mapping = home->exposure().hold(local_rank, exposed, share::Exposure::Closing::as_set);
   if (mapping == nullptr) {
-    // What refuses while older memory is open may not do so once that is closed.
-    if (!home->exposure().has_open(local_rank)) count_unreached(world_rank);
+    if (!may_open_later(world_rank)) count_unreached(world_rank);
     return {};
   }
   count_reached(world_rank);
   std::byte* const data = mapping->data() + exposed.offset;
   return {data, std::move(mapping)};
+}
+
+// What refuses while older memory is open may not do so once that is closed.
+bool PeerMemory::may_open_later(int world_rank) const noexcept {
+  team::Home* const home = home_.load(std::memory_order_acquire);
+  return home != nullptr && home->exposure().has_open(world_.nodes().local_rank(world_rank));
 }
 
 // Each payload that is asked for costs some milliseconds: as much as many messages that are read, which make up for it.
@@ -325,7 +330,8 @@ const std::byte* PeerMemory::reach_window(const Header& header) {
                       "context that it took "
                       "part with was destroyed or reset; receive such messages before");
   const int local_rank = owner(header);
-  return home->peers().reach(world_.board().window(local_rank), local_rank, header.pieces.window);
+  return home->peers().reach(world_.board().window(local_rank), local_rank, header.pieces.window,
+                             share::Exposure::Closing::as_set);
 }
 
 }  // namespace crosslane::message

@@ -127,6 +127,8 @@ class PeerMemory {
   [[nodiscard]] Reached reach(int world_rank, const share::Exposed& exposed) noexcept;
   /// The sender's message window. Throws Error where the driver refuses to open it.
   [[nodiscard]] const std::byte* reach_window(const Header& header);
+  /// Of what could not be opened now.
+  [[nodiscard]] bool may_open_later(int world_rank) const noexcept;
   /// It turned out that this rank cannot open that one's memory: it is to send otherwise.
   void refuse(int world_rank) noexcept;
   /// Whose words a header's offer lies in.

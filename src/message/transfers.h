@@ -280,6 +280,7 @@ class Transfers {
   engine::Task<> settle(PackingPointer packing);
   engine::Task<> fill(PackingPointer packing, int to, engine::Watch watch);
   engine::Task<std::shared_ptr<Copy>> store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch);
+  engine::Task<> ended_or_dead(share::Offers::Ticket piece, int to);
   engine::Task<> break_off(PackingPointer packing, int to);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);

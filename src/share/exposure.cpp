@@ -9,8 +9,18 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 namespace crosslane::share {
+
+Exposure::Exposure(const gpu::Driver& driver, CUcontext context, Board& board, base::Unmap unmap)
+    : driver_(driver), context_(context), board_(board), unmap_(unmap) {
+  if (unmap_ == base::Unmap::at_rest && driver_.ctx_record_event == nullptr)
+    base::log(base::Topic::warning,
+              "CROSSLANE_UNMAP=at_rest: this driver, older than CUDA 12.5, does not tell whether a GPU rests: memory "
+              "that other ranks free "
+              "is not given back before MPI_Finalize");
+}
 
 bool Exposure::shows(const gpu::PointerInfo& info) const noexcept {
   return info.kind == gpu::PointerInfo::Kind::device && info.context == context_;
@@ -105,19 +115,25 @@ void Exposure::withdraw(OwnById::iterator own, Gone gone) noexcept {
 }
 
 template <class Condition>
-std::size_t Exposure::close_those(int local_rank, Condition&& condition) {
+std::size_t Exposure::close_those(int local_rank, Condition&& condition) noexcept {
   return std::erase_if(
       peers_, [&](const auto& each) { return each.first.first == local_rank && condition(each.first, each.second); });
 }
 
-// With the context current. Where the driver does not tell whether the GPU works it is taken to do so.
-bool Exposure::may_close(Closing closing) {
+// With the context current, before each: other threads may launch what they like meanwhile. Where the driver does not tell whether the GPU works it is
+// taken to do so.
+bool Exposure::may_close(Closing closing) noexcept {
   if (closing == Closing::at_once || unmap_ == base::Unmap::soon) return true;
-  if (!all_) all_.emplace(driver_);
-  return all_->record_context() && all_->done();
+  try {
+    if (!under_way_) under_way_.emplace(driver_);
+    return under_way_->record_context() && under_way_->done();
+  } catch (const base::Error& error) {
+    base::log(base::Topic::debug, "no mapping is closed: {}", error.what());
+    return false;
+  }
 }
 
-void Exposure::close_revoked(int local_rank, Closing closing) {
+void Exposure::close_revoked(int local_rank, Closing closing) noexcept {
   const WindowRecord& record = board_.window(local_rank);
   const std::uint64_t version = record.version.load(std::memory_order_acquire);
   std::uint64_t& seen = seen_[local_rank];
@@ -130,13 +146,9 @@ void Exposure::close_revoked(int local_rank, Closing closing) {
   if (record.version.load(std::memory_order_relaxed) != version) return;
   std::ranges::sort(shown);
   bool left = false;
-  std::optional<bool> may;
   const std::size_t closed = close_those(local_rank, [&](const Key& key, const Peer& peer) {
     if (std::ranges::binary_search(shown, key.second)) return false;
-    if (peer.mapping.use_count() == 1) {
-      if (!may) may = may_close(closing);
-      if (*may) return true;
-    }
+    if (peer.mapping.use_count() == 1 && may_close(closing)) return true;
     left = true;
     return false;
   });
@@ -152,6 +164,7 @@ void Exposure::tend() noexcept {
   try {
     const gpu::ContextScope scope(driver_, context_);
     for (const auto& [local_rank, seen] : seen_) close_revoked(local_rank, Closing::as_set);
+    while (!tried_.empty() && may_close(Closing::as_set)) tried_.pop_back();
   } catch (const base::Error& error) {
     base::log(base::Topic::debug, "mappings of freed memory are not closed: {}", error.what());
   }
@@ -185,6 +198,12 @@ gpu::Mapping Exposure::map(int local_rank, const MemoryHandle& exported, Closing
   return map_locked(local_rank, exported, closing);
 }
 
+void Exposure::try_opening(int local_rank, const MemoryHandle& exported) {
+  const std::lock_guard lock(mutex_);
+  gpu::Mapping tried = map_locked(local_rank, exported, Closing::as_set);
+  if (!may_close(Closing::as_set)) tried_.push_back(std::move(tried));
+}
+
 gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported, Closing closing) {
   CUipcMemHandle handle;
   static_assert(sizeof handle == sizeof exported);
@@ -192,8 +211,9 @@ gpu::Mapping Exposure::map_locked(int local_rank, const MemoryHandle& exported, 
   try {
     return {driver_, handle};
   } catch (const base::Error&) {
-    const auto unheld = [](const Key&, const Peer& peer) { return peer.mapping.use_count() == 1; };
-    if (!may_close(closing)) throw;
+    const auto unheld = [&](const Key&, const Peer& peer) {
+      return peer.mapping.use_count() == 1 && may_close(closing);
+    };
     const std::size_t closed = close_those(local_rank, unheld);
     if (closed == 0) throw;
     closings_.fetch_add(closed, std::memory_order_relaxed);
@@ -208,9 +228,8 @@ std::shared_ptr<const gpu::Mapping> Exposure::open(int local_rank, const Exposed
     if (found == peers_.end()) {
       const gpu::ContextScope scope(driver_, context_);
       close_revoked(local_rank, closing);
-      if (peers_.size() >= most_open && may_close(closing)) {
-        while (peers_.size() >= most_open && close_oldest()) {}
-      }
+      while (peers_.size() >= most_open && may_close(closing) && close_oldest()) {}
+      if (peers_.size() >= most_open && !may_close(closing)) return nullptr;
       auto mapping = std::make_shared<const gpu::Mapping>(map_locked(local_rank, buffer.handle, closing));
       found = peers_.emplace(key, Peer{std::move(mapping), 0}).first;
     }

@@ -11,9 +11,9 @@
 // The first two are looked at by tend(), too. A driver keeps freed memory that is open elsewhere, so that there may be no room for what the application
 // allocates next (of 143 GB, 80 GB that were freed and allocated again: out of memory).
 //
-// Closing waits for all kernels of this process: for ever where one of them waits for what the host does after the call, such as to receive. Where
-// the application says that there may be such ones (CROSSLANE_UNMAP=at_rest), nothing is closed but while there are none; except for calls that
-// have no other way.
+// Closing waits for all that the context has under way: for ever where a kernel waits for what the host does after the call, such as to receive. Where
+// the application says that there may be such ones (CROSSLANE_UNMAP=at_rest), messages close nothing but while there are none. Setting up windows
+// and communicators does.
 #pragma once
 
 #include "base/settings.h"
@@ -30,6 +30,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace crosslane::share {
 
@@ -37,8 +38,7 @@ namespace crosslane::share {
 class Exposure {
  public:
   /// In the context `context`, which must outlive it.
-  Exposure(const gpu::Driver& driver, CUcontext context, Board& board, base::Unmap unmap)
-      : driver_(driver), context_(context), board_(board), unmap_(unmap) {}
+  Exposure(const gpu::Driver& driver, CUcontext context, Board& board, base::Unmap unmap);
 
   /// A buffer in device memory as others may open it; `id` 0 where they cannot (stream-ordered pools, virtual memory management,
   /// managed memory, another GPU's context).
@@ -54,7 +54,7 @@ class Exposure {
   /// Another rank's allocation as mapped here; opened if it was not; null where the driver refuses. It stays open as long as somebody
   /// holds what is returned, and then while room lasts. Its owner promises that the allocation lives as long.
   [[nodiscard]] std::shared_ptr<const gpu::Mapping> hold(int local_rank, const Exposed& buffer,
-                                                         Closing closing = Closing::as_set) noexcept;
+                                                         Closing closing) noexcept;
 
   /// Whether memory of that rank is still open, as somebody holds it or it could not be closed yet: a driver may refuse to open what that rank has
   /// allocated since, until it is.
@@ -67,6 +67,9 @@ class Exposure {
   /// its owner's is still open, of which its owner says nothing until it shows something new: then what nobody holds is closed first.
   /// Throws Error (other) where the driver refuses.
   [[nodiscard]] gpu::Mapping map(int local_rank, const MemoryHandle& exported, Closing closing);
+
+  /// Whether that can be, for good: it is closed again. Throws as map().
+  void try_opening(int local_rank, const MemoryHandle& exported);
 
   /// Grows each time that a mapping was closed of memory that may live: what was reached before may be gone.
   [[nodiscard]] std::uint64_t closings() const noexcept { return closings_.load(std::memory_order_relaxed); }
@@ -103,11 +106,11 @@ class Exposure {
   template <class Change>
   void change_record(Change&& change) noexcept;
   void withdraw(OwnById::iterator own, Gone gone) noexcept;
-  [[nodiscard]] bool may_close(Closing closing);
-  void close_revoked(int local_rank, Closing closing);
+  [[nodiscard]] bool may_close(Closing closing) noexcept;
+  void close_revoked(int local_rank, Closing closing) noexcept;
   bool close_oldest() noexcept;
   template <class Condition>
-  std::size_t close_those(int local_rank, Condition&& condition);  // (Key, Peer): is it to be closed?
+  std::size_t close_those(int local_rank, Condition&& condition) noexcept;  // (Key, Peer): is it to be closed?
   std::shared_ptr<const gpu::Mapping> open(int local_rank, const Exposed& buffer, Closing closing) noexcept;
   gpu::Mapping map_locked(int local_rank, const MemoryHandle& exported, Closing closing);
 
@@ -115,12 +118,13 @@ class Exposure {
   CUcontext context_;
   Board& board_;
   const base::Unmap unmap_;
-  std::optional<gpu::Event> all_;  // of what the context had under way
+  std::optional<gpu::Event> under_way_;  // what the context had when it was last asked
   std::mutex mutex_;
   OwnById own_;
   std::array<Candidate, 256> candidates_{};  // by id
   std::uint64_t last_checked_ = 0;           // an id
   std::map<Key, Peer> peers_;
+  std::vector<gpu::Mapping> tried_;    // to be closed
   std::map<int, std::uint64_t> seen_;  // the version of a rank's record when all that it no longer shows was closed
   std::uint64_t uses_ = 0;
   std::atomic<std::uint64_t> closings_{0};

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
-#include "share/exposure.h"
 
 #include <algorithm>
 #include <cstring>
@@ -77,7 +76,7 @@ void Window::give_back(const Piece& piece) noexcept {
   segments_[piece.region.segment].free.give_back(piece.region.offset, piece.bytes);
 }
 
-std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region region) {
+std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region region, Exposure::Closing closing) {
   const std::lock_guard lock(mutex_);
   const std::pair key{local_rank, region.segment};
   auto found = mapped_.find(key);
@@ -85,8 +84,7 @@ std::byte* PeerWindows::reach(const WindowRecord& record, int local_rank, Region
     if (region.segment >= record.segments.load(std::memory_order_acquire))
       throw base::Error(base::ErrorClass::intern, "local rank {} has no window segment {}", local_rank, region.segment);
     const gpu::ContextScope scope(driver_, context_);
-    found = mapped_.emplace(key, exposure_.map(local_rank, record.segment[region.segment], Exposure::Closing::at_once))
-                .first;
+    found = mapped_.emplace(key, exposure_.map(local_rank, record.segment[region.segment], closing)).first;
   }
   return found->second.data() + region.offset;
 }

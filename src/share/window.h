@@ -7,6 +7,7 @@
 #include "gpu/mapping.h"
 #include "gpu/stream.h"
 #include "share/board.h"
+#include "share/exposure.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +18,6 @@
 #include <vector>
 
 namespace crosslane::share {
-
-class Exposure;
 
 /// This rank's window, on one GPU. Thread-safe.
 class Window {
@@ -68,8 +67,8 @@ class PeerWindows {
   PeerWindows(const gpu::Driver& driver, CUcontext context, Exposure& exposure)
       : driver_(driver), context_(context), exposure_(exposure) {}
 
-  /// Where a region of another process's window lies here. Throws Error (other) where the driver refuses to open it.
-  [[nodiscard]] std::byte* reach(const WindowRecord& record, int local_rank, Region region);
+  /// Where a region of another process's window lies here; `closing`: what may be closed to open it. Throws Error (other) where the driver refuses to open it.
+  [[nodiscard]] std::byte* reach(const WindowRecord& record, int local_rank, Region region, Exposure::Closing closing);
 
  private:
   const gpu::Driver& driver_;

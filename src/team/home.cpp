@@ -97,8 +97,7 @@ bool Home::show_door() noexcept {
 std::optional<bool> Home::opens(int local_rank) noexcept {
   try {
     const gpu::ContextScope scope(driver_, context_);
-    const gpu::Mapping tried =
-        exposure_.map(local_rank, board_.window(local_rank).door, share::Exposure::Closing::as_set);
+    exposure_.try_opening(local_rank, board_.window(local_rank).door);
     return true;
   } catch (const base::Error& error) {
     base::log(base::Topic::info, "GPU memory of local rank {} cannot be opened: {}", local_rank, error.what());

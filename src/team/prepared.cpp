@@ -285,7 +285,8 @@ void Prepared::map(Connection& connection) const {
     most_on_one_gpu = std::max(most_on_one_gpu, ++on_gpu[window.gpu]);
     regions[static_cast<std::size_t>(member)] =
         member == me_ ? connection.region.data
-                      : home.peers().reach(window, local_rank, connection.place.region(member));
+                      : home.peers().reach(window, local_rank, connection.place.region(member),
+                                           share::Exposure::Closing::at_once);
   }
   if (most_on_one_gpu > 1 && !home.runs_side_by_side())
     throw base::Error(base::ErrorClass::unsupported,
@@ -309,7 +310,8 @@ bool Prepared::map_large(Connection& connection, const std::vector<Shown>& all) 
       const auto m = static_cast<std::size_t>(member);
       const int local_rank = local_ranks_[m];
       large[m] = member == me_ ? connection.large->data
-                               : home.peers().reach(home.board().window(local_rank), local_rank, all[m].large);
+                               : home.peers().reach(home.board().window(local_rank), local_rank, all[m].large,
+                                                    share::Exposure::Closing::at_once);
     }
   } catch (const base::Error& error) {
     base::log(base::Topic::info, "crosslane_prepare: no windows for large calls: {}", error.what());

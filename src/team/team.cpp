@@ -326,7 +326,9 @@ bool Team::map_large_windows() {
       const share::WindowRecord& window = board_.window(local_rank(member));
       if (window.large_shown.load(std::memory_order_acquire) == 0) return false;
       large[static_cast<std::size_t>(member)] =
-          member == me_ ? home.large_window() : home.peers().reach(window, local_rank(member), window.large);
+          member == me_
+              ? home.large_window()
+              : home.peers().reach(window, local_rank(member), window.large, share::Exposure::Closing::at_once);
     }
   } catch (const base::Error& error) {
     connection_->large_refused = !base::is_shortage(error);
@@ -472,9 +474,10 @@ void Team::map_regions() {
   }
   for (int member = 0; member < size(); ++member) {
     const int local_rank = local_ranks_[static_cast<std::size_t>(member)];
-    connection_->regions.push_back(
-        member == me_ ? connection_->region.data
-                      : home.peers().reach(home.board().window(local_rank), local_rank, place_->region(member)));
+    connection_->regions.push_back(member == me_
+                                       ? connection_->region.data
+                                       : home.peers().reach(home.board().window(local_rank), local_rank,
+                                                            place_->region(member), share::Exposure::Closing::at_once));
   }
   connection_->mapped = true;
   place_->show_abilities(abilities_);

@@ -98,6 +98,8 @@ def test_file_stays_where_nothing_was_measured(bench: CommandLine, family: str, 
     done = bench("bench", "allreduce", "--mpi", family, "--gpus", "emulated:2", "--json", file)
     assert done.status != 0
     assert file.read_text() == "earlier"
+    bench("bench", "allreduce", "--mpi", family, "--gpus", "emulated:2", "--json", tmp_path / "new.json")
+    assert not (tmp_path / "new.json").exists()
 
 
 def test_words_of_an_mpi_are_not_markup(bench: CommandLine, family: str, tmp_path: Path) -> None:

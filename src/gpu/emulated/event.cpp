@@ -60,7 +60,6 @@ void raise_to(std::atomic<std::uint64_t>& word, std::uint64_t value) {
 void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stream>& stream, bool external) {
   require(event->context == nullptr || event->context->device == stream->context.device, CUDA_ERROR_INVALID_HANDLE);
   const std::lock_guard lock(event->mutex);
-  event->points.clear();
   if (!external) {
     if (auto point = captured_point(*stream)) {
       event->captured = std::move(point);
@@ -73,6 +72,7 @@ void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stre
       auto completion = std::make_shared<Completion>();
       finish(*completion);
       const std::lock_guard inner(event->mutex);
+      event->points.clear();
       event->latest = std::move(completion);
       if (event->shared)
         raise_to(event->shared->done, event->shared->recorded.fetch_add(1, std::memory_order_relaxed) + 1);
@@ -88,6 +88,7 @@ void record(const std::shared_ptr<CUevent_st>& event, const std::shared_ptr<Stre
         finish(*completion);
       });
   event->captured.reset();
+  event->points.clear();
   event->latest = std::move(completion);
 }
 

@@ -32,7 +32,7 @@ struct CUevent_st {
   unsigned flags = 0;
   std::shared_ptr<crosslane::gpu::emulated::Completion> latest;     // null until recorded
   std::optional<crosslane::gpu::emulated::CapturedPoint> captured;  // set while the latest record is in a capture
-  std::vector<crosslane::gpu::emulated::Point> points;            // of a context's streams, whose record is the latest
+  std::vector<crosslane::gpu::emulated::Point> points;  // of all streams of a context, where that is the latest record
   std::shared_ptr<crosslane::gpu::emulated::SharedEvent> shared;  // of an interprocess event
   int shared_slot = -1;                                           // in this process's file; -1 when opened
 };
