@@ -192,8 +192,9 @@ int test_some(const Site& site, Pending& pending, int count, MPI_Request request
   std::vector<int> codes;
   codes.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < *outcount; ++i) {
-    if (pending.mpi_threw() && !pending.is_gone(indices[i], requests[indices[i]])) continue;
-    codes.push_back(pending.completed(indices[i], &own[i], told ? mpi::success : mpi::error(own[i])));
+    const int code = told ? mpi::success : mpi::error(own[i]);
+    const bool completed = !pending.mpi_threw() || pending.is_gone(indices[i], requests[indices[i]]);
+    codes.push_back(completed ? pending.completed(indices[i], &own[i], code) : code);
   }
   for (int i = 0; i < count; ++i) {
     if (!pending.ends_here(i)) continue;
