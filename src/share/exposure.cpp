@@ -18,8 +18,7 @@ Exposure::Exposure(const gpu::Driver& driver, CUcontext context, Board& board, b
   if (unmap_ == base::Unmap::at_rest && driver_.ctx_record_event == nullptr)
     base::log(base::Topic::warning,
               "CROSSLANE_UNMAP=at_rest: this driver, older than CUDA 12.5, does not tell whether a GPU rests: memory "
-              "that other ranks free "
-              "is not given back before MPI_Finalize");
+              "that other ranks free is not given back before MPI_Finalize");
 }
 
 bool Exposure::shows(const gpu::PointerInfo& info) const noexcept {

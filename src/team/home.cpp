@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -99,7 +100,7 @@ std::optional<bool> Home::opens(int local_rank) noexcept {
     const gpu::ContextScope scope(driver_, context_);
     exposure_.try_opening(local_rank, board_.window(local_rank).door);
     return true;
-  } catch (const base::Error& error) {
+  } catch (const std::exception& error) {
     base::log(base::Topic::info, "GPU memory of local rank {} cannot be opened: {}", local_rank, error.what());
     return base::is_shortage(error) || exposure_.has_open(local_rank) ? std::nullopt : std::optional(false);
   }
