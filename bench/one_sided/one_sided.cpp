@@ -47,12 +47,11 @@ class Benchmark {
         csv_(world.rank == 0 ? options.text("--csv") : "",
              {"one_sided", fmt::format("{} x {}", device_.count(), device_.name())},
              {"column", "window", "bytes", "run", "seconds"}),
-        most_(static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end())) *
-              static_cast<std::size_t>(window_size_)),
-        own_(std::max(most_, least_)),
-        exposed_(std::max(most_, least_)) {
-    MPI_Win_create(exposed_.pointer(), static_cast<MPI_Aint>(std::max(most_, least_)), 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-                   &window_);
+        most_(std::max(least, static_cast<std::size_t>(*std::max_element(sizes_.begin(), sizes_.end())) *
+                                  static_cast<std::size_t>(window_size_))),
+        own_(most_),
+        exposed_(most_) {
+    MPI_Win_create(exposed_.pointer(), static_cast<MPI_Aint>(most_), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_);
     CUipcMemHandle mine{}, theirs{};
     check(cuIpcGetMemHandle(&mine, exposed_.address()), "cuIpcGetMemHandle");
     const Calls plain = Calls::plain();
@@ -156,7 +155,7 @@ class Benchmark {
       MPI_Win_flush(1, window_);
   }
 
-  // All columns before they are timed: what the first rank put is what it then gets, elsewhere, and what the other one finds once its memory is its own
+  // The columns before they are timed: what the first rank put is what it then gets, elsewhere, and what the other one finds once its memory is its own
   // again; sums and swaps by their numbers.
   void verify(std::size_t bytes) {
     const std::size_t all = bytes * static_cast<std::size_t>(window_size_);
@@ -165,6 +164,7 @@ class Benchmark {
     for (auto& word : words) word = static_cast<std::uint8_t>((state = state * 1664525U + 1013904223U) >> 24U);
     const std::vector<std::uint8_t> nothing(all);
     for (const Column column : {puts, gets, copies, put, get, copy}) {
+      if (!measures(column)) continue;
       const bool gets_them = column == get || column == gets;
       const std::size_t moved = column == put || column == get || column == copy ? bytes : all;
       write(own_, gets_them ? nothing : words);
@@ -175,20 +175,26 @@ class Benchmark {
       demand_everywhere(rank_ == (gets_them ? 1 : 0) || whole,
                         fmt::format("{} of {} bytes came wrong", names[column], bytes));
     }
-    // Numbers that are exact in any order.
-    std::vector<double> numbers(std::max(all / sizeof(double), std::size_t{1}));
+    if (measures(sum)) verify_sum(bytes);
+    if (measures(fetch)) one_number(fetch, {5, 0, 0}, 10, 5);  // twice 5 on 0: at last 5 was found
+    if (measures(swap)) one_number(swap, {7, 0, 0}, 7, 7);     // 7 for 0, and then not for 7
+    write(own_, nothing);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  [[nodiscard]] bool measures(Column column) const { return std::ranges::find(columns_, column) != columns_.end(); }
+
+  // Of numbers that are exact in any order.
+  void verify_sum(std::size_t bytes) {
+    std::vector<double> numbers(bytes / sizeof(double));
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = 1.0 + static_cast<double>(i % 1000);
     write(own_, numbers);
     write(exposed_, std::vector<double>(numbers.size()));
     accessed(sum, bytes, 3);
-    const auto sums = read<double>(exposed_, bytes / 8);
+    const auto sums = read<double>(exposed_, numbers.size());
     bool right = true;
     for (std::size_t i = 0; i < sums.size(); ++i) right = right && sums[i] == 3 * numbers[i];
     demand_everywhere(rank_ == 0 || right, fmt::format("the sum of {} bytes is wrong", bytes));
-    one_number(fetch, {5, 0, 0}, 10, 5);  // twice 5 on 0: at last 5 was found
-    one_number(swap, {7, 0, 0}, 7, 7);    // 7 for 0, and then not for 7
-    write(own_, nothing);
-    MPI_Barrier(MPI_COMM_WORLD);
   }
 
   // By the first rank, between two epochs of its and the other's own accesses.
@@ -230,7 +236,7 @@ class Benchmark {
   const std::map<std::string, double> beside_;
   const Device device_;
   Csv csv_;
-  static constexpr std::size_t least_ = 64;  // what one number takes, with what it is compared and fetched to
+  static constexpr std::size_t least = 64;  // what one number takes, with what it is compared and fetched to
   const std::size_t most_;
   const DeviceBuffer own_, exposed_;
   std::optional<PeerBuffer> other_;

@@ -27,9 +27,9 @@ std::size_t whole_pages(std::size_t bytes) {
 
 void PinnedPages::Unmap::operator()(std::byte* memory) const noexcept { munmap(memory, bytes); }
 
-PinnedPages::PinnedPages(const Driver& driver, std::size_t bytes)
-    : memory_(mapped(whole_pages(bytes)), Unmap{whole_pages(bytes)}) {
-  pinned_.emplace(driver, memory_.get(), whole_pages(bytes));
+PinnedPages::PinnedPages(const Driver& driver, std::size_t bytes) : memory_(nullptr, Unmap{whole_pages(bytes)}) {
+  memory_.reset(mapped(memory_.get_deleter().bytes));
+  pinned_.emplace(driver, memory_.get(), memory_.get_deleter().bytes);
 }
 
 PinnedPages& PinnedPages::operator=(PinnedPages&& other) noexcept {
