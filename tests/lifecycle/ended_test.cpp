@@ -4,6 +4,7 @@
 #include "support/direct_calls.h"
 #include "support/memory.h"
 #include "support/program.h"
+#include "support/sharing.h"
 
 #include <cuda.h>
 #include <mpi.h>
@@ -14,7 +15,7 @@
 namespace crosslane::tests {
 namespace {
 
-constexpr int count = 20000;
+constexpr int count = direct_in_turns_from / sizeof(int);
 
 class Ranks {
  public:
