@@ -22,7 +22,8 @@ class Pending::Pass {
         // not wait knows nothing of the one before it, and might never come to the last of them.
         may_miss_(pending.waits_ ? 8 : pending.open_.size()),
         // Of one receive alone there is nothing to gather.
-        gathering_(pending.receives_ > 1 && pending.process_.looks() ? &pending.process_.transfers() : nullptr) {}
+        gathering_(pending.receives_ > 1 && pending.process_.looks() ? &pending.process_.transfers() : nullptr,
+                   static_cast<std::size_t>(pending.receives_)) {}
 
   /// All, or only receives that MPI has yet to complete, or only others.
   enum class Which { all, awaited, others };

@@ -19,6 +19,9 @@
 //   own told[k], flag of ring r     word k of what it heard by ring r; or the value for `done` is 0: it has left, heard or not
 //   any other flag                  of rings before: who leaves writes all
 //
+// What a call brings beyond the words that each one brings (told_also()) is written first, and looked at only where these tell of it: so no look
+// takes longer for it.
+//
 // Calls of one launch follow each other as launches do: each tells the host when it is over, so `done` must not be null, and by that releases
 // what its blocks did. None acquires what was stored since the one before, which takes a way to memory and back: calls load past the
 // multiprocessor's cache instead.
@@ -69,7 +72,7 @@ struct Lingering {
   using Parameters = LingeringParameters<Mine>;
   static_assert(sizeof(Mine) % 8 == 0);
   static_assert(1 + told_words<Mine>(1) <= told_room(1) &&
-                1 + told_words<Mine>(most_members) <= told_room(most_members));
+                1 + told_words<Mine>(most_members) + most_told_also<Mine> <= told_room(most_members));
 
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
@@ -103,14 +106,17 @@ struct Lingering {
           return true;
         });
         if (!heard || words[done_value] == 0) return;
+        hear_also(block, &own.told[told], flag, mine);
       } else {
         const bool idle = p.stay.idle != 0 && ring == p.stay.rung + 1;
         const bool stays =
             hear(block, p.stay, ring, told, place, [&] { return idle || block.load_now(&own.launches) != launches; }) &&
             words[done_value] != 0;
+        if (stays) hear_also(block, &p.stay.bell->request[told], flag, mine);
         if (block.count() != 1 || !stays) {
-          block.for_each(stays ? told : told_room(most_members), [&](std::uint64_t k) {
-            const std::uint64_t word = stays ? *place(k) : 0;
+          const ToldAlso also = told_also(mine);
+          block.for_each(stays ? told + also.words : told_room(most_members), [&](std::uint64_t k) {
+            const std::uint64_t word = !stays ? 0 : k < told ? *place(k) : words[also.begin + k - told];
             Packets::store(block, &own.told[k], 0, &word, flag);
           });
         }
@@ -146,6 +152,22 @@ struct Lingering {
     const bool late = heard();
     say(block, stay, late ? Bell::heard(ring) : Bell::left(ring));
     return late;
+  }
+
+  // Whole, or about to be: who has written the words that tell of them has written these, too.
+  template <class B>
+  CROSSLANE_DEVICE static void hear_also(const B& block, const Word16* packets, Packets::Flag flag, Mine& mine) {
+    if constexpr (most_told_also<Mine> != 0) {
+      const ToldAlso also = told_also(mine);
+      if (also.words == 0) return;
+      auto* const words = reinterpret_cast<std::uint64_t*>(&mine) + also.begin;
+      static_cast<void>(block.all_of(also.words, [&](std::uint64_t k) {
+        Word16 packet = block.load_packet(&packets[k]);
+        while (!Packets::complete(block, packet, flag)) packet = block.load_packet(&packets[k]);
+        words[k] = Packets::word(packet, 0);
+        return true;
+      }));
+    }
   }
 
   // By one thread, before whatever others of the block look at behind it.

@@ -18,12 +18,15 @@ class ToldCall {
  public:
   template <class Parameters>
   ToldCall(const Parameters& parameters, std::uint64_t done_value, std::uint32_t members) noexcept
-      : count_(1 + told_words<Parameters>(members)) {
+      : count_(1 + told_words<Parameters>(members) + told_also(parameters).words) {
     words_[0] = done_value;
     const auto* const all = reinterpret_cast<const std::byte*>(&parameters);
-    for (std::uint32_t k = 1; k < count_; ++k)
+    const ToldAlso also = told_also(parameters);
+    const std::uint32_t told = count_ - also.words;
+    for (std::uint32_t k = 1; k < told; ++k)
       std::memcpy(&words_[k], all + told_place<Parameters>(k - 1, members) * sizeof(std::uint64_t),
                   sizeof(std::uint64_t));
+    std::memcpy(&words_[told], all + also.begin * sizeof(std::uint64_t), also.words * sizeof(std::uint64_t));
   }
   [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return std::span(words_).first(count_); }
 
@@ -32,12 +35,12 @@ class ToldCall {
   std::uint32_t count_;
 };
 
-/// Rings, for that call, or to leave, for none. Whole, whichever kernel reads it: so no flag of 2^32 rings ago is left. The last store is
-/// ordered before what is loaded next.
+/// Rings, for that call, or to leave, for none. Whole, whichever kernel reads it, of all that read so many words: so no flag of 2^32 rings ago is
+/// left. The last store is ordered before what is loaded next.
 inline void write_ring(Bell& bell, std::uint64_t ring, std::span<const std::uint64_t> call,
-                       std::uint32_t members) noexcept {
+                       std::uint32_t room) noexcept {
   const std::uint64_t flag = std::uint64_t{Bell::flag_of(ring)} << 32;
-  for (std::size_t k = told_room(members); k-- != 0;) {
+  for (std::size_t k = room; k-- != 0;) {
     const std::uint64_t word = k < call.size() ? call[k] : 0;
     const auto order = k == 0 ? std::memory_order_seq_cst : std::memory_order_relaxed;
     std::atomic_ref(bell.request[k].low).store((word & 0xffffffffU) | flag, std::memory_order_release);

@@ -283,6 +283,22 @@ class Launch {
     });
   }
 
+  /// The same of a launch with `done`, before which its last block tells others of its end, too: tell(i), i < count, by a thread each.
+  template <class F>
+  CROSSLANE_DEVICE void finish_telling(std::uint64_t count, F tell) const {
+    block_.barrier();
+    const bool last = block_.all_of(
+        1, [&](std::uint64_t) { return block_.count() == 1 || block_.add(&own_->finished, 1) + 1 == block_.count(); });
+    if (!last) return;
+    block_.for_each(count, tell);
+    block_.barrier();
+    block_.for_each(1, [&](std::uint64_t) {
+      block_.store_now(&own_->finished, 0);
+      block_.store_now(&own_->launches, number_ + 1);
+      block_.post(frame_.done, frame_.done_value);
+    });
+  }
+
  private:
   // Room for 2^24 steps a launch, and 2^40 launches: weeks of nothing else.
   CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 24 | step; }

@@ -56,10 +56,27 @@ CROSSLANE_DEVICE constexpr ToldRuns told_runs(const ExchangeCombineParameters* /
 }
 CROSSLANE_DEVICE constexpr ToldRuns told_runs(const CarryParameters* /*which*/) {
   using P = CarryParameters;
-  return {{{(offsetof(P, frame) + offsetof(Frame, done)) / 8, 1, 0}, {offsetof(P, from) / 8, 3, 0}}};
+  return {{{(offsetof(P, frame) + offsetof(Frame, done)) / 8, 1, 0}, {offsetof(P, from) / 8, 4, 0}}};
 }
 
-/// How many there are among so many members.
+/// What a call may bring beyond these: a run of words, as many as those tell of.
+struct ToldAlso {
+  std::uint32_t begin, words;
+};
+template <class Parameters>
+CROSSLANE_DEVICE constexpr ToldAlso told_also(const Parameters& /*heard*/) {
+  return {};
+}
+CROSSLANE_DEVICE constexpr ToldAlso told_also(const CarryParameters& heard) {
+  using P = CarryParameters;
+  return {offsetof(P, other) / 8, static_cast<std::uint32_t>(heard.others * sizeof(P::Payload) / 8)};
+}
+template <class Parameters>
+inline constexpr std::uint32_t most_told_also = 0;
+template <>
+inline constexpr std::uint32_t most_told_also<CarryParameters> = sizeof(CarryParameters::other) / 8;
+
+/// How many there are among so many members, but for those.
 template <class Parameters>
 CROSSLANE_DEVICE constexpr std::uint32_t told_words(std::uint32_t members) {
   const ToldRuns runs = told_runs(static_cast<const Parameters*>(nullptr));

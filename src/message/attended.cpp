@@ -1,5 +1,5 @@
-// Payloads on their way to a thread that waits, in ways that need it: those that are held (held.cpp), those that their senders are asked to write
-// (put.cpp), and those whose ends it has to see. These a copy engine reads, one alone: the thread asks the driver, and tells the sender itself. A
+// Payloads on their way to a thread that waits, in ways that need it: those that are held (held.cpp), or queued (queued.cpp), those that their senders
+// are asked to write (put.cpp), and those whose ends it has to see. These a copy engine reads, one alone: the thread asks the driver, and tells the sender itself. A
 // word that the stream writes behind a copy from another GPU comes later than the driver knows of the copy's end: between two H200 of 1 MiB 18.6 us
 // after it was begun rather than 13.5, of 16 MiB 58.0 rather than 54.4, of 64 MiB 187 rather than 181. (Behind one to another GPU it does not.) See
 // transfers.h.
@@ -35,6 +35,7 @@ void Transfers::attend(const ReadingPointer& reading) noexcept {
 }
 
 void Transfers::look_for_ends() noexcept {
+  if (!queued_.empty()) carry_queued();
   if (!held_.empty()) give_turns();
   if (attended_.empty()) return;
   for (const auto& reading : attended_)
@@ -68,7 +69,11 @@ void Transfers::mark(Reading& reading) noexcept {
 }
 
 void Transfers::leave_attended() noexcept {
-  if (attended_.empty() && held_.empty()) return;
+  if (attended_.empty() && held_.empty() && queued_.empty()) return;
+  if (!queued_.empty()) {
+    Gathering short_ones(this);
+    read_queued(short_ones);
+  }
   // In streams that wait for nothing of the application's, as all of this need not.
   Gathering gathering(this, reading_);
   for (const auto& reading : held_)

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <limits>
 
 namespace crosslane::message {
@@ -22,6 +23,9 @@ namespace {
 // 2 MiB 11.4 and 11.0.
 constexpr std::size_t most_for_one_block = std::size_t{32} << 10, most_for_some = std::size_t{512} << 10;
 constexpr unsigned some_blocks = 16, many_blocks = 32;
+
+// Of several payloads at a time each waits for all of them.
+constexpr std::size_t most_together_for_one_block = 2 * most_for_one_block;
 
 std::size_t size_of(std::size_t bytes) noexcept {
   return bytes <= most_for_one_block ? 0 : bytes <= most_for_some ? 1 : 2;
@@ -41,7 +45,8 @@ Courier::Equipment::Equipment(team::Home& of, engine::Engine& engine, base::Dura
       marker(of.driver()),
       word(of.driver(), share::line_bytes),
       control(of.driver(), sizeof(kernel::Control)),
-      lingerer(of.driver(), engine, watch("a kernel that stays for messages"), 1, stay) {
+      lingerer(of.driver(), engine, watch("a kernel that stays for messages"),
+               kernel::told_room(1) + kernel::most_told_also<kernel::CarryParameters>, stay) {
   std::fill_n(word.data(), word.size(), std::byte{0});
   gpu::fill_async(control.data(), 0, control.size(), stream);
 }
@@ -89,53 +94,81 @@ unsigned Courier::blocks_for(std::size_t bytes) const noexcept {
   return std::min(wanted, most_blocks_);
 }
 
-std::optional<team::Lingerer::Kernel> Courier::free_for(std::size_t bytes) const noexcept {
-  if (equipment_ == nullptr || (compares_ && comparison_.rests()) || !equipment_->free.done()) return std::nullopt;
+std::optional<team::Lingerer::Kernel> Courier::staying_for(std::size_t bytes) const noexcept {
+  if (equipment_ == nullptr || (compares_ && comparison_.rests())) return std::nullopt;
   const auto stays = equipment_->lingerer.stays();
   return stays && stays->blocks >= blocks_for(bytes) ? stays : std::nullopt;
 }
 
-bool Courier::is_free_for(std::size_t bytes, base::Time now) noexcept {
+std::optional<team::Lingerer::Kernel> Courier::free_for(std::size_t bytes) const noexcept {
+  return equipment_ != nullptr && equipment_->free.done() ? staying_for(bytes) : std::nullopt;
+}
+
+void Courier::comes(base::Time now, bool first) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || home_ == nullptr) return false;
-  soon_ = asked_ && now - *asked_ < stay_;
+  if (!lock || home_ == nullptr) return;
+  if (first) {
+    soon_ = asked_ && now - *asked_ < stay_;
+    comparison_.begin();
+    if (equipment_ != nullptr) equipment_->lingerer.begin();
+  }
   asked_ = now;
-  comparison_.begin();
-  if (equipment_ == nullptr) return false;
+  if (equipment_ != nullptr) equipment_->lingerer.end();
+}
+
+Courier::Presence Courier::presence(std::size_t bytes, base::Time now) noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || home_ == nullptr || equipment_ == nullptr) return Presence::away;
   Equipment& with = *equipment_;
-  with.lingerer.begin();
-  with.lingerer.end();
   const bool idle = with.free.done();
   if (with.launched && idle) with.launched.reset();
   if (compares_ && with.launched && now - *with.launched > soon_enough) {
     with.launched.reset();
     comparison_.rest();
   }
-  if (compares_ && comparison_.rests() && idle) with.lingerer.dismiss();
-  return free_for(bytes).has_value();
+  if (compares_ && comparison_.rests()) {
+    if (idle) with.lingerer.dismiss();
+    return Presence::away;
+  }
+  return !staying_for(bytes) ? Presence::away : idle ? Presence::free : Presence::busy;
 }
 
-bool Courier::carry(const Errand& errand) {
+std::size_t Courier::carry(std::span<const Errand> errands) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || home_ == nullptr || errand.word.address == 0) return false;
-  const auto stays = free_for(errand.bytes);
-  if (!stays) return false;
+  if (!lock || home_ == nullptr || errands.empty()) return 0;
+  const auto stays = free_for(errands.front().bytes);
+  if (!stays) return 0;
   Equipment& with = *equipment_;
+  const Errand& first = errands.front();
   kernel::CarryParameters told = parameters();
-  told.frame.done = reinterpret_cast<std::uint64_t*>(errand.word.address);
-  told.from = reinterpret_cast<std::uintptr_t>(errand.from);
-  told.to = reinterpret_cast<std::uintptr_t>(errand.to);
-  told.bytes = errand.bytes;
-  if (!with.lingerer.ring(*stays, kernel::ToldCall(told, errand.word.value, 1).words())) return false;
-  with.free = engine::Completion::of(*errand.word.word, errand.word.value);
-  carried_.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  told.frame.done = reinterpret_cast<std::uint64_t*>(first.word.address);
+  told.from = reinterpret_cast<std::uintptr_t>(first.from);
+  told.to = reinterpret_cast<std::uintptr_t>(first.to);
+  told.bytes = first.bytes;
+  std::size_t bytes = first.bytes;
+  for (const Errand& each : errands.subspan(1)) {
+    bytes += each.bytes;
+    const bool is_too_much =
+        (stays->blocks == 1 && bytes > most_together_for_one_block) || blocks_for(each.bytes) > stays->blocks;
+    if (told.others == std::size(told.other) || is_too_much) break;
+    told.other[told.others++] = {
+        .from = reinterpret_cast<std::uintptr_t>(each.from),
+        .to = reinterpret_cast<std::uintptr_t>(each.to),
+        .bytes = each.bytes,
+        .ending = {reinterpret_cast<std::uint64_t*>(each.word.address), each.word.value},
+    };
+  }
+  if (!with.lingerer.ring(*stays, kernel::ToldCall(told, first.word.value, 1).words())) return 0;
+  with.free = engine::Completion::of(*first.word.word, first.word.value);
+  const auto count = static_cast<std::size_t>(1 + told.others);
+  carried_.fetch_add(count, std::memory_order_relaxed);
+  return count;
 }
 
-bool Courier::wants(std::size_t bytes) const noexcept {
+bool Courier::wants(const Kind& kind) const noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || home_ == nullptr || !soon_ || (compares_ && !comparison_.tries(size_of(bytes)))) return false;
-  return equipment_ == nullptr || (equipment_->free.done() && !free_for(bytes) && equipment_->lingerer.worth());
+  if (!lock || home_ == nullptr || !soon_ || (compares_ && !comparison_.tries(number_of(kind)))) return false;
+  return equipment_ == nullptr || (equipment_->free.done() && !free_for(kind.bytes) && equipment_->lingerer.worth());
 }
 
 bool Courier::launch(std::size_t bytes) noexcept {
@@ -170,13 +203,15 @@ bool Courier::launch(std::size_t bytes) noexcept {
   }
 }
 
-void Courier::took(std::size_t bytes, bool carried, base::Duration time) noexcept {
+std::size_t Courier::number_of(const Kind& kind) noexcept { return size_of(kind.bytes) + (kind.several ? sizes : 0); }
+
+void Courier::took(const Kind& kind, bool carried, base::Duration time) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || home_ == nullptr || !compares_) return;
   if (!carried)
-    comparison_.usual(size_of(bytes), time);
+    comparison_.usual(number_of(kind), time);
   else
-    static_cast<void>(comparison_.quick(size_of(bytes), time));
+    static_cast<void>(comparison_.quick(number_of(kind), time));
 }
 
 void Courier::throw_if_failed() const {

@@ -2,9 +2,9 @@
 // in pinned memory to its first load it takes two microseconds, where a call of the driver, and the way from there to a copy engine, take six.
 // It must not know matching, nor where payloads lie.
 //
-// It carries one payload at a time, and is rung only where it is known to run and to wait: what it does not take at once goes the usual way, so that
-// no payload waits for a kernel that cannot start, as where the application's kernels fill the GPU. So it is launched with nothing to do,
-// behind a payload that went the usual way, where such payloads follow each other closely (team/lingerer.h says when that pays). Whether it is
+// It carries one payload at a time, or several that were found together, and is rung only where it is known to run and to wait: what it does not take
+// goes the usual way, so that no payload waits for a kernel that cannot start, as where the application's kernels fill the GPU. So it is launched with
+// nothing to do, behind payloads that went the usual way, where such payloads follow each other closely (team/lingerer.h says when that pays). Whether it is
 // faster is measured: a kernel that shares its multiprocessors with others may take longer than a copy engine, and is then left alone for a while.
 // So it is where it does not begin to run soon: the GPU is full of others, from which it would take room.
 #pragma once
@@ -16,6 +16,7 @@
 #include "gpu/marker.h"
 #include "gpu/pinned_buffer.h"
 #include "gpu/stream.h"
+#include "kernel/carry.h"
 #include "message/comparison.h"
 #include "team/home.h"
 #include "team/lingerer.h"
@@ -26,6 +27,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 
 namespace crosslane::message {
 
@@ -40,6 +42,9 @@ class Courier {
 
   /// Longer payloads are faster by the copy engine, which brings more bytes a second.
   static constexpr std::size_t most_bytes = std::size_t{2} << 20;
+  /// And of few that a call waits for, up to so many, longer ones are as fast by launches. Two H200, windows of four both ways: 64 KiB take 0.94 to 1.0 of
+  /// the time, 256 KiB 1.12; windows of 64 of 64 KiB one way 1.19.
+  static constexpr std::size_t few = kernel::CarryParameters::most, most_bytes_of_few = std::size_t{64} << 10;
 
   /// This rank takes part with that GPU: once. Nothing is made yet.
   void live_at(team::Home& home) noexcept;
@@ -53,19 +58,27 @@ class Courier {
     std::size_t bytes;
     gpu::WordWrite word;
   };
-  /// Whether one stays that is free and large enough, as it seems; counts how closely payloads follow each other.
-  [[nodiscard]] bool is_free_for(std::size_t bytes, base::Time now) noexcept;
-  /// Has it do that. False: it is the caller's to copy, who asks wants() behind that.
-  [[nodiscard]] bool carry(const Errand& errand);
-  /// Whether a kernel had better stay for the next payload of about so many bytes, where none does.
-  [[nodiscard]] bool wants(std::size_t bytes) const noexcept;
+  /// A payload has come that it might carry; the `first` one that its call finds: so it counts how closely such calls follow each other.
+  void comes(base::Time now, bool first) noexcept;
+  /// Whether one stays that is large enough for a payload of so many bytes, as it seems.
+  enum class Presence : std::uint8_t { away, busy, free };
+  [[nodiscard]] Presence presence(std::size_t bytes, base::Time now) noexcept;
+  /// Has it carry as many of these as it takes at a time, the first ones: how many. 0: they are the caller's to copy, who asks wants() behind that.
+  [[nodiscard]] std::size_t carry(std::span<const Errand> errands);
+  /// What payloads have in common whose times can be compared: how many bytes there are of them, and whether their call waited for several.
+  struct Kind {
+    std::size_t bytes;
+    bool several;
+  };
+  /// Whether a kernel had better stay for the next ones of about that kind, where none does.
+  [[nodiscard]] bool wants(const Kind& kind) const noexcept;
   /// Launches it. Takes some microseconds; the first time some hundreds. False: it is not to be had.
   bool launch(std::size_t bytes) noexcept;
 
   /// Throws Error where the GPU has failed, which then never ends what is carried.
   void throw_if_failed() const;
-  /// How long a payload that it might have carried took until its end was seen, and whether it did carry it.
-  void took(std::size_t bytes, bool carried, base::Duration time) noexcept;
+  /// How long payloads that it might have carried took until the end of their first one was seen, and whether it did carry them.
+  void took(const Kind& kind, bool carried, base::Duration time) noexcept;
 
   /// How many payloads it has carried.
   [[nodiscard]] std::uint64_t carried() const noexcept { return carried_.load(std::memory_order_relaxed); }
@@ -87,8 +100,11 @@ class Courier {
     std::optional<base::Time> launched;  // until it is seen to run
     engine::Completion free;             // what it was given last is done, or it runs by now
   };
+  static constexpr std::size_t sizes = 3;  // short ones, longer ones, and long ones
+  [[nodiscard]] static std::size_t number_of(const Kind& kind) noexcept;
   [[nodiscard]] unsigned blocks_for(std::size_t bytes) const noexcept;
   [[nodiscard]] kernel::CarryParameters parameters() const noexcept;
+  [[nodiscard]] std::optional<team::Lingerer::Kernel> staying_for(std::size_t bytes) const noexcept;
   [[nodiscard]] std::optional<team::Lingerer::Kernel> free_for(std::size_t bytes) const noexcept;
 
   engine::Engine& engine_;
@@ -102,7 +118,7 @@ class Courier {
   std::optional<base::Time> asked_;  // the last time
   bool soon_ = false;                // that was soon after the time before
   bool compares_ = true;             // times of emulated GPUs are the processors', and tell nothing
-  Comparison comparison_{3};         // of short ones, longer ones, and long ones
+  Comparison comparison_{2 * sizes};
   std::atomic<std::uint64_t> carried_{0};
 };
 

@@ -27,7 +27,7 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
   if (!suits || attending_ == 0 || !peers_->may_be_asked(header.sender)) return false;
   reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch});
   reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);
-  reading.begun.reset();
+  reading.timed.reset();
   held_.push_back(pointer);
   give_turns();
   if (!held_.empty() && held_.back() == pointer) held_so_far_.fetch_add(1, std::memory_order_relaxed);

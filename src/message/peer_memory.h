@@ -105,8 +105,8 @@ class PeerMemory {
   /// Reads short contiguous payloads into this rank's memory.
   [[nodiscard]] Courier& courier() noexcept { return courier_; }
   /// Behind a payload of about so many bytes that it did not read: if it is wanted for the next one, it is launched. True: that took a while.
-  bool launch_courier(std::size_t bytes) noexcept {
-    return courier_.wants(bytes) && has_gpu_to_itself() && courier_.launch(bytes);
+  bool launch_courier(const Courier::Kind& kind) noexcept {
+    return courier_.wants(kind) && has_gpu_to_itself() && courier_.launch(kind.bytes);
   }
 
   /// Writes long ones to memory of other ranks.

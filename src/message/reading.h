@@ -10,7 +10,7 @@
 namespace crosslane::message {
 
 struct Transfers::Reading {
-  /// Of a payload that its sender may write (put.cpp): what it takes to read it after all.
+  /// Of a payload that is put off (held.cpp, queued.cpp), or that its sender may write (put.cpp): what it takes to read it after all.
   struct Asked {
     Header header;
     Buffer buffer;
@@ -25,6 +25,12 @@ struct Transfers::Reading {
     base::Time over{};  ///< Not before.
   };
 
+  /// What is compared with what the same took in another way.
+  struct Timed {
+    base::Time begun;
+    Courier::Kind kind;
+  };
+
   PeerMemory::Reached source, list;      // held until the batch has ended
   std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
   bool stored = false;                   // by its sender, which has waited for long
@@ -36,8 +42,8 @@ struct Transfers::Reading {
   bool told = false;           // the sender knows that it failed, and may use the offer again
   std::shared_ptr<lane::Batch>
       batch;  // what was gathered together shares one; null of what the courier carries, or the sender writes
-  std::unique_ptr<Asked> asked;     // unless this rank reads
-  std::optional<base::Time> begun;  // of what the courier might carry
+  std::unique_ptr<Asked> asked;  // unless this rank reads
+  std::optional<Timed> timed;    // of what the courier might carry
   std::optional<Unmarked> unmarked;
   engine::Completion done;
 };

@@ -177,14 +177,17 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     }
     // One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone ? carry(*reading, header, buffer) : hold(reading, header, buffer, watch)) return reading;
+    if (alone
+            ? carry(*reading, header, buffer)
+            : hold(reading, header, buffer, watch) || (gathering->is_of_few() && queue(reading, header, buffer, watch)))
+      return reading;
     if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
     if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
       reading->unmarked.emplace(Reading::Unmarked{buffer.place});
     read_now(*reading, header, buffer, watch);
     if (reading->unmarked) attend(reading);
     // What took as long as a launch tells nothing.
-    if (reading->begun && peers_->launch_courier(reading->received.bytes)) reading->begun.reset();
+    if (reading->timed && peers_->launch_courier(reading->timed->kind)) reading->timed.reset();
   } catch (...) {
     fail(*reading, std::current_exception());
   }
@@ -198,7 +201,8 @@ bool Transfers::join(const ReadingPointer& reading, const Header& header, const 
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
   count_read(*reading, header, buffer);
-  gathering.add(reading);
+  gathering.add(reading, attending_ != 0 && gathering.is_of_few() &&
+                             suits_courier(*reading, header, buffer, Courier::most_bytes_of_few));
   return true;
 }
 
@@ -220,22 +224,39 @@ void Transfers::read_now(Reading& reading, const Header& header, const Buffer& b
   }
 }
 
+bool Transfers::suits_courier(const Reading& reading, const Header& header, const Buffer& buffer,
+                              std::size_t most) const {
+  const std::size_t bytes = reading.received.bytes;
+  return bytes != 0 && bytes <= most && is_plain(header, buffer) &&
+         peers_->address_of(peers_->offers().theirs(reading.owner, header.offer)) != 0;
+}
+
+// A kernel that writes beyond what is there takes its context along; of a copy the driver says so.
+std::optional<Courier::Errand> Transfers::errand_of(const Reading& reading, const Buffer& buffer) const {
+  const std::size_t bytes = reading.received.bytes;
+  std::byte* const to = buffer.first();
+  const gpu::PointerInfo info = buffer.seen.on_gpu() ? buffer.seen : copier_.gpu().inspect(to);
+  if (!info.on_gpu() || !info.holds(to, bytes)) return std::nullopt;
+  auto& word = peers_->offers().theirs(reading.owner, reading.offer);
+  return Courier::Errand{to,
+                         reading.source.data,
+                         bytes,
+                         {&word, peers_->address_of(word), share::Offers::value(reading.offer, State::done)}};
+}
+
 // By the kernel that stays for such payloads, if it is there.
 bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buffer) {
+  if (!suits_courier(reading, header, buffer, Courier::most_bytes)) return false;
   const std::size_t bytes = reading.received.bytes;
-  auto& word = peers_->offers().theirs(reading.owner, header.offer);
-  const gpu::WordWrite ending{&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)};
-  const bool suits = bytes != 0 && bytes <= Courier::most_bytes && is_plain(header, buffer) && ending.address != 0;
-  if (!suits) return false;
-  reading.begun = base::now();
-  if (!peers_->courier().is_free_for(bytes, *reading.begun)) return false;
+  const auto now = base::now();
+  reading.timed.emplace(Reading::Timed{now, {bytes, false}});
+  auto& courier = peers_->courier();
+  courier.comes(now, true);
+  if (courier.presence(bytes, now) != Courier::Presence::free) return false;
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, "read a message", bytes);
-  std::byte* const to = buffer.first();
-  // A kernel that writes beyond what is there takes its context along; of a copy the driver says so.
-  const gpu::PointerInfo info = buffer.seen.on_gpu() ? buffer.seen : copier_.gpu().inspect(to);
-  if (!info.on_gpu() || !info.holds(to, bytes)) return false;
-  if (!peers_->courier().carry({to, reading.source.data, bytes, ending})) return false;
-  reading.done = engine::Completion::of(word, ending.value);
+  const auto errand = errand_of(reading, buffer);
+  if (!errand || courier.carry({&*errand, 1}) == 0) return false;
+  reading.done = engine::Completion::of(*errand->word.word, errand->word.value);
   return true;
 }
 
@@ -276,8 +297,8 @@ void Transfers::look_for_failure(Reading& reading) const {
 Received Transfers::finish_reading(const Reading& reading) const {
   if (reading.failure) std::rethrow_exception(reading.failure);
   if (reading.asked != nullptr) peers_->came(reading.asked->header.sender, true);
-  if (reading.begun)
-    peers_->courier().took(reading.received.bytes, reading.batch == nullptr, base::now() - *reading.begun);
+  if (const auto& timed = reading.timed)
+    peers_->courier().took(timed->kind, reading.batch == nullptr, base::now() - timed->begun);
   return reading.received;
 }
 
@@ -350,9 +371,10 @@ std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& 
   return batch_;
 }
 
-void Transfers::Gathering::add(const ReadingPointer& reading) noexcept {
+void Transfers::Gathering::add(const ReadingPointer& reading, bool suits_courier) noexcept {
   members_.push_back(reading);
   bytes_ += reading->received.bytes;
+  suit_courier_ = suit_courier_ && suits_courier;
   if (bytes_ >= most_gathered_bytes || members_.size() >= most_gathered) enqueue();
 }
 
@@ -363,8 +385,12 @@ void Transfers::Gathering::enqueue() noexcept {
   }
   if (batch_ == nullptr) return;
   try {
-    const trace::Span span(transfers_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);
-    batch_->enqueue_gathered(transfers_->memory_in(place_));
+    const auto begun = base::now();
+    {
+      const trace::Span span(transfers_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);
+      batch_->enqueue_gathered(transfers_->memory_in(place_));
+    }
+    if (suit_courier_) transfers_->time(*members_.front(), bytes_, begun);
   } catch (...) {
     // Some may be on their way, and words that say so.
     static_cast<void>(batch_->drains());
@@ -374,6 +400,7 @@ void Transfers::Gathering::enqueue() noexcept {
   batch_.reset();
   lock_ = {};
   bytes_ = 0;
+  suit_courier_ = true;
 }
 
 // Into host memory.

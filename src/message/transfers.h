@@ -38,6 +38,7 @@
 #include "engine/helper_thread.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
+#include "message/courier.h"
 #include "message/header.h"
 #include "message/peer_memory.h"
 #include "message/tags.h"
@@ -159,7 +160,7 @@ class Transfers {
    public:
     /// `transfers`: nothing is attended where it is null.
     explicit Attending(Transfers* transfers) noexcept : transfers_(transfers) {
-      if (transfers_ != nullptr) ++transfers_->attending_;
+      if (transfers_ != nullptr && transfers_->attending_++ == 0) transfers_->finds_first_ = true;
     }
     ~Attending() {
       if (transfers_ == nullptr) return;
@@ -269,7 +270,18 @@ class Transfers {
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
                          const engine::Watch& watch);
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
+  [[nodiscard]] bool suits_courier(const Reading& reading, const Header& header, const Buffer& buffer,
+                                   std::size_t most) const;
+  [[nodiscard]] std::optional<Courier::Errand> errand_of(const Reading& reading, const Buffer& buffer) const;
   bool carry(Reading& reading, const Header& header, const Buffer& buffer);
+  /// For the kernel that stays. False for what is to be read in another way.
+  [[nodiscard]] bool queue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                           const engine::Watch& watch);
+  void carry_queued() noexcept;
+  [[nodiscard]] bool tell_courier(base::Time now) noexcept;
+  void read_queued(Gathering& gathering) noexcept;
+  /// `first` and others, of so many bytes in all, are read together without it since then.
+  void time(Reading& first, std::size_t bytes, base::Time begun) noexcept;
   bool gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer);
   engine::Task<> read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<> read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
@@ -408,6 +420,14 @@ class Transfers {
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;
   std::deque<ReadingPointer> held_;  // put off, in the order in which they came
+  /// For the kernel that stays, in that order; and since when it has not taken the first one.
+  struct Queued {
+    ReadingPointer reading;
+    Courier::Errand errand;
+  };
+  std::deque<Queued> queued_;
+  base::Time queued_since_{};
+  bool finds_first_ = false;  // nothing has been found for it since this thread began to wait
   // Of long payloads, what is on its way here.
   UnderWay asked_;          // written by others
   std::mutex reads_mutex_;  // of the next one
@@ -433,20 +453,22 @@ class Transfers {
 /// For one thread, and as long as it looks for headers: what it has gathered is enqueued at its end at the latest.
 class Transfers::Gathering {
  public:
-  /// `transfers`: nothing is gathered where it is null.
-  explicit Gathering(Transfers* transfers) : transfers_(transfers) {}
+  /// `transfers`: nothing is gathered where it is null. `receives`: what the call waits for, if it is known.
+  explicit Gathering(Transfers* transfers, std::size_t receives = ~std::size_t{0})
+      : transfers_(transfers), is_of_few_(receives <= Courier::few) {}
   ~Gathering() { enqueue(); }
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
   [[nodiscard]] bool gathers() const noexcept { return transfers_ != nullptr; }
+  [[nodiscard]] bool is_of_few() const noexcept { return is_of_few_; }
 
  private:
   friend class Transfers;
-  Gathering(Transfers* transfers, Turns& turns) : transfers_(transfers), turns_(&turns) {}
+  Gathering(Transfers* transfers, Turns& turns) : transfers_(transfers), turns_(&turns), is_of_few_(false) {}
   /// The batch that a payload for this place goes with; null where it shall go by itself.
   [[nodiscard]] std::shared_ptr<lane::Batch> batch_for(const lane::Place& place, const engine::Watch& watch);
-  void add(const ReadingPointer& reading) noexcept;
+  void add(const ReadingPointer& reading, bool suits_courier) noexcept;
   /// Where that fails, all of them have failed.
   void enqueue() noexcept;
 
@@ -457,6 +479,8 @@ class Transfers::Gathering {
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
   std::size_t bytes_ = 0;
+  const bool is_of_few_;
+  bool suit_courier_ = true;  // all of them
 };
 
 }  // namespace crosslane::message

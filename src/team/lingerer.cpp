@@ -13,13 +13,13 @@ namespace crosslane::team {
 
 using kernel::Bell;
 
-Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, int members,
+Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, std::uint32_t room,
                    base::Duration stay)
     : engine_(engine),
       watch_(watch),
       stay_(stay),
       life_(std::max<base::Duration>(std::chrono::milliseconds{1}, 4 * stay)),
-      members_(static_cast<std::uint32_t>(members)) {
+      room_(room) {
   if (stay_.count() <= 0) return;
   memory_ = gpu::PinnedBuffer(driver, sizeof(Bell));
   bell_ = new (memory_.data()) Bell{};
@@ -98,8 +98,6 @@ void Lingerer::forget() noexcept {
   if (std::exchange(stays_, std::nullopt) && !heard_) vain_.rest();
 }
 
-void Lingerer::write(std::span<const std::uint64_t> call) noexcept {
-  kernel::write_ring(*bell_, ++rung_, call, members_);
-}
+void Lingerer::write(std::span<const std::uint64_t> call) noexcept { kernel::write_ring(*bell_, ++rung_, call, room_); }
 
 }  // namespace crosslane::team

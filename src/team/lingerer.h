@@ -23,9 +23,9 @@ namespace crosslane::team {
 
 class Lingerer {
  public:
-  /// In the context of the team's kernels, which must be current. `stay`: for how long, after each call; 0: never.
-  /// `watch`: of its waits for what a kernel says, with a check of the GPU.
-  Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, int members,
+  /// In the context of the team's kernels, which must be current. `room`: for how many words of a call. `stay`: for how long, after each call; 0:
+  /// never. `watch`: of its waits for what a kernel says, with a check of the GPU.
+  Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, std::uint32_t room,
            base::Duration stay);
   Lingerer(const Lingerer&) = delete;
   Lingerer& operator=(const Lingerer&) = delete;
@@ -75,7 +75,7 @@ class Lingerer {
   engine::Engine& engine_;
   engine::Watch watch_;
   base::Duration stay_, life_;
-  std::uint32_t members_;
+  std::uint32_t room_;
   mutable std::mutex mutex_;  // the helper thread and the caller's may both have something to enqueue
   gpu::PinnedBuffer memory_;
   kernel::Bell* bell_ = nullptr;

@@ -423,7 +423,8 @@ void Team::take_region(Home& home) {
     made->stream.emplace(home.driver(), gpu::Stream::Priority::high);
     const engine::Watch watch{
         .call = "a kernel that stays for further calls", .check = check_connection, .checked = made.get()};
-    made->lingerer.emplace(home.driver(), engine_, watch, size(), Lingerer::stay_of(linger_us_, home.driver()));
+    made->lingerer.emplace(home.driver(), engine_, watch, kernel::told_room(static_cast<std::uint32_t>(size())),
+                           Lingerer::stay_of(linger_us_, home.driver()));
     made->marker.emplace(home.driver());
     made->words = gpu::PinnedPages(home.driver(), 3 * share::line_bytes);
     made->events = make_events(home.driver(), handles);

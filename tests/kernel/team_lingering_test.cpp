@@ -42,7 +42,9 @@ class Ringer {
   bool stays = false;
 
  private:
-  void write(std::span<const std::uint64_t> call) { kernel::write_ring(*bell_, ++rung_, call, kernel::most_members); }
+  void write(std::span<const std::uint64_t> call) {
+    kernel::write_ring(*bell_, ++rung_, call, kernel::told_room(kernel::most_members));
+  }
 
   gpu::PinnedBuffer memory_;
   Bell* bell_;
@@ -205,63 +207,83 @@ TYPED_TEST(TeamLingeringTest, PushesByRingAndByLaunch) {
   EXPECT_NE(this->rung_, 0U);
 }
 
-// One member alone, whose calls each tell of their end in a word of their own; and launches with nothing to do, before they are rung.
-TYPED_TEST(TeamLingeringTest, CarriesOneByOne) {
-  constexpr int sequences = 20 / CROSSLANE_TESTS_FEWER + 1;
+// One member alone, whose calls each tell of their end in a word of their own for each of what they carry; and launches with nothing to do, before they
+// are rung.
+TYPED_TEST(TeamLingeringTest, CarriesOneOrSeveral) {
+  using Parameters = kernel::CarryParameters;
+  constexpr int sequences = 30 / CROSSLANE_TESTS_FEWER + 1;
   for (int i = 0; i < sequences; ++i) {
     Members& team = this->members(1);
     const unsigned blocks = static_cast<unsigned>(this->between(1, 4));
     const auto rounds = static_cast<std::size_t>(this->between(1, 10));
-    std::vector<Bytes> data;
-    std::vector<std::vector<typename TestFixture::OnGpu>> from, to;
+    // Of each round, and of each payload of it.
+    std::vector<std::vector<Bytes>> data(rounds);
+    std::vector<std::vector<std::vector<typename TestFixture::OnGpu>>> from(rounds), to(rounds);
     for (std::size_t r = 0; r < rounds; ++r) {
-      data.push_back(pattern(this->some_count(70'000), this->random_()));
-      from.push_back(this->buffers(team, {data[r]}, this->shifts(1, 1, false)));
-      to.push_back(this->buffers(team, {Bytes(data[r].size())}, this->shifts(1, 1, false)));
+      const auto payloads = this->between(0, 2) == 0 ? 1 : this->between(1, Parameters::most);
+      for (std::int64_t k = 0; k < payloads; ++k) {
+        const Bytes& made = data[r].emplace_back(pattern(this->some_count(70'000), this->random_()));
+        from[r].push_back(this->buffers(team, {made}, this->shifts(1, 1, false)));
+        to[r].push_back(this->buffers(team, {Bytes(made.size())}, this->shifts(1, 1, false)));
+      }
     }
     auto ringers = this->ringers(team, TestFixture::for_long);
     const auto scope = team.enter(0);
-    gpu::PinnedBuffer words(this->driver(), 2 * rounds * sizeof(std::uint64_t));
-    auto* const word = new (words.data()) std::uint64_t[2 * rounds]{};
-    // By word `w`, once it has ended.
-    const auto end_by = [&](kernel::CarryParameters& p, std::size_t w) {
-      p.frame.done = reinterpret_cast<std::uint64_t*>(words.device_address()) + w;
-      p.frame.done_value = 1 + static_cast<std::uint64_t>(this->between(0, 1'000'000));
+    gpu::PinnedBuffer words(this->driver(), rounds * (Parameters::most + 1) * sizeof(std::uint64_t));
+    auto* const word = new (words.data()) std::uint64_t[rounds * (Parameters::most + 1)]{};
+    // The next one, and what it becomes.
+    std::vector<kernel::Ending> endings;
+    const auto next_ending = [&] {
+      return endings.emplace_back(kernel::Ending{
+          .word = reinterpret_cast<std::uint64_t*>(words.device_address()) + endings.size(),
+          .value = 1 + static_cast<std::uint64_t>(this->between(0, 1'000'000)),
+      });
     };
-    const auto wait = [&](const kernel::CarryParameters& p, std::size_t w) {
+    const auto end_by = [](Parameters& p, const kernel::Ending& ending) {
+      p.frame.done = ending.word;
+      p.frame.done_value = ending.value;
+    };
+    const auto wait = [&] {
       const auto begin = std::chrono::steady_clock::now();
-      while (std::atomic_ref(word[w]).load(std::memory_order_acquire) != p.frame.done_value) {
-        ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{60}) << "a call has not ended";
-        std::this_thread::yield();
+      for (std::size_t w = 0; w < endings.size(); ++w) {
+        while (std::atomic_ref(word[w]).load(std::memory_order_acquire) != endings[w].value) {
+          ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{60}) << "a call has not ended";
+          std::this_thread::yield();
+        }
       }
     };
     Ringer& ringer = ringers[0];
-    const auto launch = [&](const kernel::CarryParameters& p, bool idle) {
+    const auto launch = [&](const Parameters& p, bool idle) {
       ringer.send_away();
       team.kernels(0).lingering_carry().launch(team.stream(0), p, blocks, ringer.launch(idle));
     };
     for (std::size_t r = 0; r < rounds; ++r) {
-      kernel::CarryParameters p{};
+      Parameters p{};
       p.frame = team.frame(0);
       if (this->between(0, 3) == 0) {
-        end_by(p, rounds + r);
+        end_by(p, next_ending());
         launch(p, true);
-        wait(p, rounds + r);
+        wait();
       }
-      end_by(p, r);
-      p.from = this->address(from[r][0]);
-      p.to = this->address(to[r][0]);
-      p.bytes = data[r].size();
+      end_by(p, next_ending());
+      p.from = this->address(from[r][0][0]);
+      p.to = this->address(to[r][0][0]);
+      p.bytes = data[r][0].size();
+      for (std::size_t k = 1; k < data[r].size(); ++k)
+        p.other[p.others++] = {this->address(from[r][k][0]), this->address(to[r][k][0]), data[r][k].size(),
+                               next_ending()};
       if (ringer.stays && this->between(0, 4) != 0)
         ringer.ring(p);
       else
         launch(p, false);
-      wait(p, r);
+      wait();
       if (this->HasFatalFailure()) return;
     }
     this->send_away(team, ringers);
     for (std::size_t r = 0; r < rounds; ++r)
-      ASSERT_EQ(to[r][0].bytes(), data[r]) << "call " << r << " of " << data[r].size() << " bytes by " << blocks;
+      for (std::size_t k = 0; k < data[r].size(); ++k)
+        ASSERT_EQ(to[r][k][0].bytes(), data[r][k]) << "payload " << k << " of " << data[r].size() << " of call " << r
+                                                   << ", " << data[r][k].size() << " bytes by " << blocks;
   }
 }
 

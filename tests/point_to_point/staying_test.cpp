@@ -44,14 +44,8 @@ class Staying {
 
   // The same again and again: a kernel stays from the third message on, unless this machine holds up a rank for too long each time.
   void again() {
-    CROSSLANE_STEP("again and again");
-    const std::int64_t before = carried_on_all();
-    for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, 8 * kib, 100 * kib, 1024 * kib})
-      for (int round = 0; round < 60; ++round) there_and_back(bytes, 0, 0, mix(program_.seed, bytes, round));
-    // Where ranks share a GPU kernels do not stay.
-    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("carries", 1);
-    CROSSLANE_CHECK(wanted == 2 || (carried_on_all() != before) == (wanted == 1),
-                    "whether messages were read by a kernel that had stayed is not as it should be");
+    one_at_a_time();
+    windows();
   }
 
   // A thread of the program that waits for the GPU all the time: it gets on while messages do.
@@ -78,6 +72,28 @@ class Staying {
   }
 
  private:
+  void one_at_a_time() {
+    CROSSLANE_STEP("again and again");
+    const std::int64_t before = carried_on_all();
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, 8 * kib, 100 * kib, 1024 * kib})
+      for (int round = 0; round < 60; ++round) there_and_back(bytes, 0, 0, mix(program_.seed, bytes, round));
+    // Where ranks share a GPU kernels do not stay.
+    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("carries", 1);
+    CROSSLANE_CHECK(wanted == 2 || (carried_on_all() != before) == (wanted == 1),
+                    "whether messages were read by a kernel that had stayed is not as it should be");
+  }
+
+  // The same of several at a time: most of a window is there when its first message has been read.
+  void windows() {
+    CROSSLANE_STEP("windows again and again");
+    const std::int64_t before = carried_on_all();
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, 40 * kib, 150 * kib})
+      for (int round = 0; round < 30; ++round) window(2 + round % 19, bytes, mix(program_.seed, bytes, round), true);
+    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("carries", 1);
+    CROSSLANE_CHECK(wanted == 2 || (carried_on_all() != before) == (wanted == 1),
+                    "whether messages of windows were read by a kernel that had stayed is not as it should be");
+  }
+
   // From rank 0 to 1, and what came there back.
   void there_and_back(std::size_t bytes, std::size_t from, std::size_t to, std::uint64_t seed) {
     const auto expected = content(seed, bytes);
@@ -104,8 +120,8 @@ class Staying {
     }
   }
 
-  // Both ways at once: one message each, or so many that one kernel cannot have them all.
-  void window(int many, std::size_t bytes, std::uint64_t seed) {
+  // Both ways at once: one message each, or several, for which this rank waits in MPI, or else looks now and then.
+  void window(int many, std::size_t bytes, std::uint64_t seed, bool waits) {
     const auto count = static_cast<std::size_t>(many);
     const auto mine = content(mix(seed, program_.rank), count * bytes);
     const auto theirs = content(mix(seed, peer_), count * bytes);
@@ -120,8 +136,8 @@ class Staying {
       CROSSLANE_MPI(MPI_Isend(send_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
                               &requests[count + which]));
     }
-    if (many == 1)
-      CROSSLANE_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
+    if (waits)
+      CROSSLANE_MPI(MPI_Waitall(2 * many, requests.data(), MPI_STATUSES_IGNORE));
     else
       polite_waitall(requests);
     CROSSLANE_CHECK(receive_.read(0, count * bytes) == theirs, "{} messages of {} bytes arrived wrong", many, bytes);
@@ -132,11 +148,12 @@ class Staying {
     const std::uint64_t seed = shared.next();
     switch (shared.below(8)) {
       case 0:
-        window(6, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed);
+        window(static_cast<int>(shared.between(2, 9)),
+               shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed, shared.chance(50));
         break;
       case 4:
         for (auto times = shared.between(1, 6); times > 0; --times)
-          window(1, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), mix(seed, times));
+          window(1, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), mix(seed, times), true);
         break;
       case 1: {
         // The driver frees memory when the GPU is done with it.

@@ -66,7 +66,7 @@ class LingererTest : public MachineTest<Kind> {
   const std::vector<std::uint64_t> call{0x1'0000'0007, 0xfedc'ba98'7654'3210, 3};
 
   team::Lingerer make(base::Duration stay) {
-    return team::Lingerer(this->driver(), engine_, {.call = "a kernel that stays"}, members, stay);
+    return team::Lingerer(this->driver(), engine_, {.call = "a kernel that stays"}, room, stay);
   }
   static void a_call_ends(team::Lingerer& lingerer) {
     lingerer.begin();
