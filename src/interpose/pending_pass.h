@@ -1,5 +1,5 @@
-// One pass of a call over its requests that are not ready: what is found of each, and what there is to do for it. It must not know which call it is, nor
-// where the next pass begins.
+// One pass of a call over its requests that are not ready: what is found of each, and what there is to do for it. It must not know which call it
+// is, nor where the next pass begins.
 #pragma once
 
 #include "interpose/pending.h"

@@ -11,16 +11,16 @@
 //   left(r)              kernel       it is gone, or going, and has not heard
 //   heard(r), or more    kernel       it has heard: it says so where it was about to leave, or it has waited for a later ring since
 //
-// A ring is written whole, in packets as those of wire.h, whose flag tells its number. Block 0 alone looks at host memory, where looks of several
-// would queue, and passes on what it hears, or that it leaves, through the GPU's, in packets, too. It does so only when the call before is over, as the
-// host that has rung knows, and who leaves sees by `launches`: so all blocks have read what it passed on before. (Behind a launch's own call nothing was
-// passed on before.)
+// A ring is written whole, in packets as those of wire.h, whose flag tells its number. Block 0 alone looks at host memory, where looks of
+// several would queue, and passes on what it hears, or that it leaves, through the GPU's, in packets, too. It does so only when the call before
+// is over, as the host that has rung knows, and who leaves sees by `launches`: so all blocks have read what it passed on before. (Behind a
+// launch's own call nothing was passed on before.)
 //
 //   own told[k], flag of ring r     word k of what it heard by ring r; or the value for `done` is 0: it has left, heard or not
 //   any other flag                  of rings before: who leaves writes all
 //
-// What a call brings beyond the words that each one brings (told_also()) is written first, and looked at only where these tell of it: so no look
-// takes longer for it.
+// What a call brings beyond the words that each one brings (told_also()) comes in packets, too, which are looked at only where those tell of
+// them: so no look takes longer for it.
 //
 // Calls of one launch follow each other as launches do: each tells the host when it is over, so `done` must not be null, and by that releases
 // what its blocks did. None acquires what was stored since the one before, which takes a way to memory and back: calls load past the
@@ -154,7 +154,7 @@ struct Lingering {
     return late;
   }
 
-  // Whole, or about to be: who has written the words that tell of them has written these, too.
+  // They come without fail: who writes the words that tell of them writes these just before or behind.
   template <class B>
   CROSSLANE_DEVICE static void hear_also(const B& block, const Word16* packets, Packets::Flag flag, Mine& mine) {
     if constexpr (most_told_also<Mine> != 0) {
@@ -162,8 +162,9 @@ struct Lingering {
       if (also.words == 0) return;
       auto* const words = reinterpret_cast<std::uint64_t*>(&mine) + also.begin;
       static_cast<void>(block.all_of(also.words, [&](std::uint64_t k) {
+        auto patience = block.patience({~std::uint64_t{0}, nullptr});
         Word16 packet = block.load_packet(&packets[k]);
-        while (!Packets::complete(block, packet, flag)) packet = block.load_packet(&packets[k]);
+        while (!Packets::complete(block, packet, flag) && !patience.over()) packet = block.load_packet(&packets[k]);
         words[k] = Packets::word(packet, 0);
         return true;
       }));

@@ -4,6 +4,7 @@
 
 #include "kernel/lingering.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -26,7 +27,7 @@ class ToldCall {
     for (std::uint32_t k = 1; k < told; ++k)
       std::memcpy(&words_[k], all + told_place<Parameters>(k - 1, members) * sizeof(std::uint64_t),
                   sizeof(std::uint64_t));
-    std::memcpy(&words_[told], all + also.begin * sizeof(std::uint64_t), also.words * sizeof(std::uint64_t));
+    std::memcpy(words_.data() + told, all + also.begin * sizeof(std::uint64_t), also.words * sizeof(std::uint64_t));
   }
   [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return std::span(words_).first(count_); }
 
@@ -35,12 +36,15 @@ class ToldCall {
   std::uint32_t count_;
 };
 
-/// Rings, for that call, or to leave, for none. Whole, whichever kernel reads it, of all that read so many words: so no flag of 2^32 rings ago is
-/// left. The last store is ordered before what is loaded next.
-inline void write_ring(Bell& bell, std::uint64_t ring, std::span<const std::uint64_t> call,
-                       std::uint32_t room) noexcept {
+/// Rings, for that call, or to leave, for none. Whole, whichever kernel reads it: `room` words in any case, and of the `also` ones that only
+/// some calls bring those that this one does. But now and then all of them: so no flag of 2^32 rings ago is left. The last store is ordered
+/// before what is loaded next.
+inline void write_ring(Bell& bell, std::uint64_t ring, std::span<const std::uint64_t> call, std::uint32_t room,
+                       std::uint32_t also) noexcept {
+  constexpr std::uint64_t seldom = 4096;
   const std::uint64_t flag = std::uint64_t{Bell::flag_of(ring)} << 32;
-  for (std::size_t k = room; k-- != 0;) {
+  const std::size_t whole = room + also;
+  for (std::size_t k = ring % seldom == 0 ? whole : std::max<std::size_t>(room, call.size()); k-- != 0;) {
     const std::uint64_t word = k < call.size() ? call[k] : 0;
     const auto order = k == 0 ? std::memory_order_seq_cst : std::memory_order_relaxed;
     std::atomic_ref(bell.request[k].low).store((word & 0xffffffffU) | flag, std::memory_order_release);

@@ -1,8 +1,8 @@
-// Payloads on their way to a thread that waits, in ways that need it: those that are held (held.cpp), or queued (queued.cpp), those that their senders
-// are asked to write (put.cpp), and those whose ends it has to see. These a copy engine reads, one alone: the thread asks the driver, and tells the sender itself. A
-// word that the stream writes behind a copy from another GPU comes later than the driver knows of the copy's end: between two H200 of 1 MiB 18.6 us
-// after it was begun rather than 13.5, of 16 MiB 58.0 rather than 54.4, of 64 MiB 187 rather than 181. (Behind one to another GPU it does not.) See
-// transfers.h.
+// Payloads on their way to a thread that waits, in ways that need it: those that are held (held.cpp), or queued (queued.cpp), those that their
+// senders are asked to write (put.cpp), and those whose ends it has to see. These a copy engine reads, one alone: the thread asks the driver,
+// and tells the sender itself. A word that the stream writes behind a copy from another GPU comes later than the driver knows of the copy's end:
+// between two H200 of 1 MiB 18.6 us after it was begun rather than 13.5, of 16 MiB 58.0 rather than 54.4, of 64 MiB 187 rather than 181. (Behind
+// one to another GPU it does not.) See transfers.h.
 //
 // When that thread goes where it does not look, what is not over gets its word, and what nobody has begun to write is read: a payload on its way must
 // not need this rank.

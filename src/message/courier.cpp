@@ -45,8 +45,8 @@ Courier::Equipment::Equipment(team::Home& of, engine::Engine& engine, base::Dura
       marker(of.driver()),
       word(of.driver(), share::line_bytes),
       control(of.driver(), sizeof(kernel::Control)),
-      lingerer(of.driver(), engine, watch("a kernel that stays for messages"),
-               kernel::told_room(1) + kernel::most_told_also<kernel::CarryParameters>, stay) {
+      lingerer(of.driver(), engine, watch("a kernel that stays for messages"), kernel::told_room(1), stay,
+               kernel::most_told_also<kernel::CarryParameters>) {
   std::fill_n(word.data(), word.size(), std::byte{0});
   gpu::fill_async(control.data(), 0, control.size(), stream);
 }
@@ -95,7 +95,7 @@ unsigned Courier::blocks_for(std::size_t bytes) const noexcept {
 }
 
 std::optional<team::Lingerer::Kernel> Courier::staying_for(std::size_t bytes) const noexcept {
-  if (equipment_ == nullptr || (compares_ && comparison_.rests())) return std::nullopt;
+  if (equipment_ == nullptr) return std::nullopt;
   const auto stays = equipment_->lingerer.stays();
   return stays && stays->blocks >= blocks_for(bytes) ? stays : std::nullopt;
 }
@@ -109,14 +109,15 @@ void Courier::comes(base::Time now, bool first) noexcept {
   if (!lock || home_ == nullptr) return;
   if (first) {
     soon_ = asked_ && now - *asked_ < stay_;
-    comparison_.begin();
+    single_.begin();
+    several_.begin();
     if (equipment_ != nullptr) equipment_->lingerer.begin();
   }
   asked_ = now;
   if (equipment_ != nullptr) equipment_->lingerer.end();
 }
 
-Courier::Presence Courier::presence(std::size_t bytes, base::Time now) noexcept {
+Courier::Presence Courier::presence(const Kind& kind, base::Time now) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || home_ == nullptr || equipment_ == nullptr) return Presence::away;
   Equipment& with = *equipment_;
@@ -124,13 +125,15 @@ Courier::Presence Courier::presence(std::size_t bytes, base::Time now) noexcept 
   if (with.launched && idle) with.launched.reset();
   if (compares_ && with.launched && now - *with.launched > soon_enough) {
     with.launched.reset();
-    comparison_.rest();
+    single_.rest();
+    several_.rest();
   }
-  if (compares_ && comparison_.rests()) {
-    if (idle) with.lingerer.dismiss();
+  if (rests(kind)) {
+    if (idle && single_.rests() && several_.rests()) with.lingerer.dismiss();
     return Presence::away;
   }
-  return !staying_for(bytes) ? Presence::away : idle ? Presence::free : Presence::busy;
+  if (with.launched || !staying_for(kind.bytes)) return Presence::away;
+  return idle ? Presence::free : Presence::busy;
 }
 
 std::size_t Courier::carry(std::span<const Errand> errands) {
@@ -167,7 +170,7 @@ std::size_t Courier::carry(std::span<const Errand> errands) {
 
 bool Courier::wants(const Kind& kind) const noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || home_ == nullptr || !soon_ || (compares_ && !comparison_.tries(number_of(kind)))) return false;
+  if (!lock || home_ == nullptr || !soon_ || (compares_ && !of(kind).tries(size_of(kind.bytes)))) return false;
   return equipment_ == nullptr || (equipment_->free.done() && !free_for(kind.bytes) && equipment_->lingerer.worth());
 }
 
@@ -203,15 +206,13 @@ bool Courier::launch(std::size_t bytes) noexcept {
   }
 }
 
-std::size_t Courier::number_of(const Kind& kind) noexcept { return size_of(kind.bytes) + (kind.several ? sizes : 0); }
-
 void Courier::took(const Kind& kind, bool carried, base::Duration time) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || home_ == nullptr || !compares_) return;
   if (!carried)
-    comparison_.usual(number_of(kind), time);
+    of(kind).usual(size_of(kind.bytes), time);
   else
-    static_cast<void>(comparison_.quick(number_of(kind), time));
+    static_cast<void>(of(kind).quick(size_of(kind.bytes), time));
 }
 
 void Courier::throw_if_failed() const {

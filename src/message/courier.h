@@ -2,11 +2,11 @@
 // in pinned memory to its first load it takes two microseconds, where a call of the driver, and the way from there to a copy engine, take six.
 // It must not know matching, nor where payloads lie.
 //
-// It carries one payload at a time, or several that were found together, and is rung only where it is known to run and to wait: what it does not take
-// goes the usual way, so that no payload waits for a kernel that cannot start, as where the application's kernels fill the GPU. So it is launched with
-// nothing to do, behind payloads that went the usual way, where such payloads follow each other closely (team/lingerer.h says when that pays). Whether it is
-// faster is measured: a kernel that shares its multiprocessors with others may take longer than a copy engine, and is then left alone for a while.
-// So it is where it does not begin to run soon: the GPU is full of others, from which it would take room.
+// It carries one payload at a time, or several that were found together, and is rung only where it is known to run and to wait: what it does not
+// take goes the usual way, so that no payload waits for a kernel that cannot start, as where the application's kernels fill the GPU. So it is
+// launched with nothing to do, behind payloads that went the usual way, where such payloads follow each other closely (team/lingerer.h says when
+// that pays). Whether it is faster is measured: a kernel that shares its multiprocessors with others may take longer than a copy engine, and is
+// then left alone for a while. So it is where it does not begin to run soon: the GPU is full of others, from which it would take room.
 #pragma once
 
 #include "base/backoff.h"
@@ -42,8 +42,8 @@ class Courier {
 
   /// Longer payloads are faster by the copy engine, which brings more bytes a second.
   static constexpr std::size_t most_bytes = std::size_t{2} << 20;
-  /// And of few that a call waits for, up to so many, longer ones are as fast by launches. Two H200, windows of four both ways: 64 KiB take 0.94 to 1.0 of
-  /// the time, 256 KiB 1.12; windows of 64 of 64 KiB one way 1.19.
+  /// And of few that a call waits for, up to so many, longer ones are as fast by launches. Two H200, windows of four both ways: 64 KiB take 0.94
+  /// to 1.0 of the time, 256 KiB 1.12; windows of 64 of 64 KiB one way 1.19.
   static constexpr std::size_t few = kernel::CarryParameters::most, most_bytes_of_few = std::size_t{64} << 10;
 
   /// This rank takes part with that GPU: once. Nothing is made yet.
@@ -60,16 +60,16 @@ class Courier {
   };
   /// A payload has come that it might carry; the `first` one that its call finds: so it counts how closely such calls follow each other.
   void comes(base::Time now, bool first) noexcept;
-  /// Whether one stays that is large enough for a payload of so many bytes, as it seems.
-  enum class Presence : std::uint8_t { away, busy, free };
-  [[nodiscard]] Presence presence(std::size_t bytes, base::Time now) noexcept;
-  /// Has it carry as many of these as it takes at a time, the first ones: how many. 0: they are the caller's to copy, who asks wants() behind that.
-  [[nodiscard]] std::size_t carry(std::span<const Errand> errands);
-  /// What payloads have in common whose times can be compared: how many bytes there are of them, and whether their call waited for several.
+  /// What payloads have in common whose times can be compared: how many bytes there are of them, and whether their call waits for several.
   struct Kind {
     std::size_t bytes;
     bool several;
   };
+  /// Whether one runs that is large enough for such a payload, as it seems.
+  enum class Presence : std::uint8_t { away, busy, free };
+  [[nodiscard]] Presence presence(const Kind& kind, base::Time now) noexcept;
+  /// Has it carry as many of these as it takes at a time, the first ones: how many. 0: they are the caller's to copy, who asks wants() behind that.
+  [[nodiscard]] std::size_t carry(std::span<const Errand> errands);
   /// Whether a kernel had better stay for the next ones of about that kind, where none does.
   [[nodiscard]] bool wants(const Kind& kind) const noexcept;
   /// Launches it. Takes some microseconds; the first time some hundreds. False: it is not to be had.
@@ -100,8 +100,9 @@ class Courier {
     std::optional<base::Time> launched;  // until it is seen to run
     engine::Completion free;             // what it was given last is done, or it runs by now
   };
-  static constexpr std::size_t sizes = 3;  // short ones, longer ones, and long ones
-  [[nodiscard]] static std::size_t number_of(const Kind& kind) noexcept;
+  [[nodiscard]] Comparison& of(const Kind& kind) noexcept { return kind.several ? several_ : single_; }
+  [[nodiscard]] const Comparison& of(const Kind& kind) const noexcept { return kind.several ? several_ : single_; }
+  [[nodiscard]] bool rests(const Kind& kind) const noexcept { return compares_ && of(kind).rests(); }
   [[nodiscard]] unsigned blocks_for(std::size_t bytes) const noexcept;
   [[nodiscard]] kernel::CarryParameters parameters() const noexcept;
   [[nodiscard]] std::optional<team::Lingerer::Kernel> staying_for(std::size_t bytes) const noexcept;
@@ -114,11 +115,11 @@ class Courier {
   base::Duration stay_{};
   unsigned most_blocks_ = 1;
   std::unique_ptr<Equipment> equipment_;
-  base::Backoff<64, 4096> rests_;    // in payloads, where memory for it was short
-  std::optional<base::Time> asked_;  // the last time
-  bool soon_ = false;                // that was soon after the time before
-  bool compares_ = true;             // times of emulated GPUs are the processors', and tell nothing
-  Comparison comparison_{2 * sizes};
+  base::Backoff<64, 4096> rests_;      // in payloads, where memory for it was short
+  std::optional<base::Time> asked_;    // the last time
+  bool soon_ = false;                  // that was soon after the time before
+  bool compares_ = true;               // times of emulated GPUs are the processors', and tell nothing
+  Comparison single_{3}, several_{3};  // of short ones, longer ones, and long ones
   std::atomic<std::uint64_t> carried_{0};
 };
 

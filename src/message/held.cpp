@@ -1,14 +1,14 @@
-// Long contiguous payloads of which a thread that waits finds several at a time: each is held until it is its turn. The receiver's copy engine reads
-// some, and kernels of their senders write others (put.cpp): so a link brings more than by either. Between two H200 of 16 MiB 378 GB/s one way, where
-// copy engines that read reach 334, those that write 364, and kernels 334; of 4 MiB 335, rather than 243 or 315. Both ways at once that is little:
-// windows of 64 reach 326 to 336 GB/s, 323 to 332 where all is read, 314 where kernels write all: what is read is asked for over the link that goes the
-// other way. Copy engines that write all both ways reach 356 once they do; but those of a GPU bring about as many bytes a second to and from other GPUs
-// as a link takes one way, whichever way they go, so that changing over from what was read while the window began costs what they gain (tried: windows
-// of 64 in 3220 to 3310 us rather than 3240 to 3290, of 8 in 490 rather than 410). See transfers.h.
+// Long contiguous payloads of which a thread that waits finds several at a time: each is held until it is its turn. The receiver's copy engine
+// reads some, and kernels of their senders write others (put.cpp): so a link brings more than by either. Between two H200 of 16 MiB 378 GB/s one
+// way, where copy engines that read reach 334, those that write 364, and kernels 334; of 4 MiB 335, rather than 243 or 315. Both ways at once
+// that is little: windows of 64 reach 326 to 336 GB/s, 323 to 332 where all is read, 314 where kernels write all: what is read is asked for over
+// the link that goes the other way. Copy engines that write all both ways reach 356 once they do; but those of a GPU bring about as many bytes a
+// second to and from other GPUs as a link takes one way, whichever way they go, so that changing over from what was read while the window began
+// costs what they gain (tried: windows of 64 in 3220 to 3310 us rather than 3240 to 3290, of 8 in 490 rather than 410). See transfers.h.
 //
-// They are held in the order in which they come, and get their turns where there is room: as many are read, and as many written, as keep
-// both busy until this rank looks again. One payload alone is read at once (attended.cpp). Nothing is held where this rank only looks in passing, for then
-// it may be away for long; and when the thread goes where it does not look, what it holds is read (attended.cpp).
+// They are held in the order in which they come, and get their turns where there is room: as many are read, and as many written, as keep both
+// busy until this rank looks again. One payload alone is read at once (attended.cpp). Nothing is held where this rank only looks in passing, for
+// then it may be away for long; and when the thread goes where it does not look, what it holds is read (attended.cpp).
 #include "base/log.h"
 #include "message/reading.h"
 #include "message/transfers.h"
@@ -27,7 +27,6 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
   if (!suits || attending_ == 0 || !peers_->may_be_asked(header.sender)) return false;
   reading.asked = std::make_unique<Reading::Asked>(Reading::Asked{header, buffer, watch});
   reading.done = peers_->offers().reached(reading.owner, reading.offer, share::Offers::State::done);
-  reading.timed.reset();
   held_.push_back(pointer);
   give_turns();
   if (!held_.empty() && held_.back() == pointer) held_so_far_.fetch_add(1, std::memory_order_relaxed);

@@ -89,8 +89,8 @@ class PeerMemory {
                                           unsigned uses = 1) noexcept;
   /// Kernels of this rank take no turns with another one's on its GPU.
   [[nodiscard]] bool runs_kernels_at_once() const noexcept;
-  /// Whether that rank may be asked to write: it lives on another GPU, has not found that it cannot open this rank's memory, and came the last time. Whether it waits now, so that it will come; and
-  /// whether it came.
+  /// Whether that rank may be asked to write: it lives on another GPU, has not found that it cannot open this rank's memory, and came the last
+  /// time. Whether it waits now, so that it will come; and whether it came.
   [[nodiscard]] bool may_be_asked(int world_rank) noexcept;
   [[nodiscard]] bool waits(int world_rank) const noexcept;
   void came(int world_rank, bool soon) noexcept;

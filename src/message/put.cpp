@@ -114,9 +114,8 @@ void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gatheri
 
 void Transfers::throw_if_gone(const Header& header, const engine::Watch& watch) const {
   if (peers_->alive(header)) return;
-  throw base::Error(base::ErrorClass::other,
-                    "{}: rank {} of MPI_COMM_WORLD ended while it wrote the message, or was to", watch.call,
-                    header.sender);
+  throw base::Error(base::ErrorClass::other, "{}: rank {} of MPI_COMM_WORLD ended before its message had come",
+                    watch.call, header.sender);
 }
 
 // Held by who calls.

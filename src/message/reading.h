@@ -29,6 +29,7 @@ struct Transfers::Reading {
   struct Timed {
     base::Time begun;
     Courier::Kind kind;
+    std::uint64_t wait;  ///< Transfers::waits_ then.
   };
 
   PeerMemory::Reached source, list;      // held until the batch has ended

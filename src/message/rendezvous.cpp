@@ -177,9 +177,9 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     }
     // One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone
-            ? carry(*reading, header, buffer)
-            : hold(reading, header, buffer, watch) || (gathering->is_of_few() && queue(reading, header, buffer, watch)))
+    if (alone ? carry(*reading, header, buffer)
+              : hold(reading, header, buffer, watch) ||
+                    (may_queue(*reading, header, buffer, *gathering) && queue(reading, header, buffer, watch)))
       return reading;
     if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
     if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
@@ -201,8 +201,7 @@ bool Transfers::join(const ReadingPointer& reading, const Header& header, const 
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
   count_read(*reading, header, buffer);
-  gathering.add(reading, attending_ != 0 && gathering.is_of_few() &&
-                             suits_courier(*reading, header, buffer, Courier::most_bytes_of_few));
+  gathering.add(reading, may_queue(*reading, header, buffer, gathering));
   return true;
 }
 
@@ -249,10 +248,11 @@ bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buff
   if (!suits_courier(reading, header, buffer, Courier::most_bytes)) return false;
   const std::size_t bytes = reading.received.bytes;
   const auto now = base::now();
-  reading.timed.emplace(Reading::Timed{now, {bytes, false}});
+  const Courier::Kind kind{bytes, false};
+  reading.timed.emplace(Reading::Timed{now, kind, waits_});
   auto& courier = peers_->courier();
   courier.comes(now, true);
-  if (courier.presence(bytes, now) != Courier::Presence::free) return false;
+  if (courier.presence(kind, now) != Courier::Presence::free) return false;
   const trace::Span span(engine_.tracer(), trace::Kind::kernel, "read a message", bytes);
   const auto errand = errand_of(reading, buffer);
   if (!errand || courier.carry({&*errand, 1}) == 0) return false;
@@ -297,7 +297,8 @@ void Transfers::look_for_failure(Reading& reading) const {
 Received Transfers::finish_reading(const Reading& reading) const {
   if (reading.failure) std::rethrow_exception(reading.failure);
   if (reading.asked != nullptr) peers_->came(reading.asked->header.sender, true);
-  if (const auto& timed = reading.timed)
+  // Where the program did something else in between the time tells nothing.
+  if (const auto& timed = reading.timed; timed && (!timed->kind.several || timed->wait == waits_))
     peers_->courier().took(timed->kind, reading.batch == nullptr, base::now() - timed->begun);
   return reading.received;
 }

@@ -160,7 +160,9 @@ class Transfers {
    public:
     /// `transfers`: nothing is attended where it is null.
     explicit Attending(Transfers* transfers) noexcept : transfers_(transfers) {
-      if (transfers_ != nullptr && transfers_->attending_++ == 0) transfers_->finds_first_ = true;
+      if (transfers_ == nullptr || transfers_->attending_++ != 0) return;
+      ++transfers_->waits_;
+      transfers_->finds_first_ = true;
     }
     ~Attending() {
       if (transfers_ == nullptr) return;
@@ -184,6 +186,7 @@ class Transfers {
     explicit Elsewhere(Transfers* transfers) noexcept : transfers_(transfers) {
       if (transfers_ == nullptr) return;
       transfers_->leave_attended();
+      ++transfers_->waits_;
       attending_ = std::exchange(transfers_->attending_, 0);
     }
     ~Elsewhere() {
@@ -274,11 +277,14 @@ class Transfers {
                                    std::size_t most) const;
   [[nodiscard]] std::optional<Courier::Errand> errand_of(const Reading& reading, const Buffer& buffer) const;
   bool carry(Reading& reading, const Header& header, const Buffer& buffer);
-  /// For the kernel that stays. False for what is to be read in another way.
+  /// It is for the kernel that stays, where one does.
+  [[nodiscard]] bool may_queue(const Reading& reading, const Header& header, const Buffer& buffer,
+                               const Gathering& gathering) const;
+  /// Puts it off for that kernel. False for what is to be read in another way.
   [[nodiscard]] bool queue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
                            const engine::Watch& watch);
   void carry_queued() noexcept;
-  [[nodiscard]] bool tell_courier(base::Time now) noexcept;
+  [[nodiscard]] bool tell_courier() noexcept;
   void read_queued(Gathering& gathering) noexcept;
   /// `first` and others, of so many bytes in all, are read together without it since then.
   void time(Reading& first, std::size_t bytes, base::Time begun) noexcept;
@@ -420,14 +426,15 @@ class Transfers {
   unsigned attending_ = 0;
   std::vector<ReadingPointer> attended_;
   std::deque<ReadingPointer> held_;  // put off, in the order in which they came
-  /// For the kernel that stays, in that order; and since when it has not taken the first one.
+  /// For the kernel that stays, in that order.
   struct Queued {
     ReadingPointer reading;
     Courier::Errand errand;
+    base::Time since;
   };
   std::deque<Queued> queued_;
-  base::Time queued_since_{};
-  bool finds_first_ = false;  // nothing has been found for it since this thread began to wait
+  std::uint64_t waits_ = 0;   // so often it has begun to wait
+  bool finds_first_ = false;  // nothing has been found for that kernel since
   // Of long payloads, what is on its way here.
   UnderWay asked_;          // written by others
   std::mutex reads_mutex_;  // of the next one

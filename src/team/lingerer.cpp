@@ -14,12 +14,13 @@ namespace crosslane::team {
 using kernel::Bell;
 
 Lingerer::Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, std::uint32_t room,
-                   base::Duration stay)
+                   base::Duration stay, std::uint32_t also)
     : engine_(engine),
       watch_(watch),
       stay_(stay),
       life_(std::max<base::Duration>(std::chrono::milliseconds{1}, 4 * stay)),
-      room_(room) {
+      room_(room),
+      also_(also) {
   if (stay_.count() <= 0) return;
   memory_ = gpu::PinnedBuffer(driver, sizeof(Bell));
   bell_ = new (memory_.data()) Bell{};
@@ -75,7 +76,7 @@ void Lingerer::launched(Kernel kernel) noexcept {
   const std::lock_guard lock(mutex_);
   stays_ = kernel;
   heard_ = false;
-  launched_ = began_;
+  launched_ = base::now();
 }
 
 void Lingerer::dismiss() noexcept {
@@ -98,6 +99,8 @@ void Lingerer::forget() noexcept {
   if (std::exchange(stays_, std::nullopt) && !heard_) vain_.rest();
 }
 
-void Lingerer::write(std::span<const std::uint64_t> call) noexcept { kernel::write_ring(*bell_, ++rung_, call, room_); }
+void Lingerer::write(std::span<const std::uint64_t> call) noexcept {
+  kernel::write_ring(*bell_, ++rung_, call, room_, also_);
+}
 
 }  // namespace crosslane::team

@@ -2,8 +2,8 @@
 // how it is told of the next call, and whether staying pays. Of one rank: members need not agree. It must not know any collective.
 //
 // It costs a multiprocessor for as long as it stays, and whoever waits for all that runs on the GPU waits for that long. So it stays only where
-// the last call began soon after the one before; where it stayed in vain, so many calls more go by before it is tried again; and it is launched anew from
-// time to time, so that whoever waits for what runs on the GPU gets on, however many calls another thread has.
+// the last call began soon after the one before; where it stayed in vain, so many calls more go by before it is tried again; and it is launched
+// anew from time to time, so that whoever waits for what runs on the GPU gets on, however many calls another thread has.
 #pragma once
 
 #include "base/backoff.h"
@@ -23,10 +23,10 @@ namespace crosslane::team {
 
 class Lingerer {
  public:
-  /// In the context of the team's kernels, which must be current. `room`: for how many words of a call. `stay`: for how long, after each call; 0:
-  /// never. `watch`: of its waits for what a kernel says, with a check of the GPU.
+  /// In the context of the team's kernels, which must be current. `room`: for how many words of a call, and `also` for how many that only some
+  /// calls bring. `stay`: for how long, after each call; 0: never. `watch`: of its waits for what a kernel says, with a check of the GPU.
   Lingerer(const gpu::Driver& driver, engine::Engine& engine, const engine::Watch& watch, std::uint32_t room,
-           base::Duration stay);
+           base::Duration stay, std::uint32_t also = 0);
   Lingerer(const Lingerer&) = delete;
   Lingerer& operator=(const Lingerer&) = delete;
   ~Lingerer() { dismiss(); }
@@ -75,7 +75,7 @@ class Lingerer {
   engine::Engine& engine_;
   engine::Watch watch_;
   base::Duration stay_, life_;
-  std::uint32_t room_;
+  std::uint32_t room_, also_;
   mutable std::mutex mutex_;  // the helper thread and the caller's may both have something to enqueue
   gpu::PinnedBuffer memory_;
   kernel::Bell* bell_ = nullptr;

@@ -1,6 +1,6 @@
-// The protocol inside a kernel that stays (the second table in kernel/lingering.h), by exhaustive interleaving: block 0 passes on what it hears, or that
-// it leaves, and others read it word by word as late as they like, in one launch and in the next. All blocks take part in each call once,
-// and none is left behind; and protocols with a piece missing must be caught.
+// The protocol inside a kernel that stays (the second table in kernel/lingering.h), by exhaustive interleaving: block 0 passes on what it hears,
+// or that it leaves, and others read it word by word as late as they like, in one launch and in the next; some calls bring a word more than the
+// others. All blocks take part in each call once, with its words, and none is left behind; and protocols with a piece missing must be caught.
 #include "support/interleaving.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,11 @@
 namespace crosslane::test::passing_on {
 namespace {
 
-constexpr std::uint8_t blocks = 3, words = 2, calls = 4;
+constexpr std::uint8_t blocks = 3, words = 3, calls = 4;
 constexpr std::uint8_t all_words = (1U << words) - 1;
+// The last word is one that only some calls bring, as the others tell.
+constexpr std::uint8_t base_words = all_words >> 1;
+constexpr std::uint8_t words_of(std::uint8_t call) { return call % 2 != 0 ? all_words : base_words; }
 
 // What a protocol may lack.
 struct Protocol {
@@ -23,6 +26,7 @@ struct Protocol {
   bool rings_when_over = true;      // else: as soon as block 0 is
   bool leaves_in_all_words = true;  // else: in the first
   bool launches_count_as_rings = true;
+  bool tells_first = true;  // else: who reads looks at the word of some calls whether the others tell of it or not
 };
 
 enum class At : std::uint8_t { gone, works, listens, passes_on, reads };
@@ -44,6 +48,7 @@ struct State {
   std::array<Word, words> told{};
   std::array<Block, blocks> block{};
   std::array<std::uint8_t, calls + 1> through{};  // blocks
+  bool mixed = false;                             // a block has read a word of another call
 
   [[nodiscard]] std::string key() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
   [[nodiscard]] bool gone() const {
@@ -66,6 +71,7 @@ class Model : public Searched<Model, State> {
   static std::optional<std::string> judge(const State& now, bool nothing_follows) {
     for (const std::uint8_t through : now.through)
       if (through > blocks) return "a block takes part twice";
+    if (now.mixed) return "a block has words of two calls";
     if (nothing_follows && !now.gone()) return "a block waits for ever";
     if (nothing_follows && now.through[calls] != blocks) return "a call is left out";
     return std::nullopt;
@@ -119,7 +125,7 @@ class Model : public Searched<Model, State> {
         }
         return;
       case At::passes_on: {
-        const std::uint8_t all = mine.heard != 0 || protocol_.leaves_in_all_words ? all_words : 1;
+        const std::uint8_t all = mine.heard != 0 ? words_of(mine.heard) : protocol_.leaves_in_all_words ? all_words : 1;
         for (std::uint8_t w = 0; w < words; ++w) {
           if ((all >> w & 1) == 0 || (mine.masked >> w & 1) != 0) continue;
           State written = s;
@@ -132,12 +138,17 @@ class Model : public Searched<Model, State> {
       }
       case At::reads:
         for (std::uint8_t w = 0; w < words; ++w) {
-          if ((mine.masked >> w & 1) != 0 || now.told[w].ring != mine.ring) continue;
+          const std::uint8_t wanted = !protocol_.tells_first      ? all_words
+                                      : mine.masked != base_words ? base_words
+                                                                  : words_of(mine.heard);
+          if ((wanted >> w & 1) == 0 || (mine.masked >> w & 1) != 0 || now.told[w].ring != mine.ring) continue;
           State read = s;
           State::Block& reader = read.block[b];
           if (w == 0) reader.heard = now.told[w].call;
+          read.mixed = read.mixed || ((reader.masked & 1) != 0 && now.told[w].call != reader.heard);
           reader.masked |= static_cast<std::uint8_t>(1U << w);
-          if (reader.masked == all_words) go_on(reader);
+          const bool leaves = reader.masked == base_words && reader.heard == 0;
+          if (leaves || reader.masked == (protocol_.tells_first ? words_of(reader.heard) : all_words)) go_on(reader);
           next.push_back(read);
         }
         return;
@@ -163,6 +174,7 @@ TEST(PassingOnTest, EveryPieceIsNeeded) {
   EXPECT_TRUE(Model({.leaves_in_all_words = false}).check()) << "who leaves tells it in one word of several";
   EXPECT_TRUE(Model({.launches_count_as_rings = false}).check())
       << "a launch waits for the ring that the last one left at";
+  EXPECT_TRUE(Model({.tells_first = false}).check()) << "a block waits for a word that its call does not bring";
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class Ringer {
 
  private:
   void write(std::span<const std::uint64_t> call) {
-    kernel::write_ring(*bell_, ++rung_, call, kernel::told_room(kernel::most_members));
+    kernel::write_ring(*bell_, ++rung_, call, kernel::told_room(kernel::most_members), 0);
   }
 
   gpu::PinnedBuffer memory_;
@@ -207,8 +207,8 @@ TYPED_TEST(TeamLingeringTest, PushesByRingAndByLaunch) {
   EXPECT_NE(this->rung_, 0U);
 }
 
-// One member alone, whose calls each tell of their end in a word of their own for each of what they carry; and launches with nothing to do, before they
-// are rung.
+// One member alone, whose calls each tell of their end in a word of their own for each of what they carry; and launches with nothing to do,
+// before they are rung.
 TYPED_TEST(TeamLingeringTest, CarriesOneOrSeveral) {
   using Parameters = kernel::CarryParameters;
   constexpr int sequences = 30 / CROSSLANE_TESTS_FEWER + 1;

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 namespace crosslane::tests {
@@ -87,9 +88,16 @@ class Staying {
   void windows() {
     CROSSLANE_STEP("windows again and again");
     const std::int64_t before = carried_on_all();
-    for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, 40 * kib, 150 * kib})
-      for (int round = 0; round < 30; ++round) window(2 + round % 19, bytes, mix(program_.seed, bytes, round), true);
-    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD) ? 0 : program_.option("carries", 1);
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, 40 * kib, 150 * kib}) {
+      for (int round = 0; round < 30; ++round) {
+        const auto ends = round % 3 == 0 ? Ends::one_by_one : Ends::together;
+        window(2 + round % 19, bytes, mix(program_.seed, bytes, round), ends);
+      }
+    }
+    // Nor are several kept for such a kernel where ranks share processors.
+    const std::int64_t wanted = share_a_gpu(MPI_COMM_WORLD)               ? 0
+                                : std::thread::hardware_concurrency() < 2 ? 2
+                                                                          : program_.option("carries", 1);
     CROSSLANE_CHECK(wanted == 2 || (carried_on_all() != before) == (wanted == 1),
                     "whether messages of windows were read by a kernel that had stayed is not as it should be");
   }
@@ -120,27 +128,45 @@ class Staying {
     }
   }
 
-  // Both ways at once: one message each, or several, for which this rank waits in MPI, or else looks now and then.
-  void window(int many, std::size_t bytes, std::uint64_t seed, bool waits) {
+  // Both ways at once: one message each, or several, of up to so many bytes.
+  enum class Ends { together, one_by_one, politely };
+  void window(int many, std::size_t most_bytes, std::uint64_t seed, Ends ends) {
     const auto count = static_cast<std::size_t>(many);
-    const auto mine = content(mix(seed, program_.rank), count * bytes);
-    const auto theirs = content(mix(seed, peer_), count * bytes);
+    const auto mine = content(mix(seed, program_.rank), count * most_bytes);
+    auto theirs = content(mix(seed, peer_), count * most_bytes);
     send_.write(mine);
-    receive_.write(std::vector<std::byte>(count * bytes, std::byte{0x5a}));
+    receive_.write(std::vector<std::byte>(count * most_bytes, std::byte{0x5a}));
     std::vector<MPI_Request> requests(2 * count, MPI_REQUEST_NULL);
-    for (int i = 0; i < many; ++i) {
-      const auto at = static_cast<std::size_t>(i) * bytes;
-      const auto which = static_cast<std::size_t>(i);
-      CROSSLANE_MPI(MPI_Irecv(receive_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                              &requests[which]));
-      CROSSLANE_MPI(MPI_Isend(send_.as<char>() + at, static_cast<int>(bytes), MPI_BYTE, peer_, i, MPI_COMM_WORLD,
-                              &requests[count + which]));
+    Random sizes(seed);
+    for (std::size_t i = 0; i < count; ++i) {
+      // Mostly of one length.
+      const std::size_t bytes = sizes.chance(70) ? most_bytes : sizes.below(most_bytes + 1);
+      std::fill(theirs.begin() + static_cast<std::ptrdiff_t>(i * most_bytes + bytes),
+                theirs.begin() + static_cast<std::ptrdiff_t>((i + 1) * most_bytes), std::byte{0x5a});
+      const auto tag = static_cast<int>(i);
+      CROSSLANE_MPI(MPI_Irecv(receive_.as<char>() + i * most_bytes, static_cast<int>(most_bytes), MPI_BYTE, peer_, tag,
+                              MPI_COMM_WORLD, &requests[i]));
+      CROSSLANE_MPI(MPI_Isend(send_.as<char>() + i * most_bytes, static_cast<int>(bytes), MPI_BYTE, peer_, tag,
+                              MPI_COMM_WORLD, &requests[count + i]));
     }
-    if (waits)
-      CROSSLANE_MPI(MPI_Waitall(2 * many, requests.data(), MPI_STATUSES_IGNORE));
-    else
-      polite_waitall(requests);
-    CROSSLANE_CHECK(receive_.read(0, count * bytes) == theirs, "{} messages of {} bytes arrived wrong", many, bytes);
+    const auto wait_for_one = [&] {
+      int index = 0;
+      CROSSLANE_MPI(MPI_Waitany(2 * many, requests.data(), &index, MPI_STATUS_IGNORE));
+      return index != MPI_UNDEFINED;
+    };
+    switch (ends) {
+      case Ends::together:
+        CROSSLANE_MPI(MPI_Waitall(2 * many, requests.data(), MPI_STATUSES_IGNORE));
+        break;
+      case Ends::one_by_one:
+        while (wait_for_one()) continue;
+        break;
+      case Ends::politely:
+        polite_waitall(requests);
+        break;
+    }
+    CROSSLANE_CHECK(receive_.read(0, count * most_bytes) == theirs, "{} messages of up to {} bytes arrived wrong", many,
+                    most_bytes);
   }
 
   // What else a program does.
@@ -149,11 +175,13 @@ class Staying {
     switch (shared.below(8)) {
       case 0:
         window(static_cast<int>(shared.between(2, 9)),
-               shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed, shared.chance(50));
+               shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), seed,
+               shared.pick(std::array{Ends::together, Ends::one_by_one, Ends::politely}));
         break;
       case 4:
         for (auto times = shared.between(1, 6); times > 0; --times)
-          window(1, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), mix(seed, times), true);
+          window(1, shared.pick(std::array<std::size_t, 4>{8, 1000, 40 * kib, 300 * kib}), mix(seed, times),
+                 Ends::together);
         break;
       case 1: {
         // The driver frees memory when the GPU is done with it.
