@@ -56,35 +56,32 @@ int starting(const Site& site, const char* call, int count, MPI_Request requests
       if (operation->partition_bytes == 0 && !operation->starter) fetch(process, *operation);
       ours[static_cast<std::size_t>(i)] = std::move(operation);
     }
-    bool one_by_one = false;
-    for (const auto& operation : ours) {
-      if (!operation) continue;
-      if (operation->starter) {
-        blamed = operation->raised_on();
-        if (const int code = operation->starter->start(site, operation->undertaking); code != mpi::success) return code;
-        if (operation->undertaking) {
-          mark_started(process, *operation);
-        } else {
-          operation->throw_if_gone();
-          if (operation->partition_bytes == 0) fetch(process, *operation);
-        }
-      }
-      one_by_one = one_by_one || operation->looks();
-    }
     const auto started = [&](int i, int code) {
       process.requests().rename(before[static_cast<std::size_t>(i)], requests[i]);
       const auto& operation = ours[static_cast<std::size_t>(i)];
       if (code == mpi::success && operation && !operation->active) mark_started(process, *operation);
     };
-    if (!one_by_one) {
+    const auto goes_by_itself = [](const auto& operation) {
+      return operation && (operation->starter || operation->looks());
+    };
+    if (std::ranges::none_of(ours, goes_by_itself)) {
       const int code = start();
       for (int i = 0; i < count; ++i) started(i, code);
       return code;
     }
+    // In their order, as MPIs start them though they need not: messages of one tag come as it says.
     for (int i = 0; i < count; ++i) {
       const auto& operation = ours[static_cast<std::size_t>(i)];
-      if (operation && operation->undertaking) continue;
       if (operation) blamed = operation->raised_on();
+      if (operation && operation->starter) {
+        if (const int code = operation->starter->start(site, operation->undertaking); code != mpi::success) return code;
+        if (operation->undertaking) {
+          mark_started(process, *operation);
+          continue;
+        }
+        operation->throw_if_gone();
+        if (operation->partition_bytes == 0) fetch(process, *operation);
+      }
       const bool look = operation && operation->look;
       const int code = look ? start_look(process, next, *operation, &requests[i]) : next.Start(&requests[i]);
       if (code != mpi::success) return code;
