@@ -22,13 +22,6 @@ constexpr std::size_t kib = 1024, most = 3 * 1024 * kib;
 
 std::int64_t carried_on_all() { return counted_on_all("crosslane_carried_messages"); }
 
-std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
-  Random random(seed);
-  std::vector<std::byte> made(bytes);
-  for (auto& byte : made) byte = static_cast<std::byte>(random.below(256));
-  return made;
-}
-
 class Staying {
  public:
   explicit Staying(Program& program)
@@ -108,7 +101,7 @@ class Staying {
 
   // From rank 0 to 1, and what came there back.
   void there_and_back(std::size_t bytes, std::size_t from, std::size_t to, std::uint64_t seed) {
-    const auto expected = content(seed, bytes);
+    const auto expected = pattern(seed, bytes);
     const auto count = static_cast<int>(bytes);
     // With what is before and behind, which no word may reach.
     std::vector<std::byte> image(to + bytes + 40, std::byte{0x5a});
@@ -136,8 +129,8 @@ class Staying {
   enum class Ends { together, one_by_one, politely };
   void window(int many, std::size_t most_bytes, std::uint64_t seed, Ends ends) {
     const auto count = static_cast<std::size_t>(many);
-    const auto mine = content(mix(seed, program_.rank), count * most_bytes);
-    auto theirs = content(mix(seed, peer_), count * most_bytes);
+    const auto mine = pattern(mix(seed, program_.rank), count * most_bytes);
+    auto theirs = pattern(mix(seed, peer_), count * most_bytes);
     send_.write(mine);
     receive_.write(std::vector<std::byte>(count * most_bytes, std::byte{0x5a}));
     std::vector<MPI_Request> requests(2 * count, MPI_REQUEST_NULL);
@@ -194,7 +187,7 @@ class Staying {
       }
       case 2: {
         // To itself.
-        const auto expected = content(seed, 5 * kib);
+        const auto expected = pattern(seed, 5 * kib);
         send_.write(expected);
         CROSSLANE_MPI(MPI_Sendrecv(send_.data(), 5 * kib, MPI_BYTE, program_.rank, 2, receive_.data(), 5 * kib,
                                    MPI_BYTE, program_.rank, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -203,7 +196,7 @@ class Staying {
       }
       case 3: {
         // With gaps on one side.
-        const auto sent = content(mix(seed, program_.rank), 2000), expected = content(mix(seed, peer_), 2000);
+        const auto sent = pattern(mix(seed, program_.rank), 2000), expected = pattern(mix(seed, peer_), 2000);
         send_.write(sent);
         receive_.write(std::vector<std::byte>(5000, std::byte{0x5a}));
         CROSSLANE_MPI(MPI_Sendrecv(send_.data(), 2000, MPI_BYTE, peer_, 3, receive_.data(), 1, gaps_, peer_, 3,

@@ -2,7 +2,6 @@
 // MPIs, which start them so. Two ranks.
 #include "support/program.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -44,23 +43,17 @@ class Together {
     }
     for (int start = 0; start < 5; ++start) {
       const std::uint64_t seed = shared.next();
-      for (std::size_t i = 0; i < count; ++i) sent[i].write(content(mix(seed, program_.rank, i), sent[i].size()));
+      for (std::size_t i = 0; i < count; ++i) sent[i].write(pattern(mix(seed, program_.rank, i), sent[i].size()));
       CROSSLANE_MPI(MPI_Startall(static_cast<int>(requests.size()), requests.data()));
       CROSSLANE_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
       for (std::size_t i = 0; i < count; ++i)
-        CROSSLANE_CHECK(received[i].read(0, bytes[peer_][i]) == content(mix(seed, peer_, i), bytes[peer_][i]),
+        CROSSLANE_CHECK(received[i].read(0, bytes[peer_][i]) == pattern(mix(seed, peer_, i), bytes[peer_][i]),
                         "start {}, message {} of {} bytes", start, i, bytes[peer_][i]);
     }
     for (auto& request : requests) CROSSLANE_MPI(MPI_Request_free(&request));
   }
 
  private:
-  static std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
-    Random random(seed);
-    std::vector<std::byte> made(bytes);
-    for (auto& byte : made) byte = static_cast<std::byte>(random.below(256));
-    return made;
-  }
   // In host memory alone where there is no GPU.
   MemoryKind any_kind() {
     return program_.device() != nullptr && program_.local().chance(60) ? MemoryKind::device : MemoryKind::host;
