@@ -7,6 +7,7 @@
 #include "interpose/call_facts.h"
 #include "interpose/elements.h"
 #include "interpose/teams.h"
+#include "mpi/raised.h"
 
 #include <algorithm>
 #include <array>
@@ -33,9 +34,12 @@ Seat seat_in(Process& process, MPI_Comm comm) {
   int inter = 0;
   Seat seat{};
   // An unknown handle is told by MPI itself.
-  if (below.Comm_test_inter(comm, &inter) != mpi::success || below.Comm_size(comm, &seat.members) != mpi::success ||
-      below.Comm_rank(comm, &seat.me) != mpi::success)
-    throw Error(ErrorClass::comm, "argument comm is no communicator");
+  const auto heed = [](int code) {
+    if (code != mpi::success) throw mpi::Raised(code, ErrorClass::comm, "argument comm is no communicator");
+  };
+  heed(below.Comm_test_inter(comm, &inter));
+  heed(below.Comm_size(comm, &seat.members));
+  heed(below.Comm_rank(comm, &seat.me));
   if (inter != 0) throw Error(ErrorClass::unsupported, "argument comm is an inter-communicator: use the groups' own");
   return seat;
 }

@@ -6,6 +6,7 @@
 #include "interpose/files.h"
 #include "interpose/query.h"
 #include "interpose/starting.h"
+#include "mpi/raised.h"
 #include "mpi/status.h"
 
 #include <exception>
@@ -105,7 +106,13 @@ base::Error caught() {
 }
 
 int raise_caught(Process& process, const Target& target, const char* call) {
-  return raise(process, target, call, caught());
+  try {
+    throw;
+  } catch (const mpi::Raised& raised) {
+    return raised.code();
+  } catch (const std::exception&) {
+    return raise(process, target, call, caught());
+  }
 }
 
 Route::Route(Process& process, const mpi::Functions& next, const char* call, const Target& target)

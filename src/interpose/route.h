@@ -33,7 +33,7 @@ void call_handler(Process& process, const Target& target, int code);
 /// below has called, and goes on to the application, as it does without us.
 base::Error caught();
 
-/// In a catch block: raise() with what caught() makes of it.
+/// In a catch block: raise() with what caught() makes of it; or the code of what MPI has raised by then (mpi::Raised).
 int raise_caught(Process& process, const Target& target, const char* call);
 
 /// A communicator as the significance rules of the collectives see it (MPI 5.0, section 6.2).

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "mpi/raised.h"
 #include "team/messenger.h"
 
 #include <array>
@@ -153,8 +154,8 @@ Communicators::~Communicators() {
 const Communicators::Facts* Communicators::find(MPI_Comm communicator) const {
   void* attached = nullptr;
   int found = 0;
-  if (mpi_.Comm_get_attr(communicator, key_, &attached, &found) != mpi::success)
-    throw base::Error(base::ErrorClass::comm, "not a communicator");
+  const int code = mpi_.Comm_get_attr(communicator, key_, &attached, &found);
+  if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::comm, "not a communicator");
   return found != 0 ? &static_cast<Attached*>(attached)->facts : nullptr;
 }
 

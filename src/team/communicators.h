@@ -86,7 +86,7 @@ class Communicators {
   Communicators& operator=(const Communicators&) = delete;
 
   /// Any thread: found in tens of nanoseconds once known; local to this rank. Valid until the communicator is freed.
-  /// Throws Error (comm) where MPI does not take it for a communicator.
+  /// Throws mpi::Raised (comm) where MPI does not take it for a communicator.
   CommunicatorFacts& of(MPI_Comm communicator) { return *share(communicator); }
 
   /// The same for who may need them longer: an operation that outlives its communicator finds it `freed`.

@@ -107,6 +107,81 @@ void no_communicator() {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
+#ifndef CROSSLANE_TEST_MPI_OPENMPI
+// A handle that is left of a communicator that was freed: MPI refuses it, and one handler hears of that, once, whatever call it is and
+// whatever the memory. Open MPI may crash there.
+void freed_communicator() {
+  const Allocation sent(megabytes), received(megabytes);
+  std::vector<std::byte> host(megabytes), other_host(megabytes);
+  MPI_Comm own = MPI_COMM_NULL;
+  CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+  const MPI_Comm gone = own;
+  CROSSLANE_MPI(MPI_Comm_free(&own));
+  let_hear(MPI_COMM_WORLD);
+  let_hear(MPI_COMM_SELF);
+  bool heard = true;
+  const auto check = [&](const char* call, auto&& body) {
+    for (const bool gpu : {false, true}) {
+      CROSSLANE_STEP("{} on a freed communicator, {} memory, {}", call, gpu ? "GPU" : "host",
+                     heard ? "with a handler" : "errors return");
+      Heard::last() = {0, MPI_COMM_NULL, MPI_SUCCESS};
+      Heard::calls() = 0;
+      const int result = gpu ? body(sent.data(), received.data()) : body(host.data(), other_host.data());
+      const int code = heard ? Heard::last().code : result;
+      int error_class = MPI_SUCCESS;
+      MPI_Error_class(code, &error_class);
+      CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_COMM);
+      CROSSLANE_CHECK_EQUAL(Heard::calls(), heard ? 1 : 0);
+      CROSSLANE_CHECK(code == result, "the handler was told {}, the caller {}", code, result);
+    }
+  };
+  constexpr int many = 1000;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Status status;
+  int there = 0;
+  const auto check_all = [&] {
+    check("MPI_Bcast", [&](void*, void* to) { return MPI_Bcast(to, many, MPI_INT, 0, gone); });
+    check("MPI_Allgather",
+          [&](void* from, void* to) { return MPI_Allgather(from, many, MPI_INT, to, many, MPI_INT, gone); });
+    check("MPI_Allreduce", [&](void* from, void* to) { return MPI_Allreduce(from, to, many, MPI_INT, MPI_SUM, gone); });
+    check("MPI_Iallreduce",
+          [&](void* from, void* to) { return MPI_Iallreduce(from, to, many, MPI_INT, MPI_SUM, gone, &request); });
+    check("MPI_Neighbor_allgather",
+          [&](void* from, void* to) { return MPI_Neighbor_allgather(from, many, MPI_INT, to, many, MPI_INT, gone); });
+#if MPI_VERSION >= 4
+    check("MPI_Allreduce_init", [&](void* from, void* to) {
+      return MPI_Allreduce_init(from, to, many, MPI_INT, MPI_SUM, gone, MPI_INFO_NULL, &request);
+    });
+    check("MPI_Isendrecv", [&](void* from, void* to) {
+      return MPI_Isendrecv(from, many, MPI_INT, 0, 1, to, many, MPI_INT, 0, 1, gone, &request);
+    });
+#endif
+    check("MPI_Send", [&](void* from, void*) { return MPI_Send(from, many, MPI_INT, 0, 1, gone); });
+    check("MPI_Isend", [&](void* from, void*) { return MPI_Isend(from, many, MPI_INT, 0, 1, gone, &request); });
+    check("MPI_Send_init", [&](void* from, void*) { return MPI_Send_init(from, many, MPI_INT, 0, 1, gone, &request); });
+    check("MPI_Recv", [&](void*, void* to) { return MPI_Recv(to, many, MPI_INT, 0, 1, gone, &status); });
+    check("MPI_Irecv", [&](void*, void* to) { return MPI_Irecv(to, many, MPI_INT, 0, 1, gone, &request); });
+    check("MPI_Recv_init", [&](void*, void* to) { return MPI_Recv_init(to, many, MPI_INT, 0, 1, gone, &request); });
+    check("MPI_Sendrecv", [&](void* from, void* to) {
+      return MPI_Sendrecv(from, many, MPI_INT, 0, 1, to, many, MPI_INT, 0, 1, gone, &status);
+    });
+    check("MPI_Probe", [&](void*, void*) { return MPI_Probe(0, 1, gone, &status); });
+    check("MPI_Iprobe", [&](void*, void*) { return MPI_Iprobe(0, 1, gone, &there, &status); });
+    check("MPI_Mprobe", [&](void*, void*) { return MPI_Mprobe(0, 1, gone, &message, &status); });
+    check("MPI_Improbe", [&](void*, void*) { return MPI_Improbe(0, 1, gone, &there, &message, &status); });
+    check("MPI_Win_create", [&](void*, void* to) { return MPI_Win_create(to, many, 1, MPI_INFO_NULL, gone, &window); });
+  };
+  check_all();
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  heard = false;
+  check_all();
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+#endif
+
 // Neighbours of a communicator that has none, whose error handler hears of it once.
 void without_topology() {
   CROSSLANE_STEP("neighbours without a topology");
@@ -228,6 +303,9 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   no_communicator();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+#ifndef CROSSLANE_TEST_MPI_OPENMPI
+  freed_communicator();
+#endif
   without_topology();
   of_a_call(program);
   of_a_request(program, false);

@@ -1,0 +1,23 @@
+// An error that MPI has raised itself, in a call of ours: an error handler has been called with its code by then. Whoever ends the
+// application's call returns that code, and raises nothing more (interpose/route.h). It must not know who raises errors, and how.
+#pragma once
+
+#include "base/error.h"
+
+#include <string>
+
+namespace crosslane::mpi {
+
+class Raised : public base::Error {
+ public:
+  Raised(int code, base::ErrorClass error_class, const std::string& message)
+      : base::Error(error_class, message), code_(code) {}
+
+  /// What MPI has returned.
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+}  // namespace crosslane::mpi
