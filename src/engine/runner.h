@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/light_mutex.h"
 #include "engine/completion.h"
 #include "engine/task.h"
 
@@ -87,7 +88,7 @@ class Runner {
 
   // Any thread:
   std::atomic<std::size_t> live_{0};  // roots not finished
-  mutable std::mutex mutex_;          // guards what follows
+  mutable base::LightMutex mutex_;    // guards what follows
   std::vector<std::coroutine_handle<>> posted_;
   std::atomic<std::size_t> posted_count_{0};  // its size, to be read without the mutex
   Root::promise_type* roots_ = nullptr;       // all that live, a doubly linked list

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/light_mutex.h"
 #include "base/settings.h"
 
 #include <cuda.h>
@@ -245,7 +246,7 @@ class Gpu {
   };
   static constexpr std::size_t remembered = 64;
   [[nodiscard]] std::span<Known> known() noexcept { return {known_.data(), std::min(next_known_, remembered)}; }
-  std::mutex known_mutex_;  // guards the next two
+  base::LightMutex known_mutex_;  // guards the next two
   std::array<Known, remembered> known_{};
   std::size_t next_known_ = 0;
 };

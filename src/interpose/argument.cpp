@@ -11,7 +11,7 @@ namespace {
 
 // Calls f(part, begin, end) for each part that has bytes of [begin, end) of the stream that the parts make together.
 template <class F>
-void for_each_part(const Argument::Parts& parts, std::size_t begin, std::size_t end, F&& f) {
+void for_each_part(Argument::Parts parts, std::size_t begin, std::size_t end, F&& f) {
   std::size_t start = 0;
   for (const auto& part : parts) {
     const std::size_t from = std::max(begin, start);
@@ -24,7 +24,7 @@ void for_each_part(const Argument::Parts& parts, std::size_t begin, std::size_t 
 }  // namespace
 
 void Argument::stage(lane::Batch& batch, Staging staging) {
-  if (parts_.empty()) return;
+  if (!on_gpu()) return;
   host_ = staging == Staging::ordinary ? batch.lend_ordinary(host_bytes_) : batch.lend(place_, host_bytes_);
   address_ = lane::byte_at(host_.data(), first_);
 }
@@ -42,7 +42,7 @@ std::byte* Argument::host_of(const Part& part, std::size_t begin) const {
 }
 
 void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
-  for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
+  for_each_part(parts(), begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
     interpose::fetch(batch, part.place, host_of(part, from), part.memory, *part.layout, part.count, part.begin + from,
                      part.begin + to, form_);
   });
@@ -50,7 +50,7 @@ void Argument::fetch_range(lane::Batch& batch, std::size_t begin, std::size_t en
 
 void Argument::deliver_range(lane::Batch& batch, std::size_t begin, std::size_t end) const {
   host_.use();
-  for_each_part(parts_, begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
+  for_each_part(parts(), begin, end, [&](const Part& part, std::size_t from, std::size_t to) {
     interpose::deliver(batch, part.place, const_cast<std::byte*>(part.memory), host_of(part, from), *part.layout,
                        part.count, part.begin + from, part.begin + to, form_);
   });

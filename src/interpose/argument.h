@@ -2,7 +2,6 @@
 // An argument in host memory passes through untouched. It must not know which call it belongs to.
 #pragma once
 
-#include "base/recycler.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
 #include "mpi/abi.h"
@@ -10,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +31,7 @@ using BlockList = std::vector<Block>;
 /// - in mirror form the copy has the layout of the original, and counts, displacements and types stay;
 /// - where that would be mostly holes, or parts of it lie in other memories, the copy is packed, and stands as as many elements of a
 ///   contiguous type of its size (the packed twin), so that any extent is fine. Reductions and files always keep their type.
-class Argument : public base::Recycled {
+class Argument {
  public:
   /// A part of the argument that lies in one memory, and its place in the host copy.
   struct Part {
@@ -42,7 +42,7 @@ class Argument : public base::Recycled {
     std::ptrdiff_t offset;             // in the host copy: of the part, or of the block's start in mirror form
     std::size_t begin, bytes;          // of the block's packed stream
   };
-  using Parts = std::vector<Part, base::RecyclingAllocator<Part>>;
+  using Parts = std::span<const Part>;
 
   [[nodiscard]] void* address() const noexcept { return address_; }
   [[nodiscard]] MPI_Count count() const noexcept { return count_; }
@@ -51,7 +51,7 @@ class Argument : public base::Recycled {
   [[nodiscard]] const MPI_Aint* displacements() const noexcept { return displacements_.data(); }
   [[nodiscard]] const MPI_Datatype* types() const noexcept { return types_.data(); }
 
-  [[nodiscard]] bool on_gpu() const noexcept { return !parts_.empty(); }
+  [[nodiscard]] bool on_gpu() const noexcept { return !parts().empty(); }
   /// It lies in several memories, one at least of a GPU: nothing but its host copy has it in one place.
   [[nodiscard]] bool apart() const noexcept { return apart_; }
   [[nodiscard]] bool reads() const noexcept { return direction_ == Direction::in || direction_ == Direction::inout; }
@@ -60,6 +60,8 @@ class Argument : public base::Recycled {
   [[nodiscard]] const lane::Place& place() const noexcept { return place_; }  ///< Of memory that is on_gpu().
   /// What the driver said of its lowest byte; empty where the buffer is one of blocks.
   [[nodiscard]] const gpu::PointerInfo& seen() const noexcept { return seen_; }
+  /// Of memory that is on_gpu(), and not apart().
+  [[nodiscard]] const std::shared_ptr<const layout::Layout>& layout() const noexcept { return parts().front().layout; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
   /// Lends the host copy its memory. Addresses are valid from then on. Call once. Ordinary memory is for a copy that will hardly be used.
@@ -78,6 +80,7 @@ class Argument : public base::Recycled {
  private:
   friend class ArgumentBuilder;
   [[nodiscard]] std::byte* host_of(const Part& part, std::size_t begin) const;
+  [[nodiscard]] Parts parts() const noexcept { return only_ ? Parts{&*only_, 1} : Parts{several_}; }
 
   void* address_ = nullptr;
   MPI_Count count_ = 0;
@@ -92,7 +95,8 @@ class Argument : public base::Recycled {
   bool apart_ = false;
   lane::Place place_;
   gpu::PointerInfo seen_;
-  Parts parts_;
+  std::optional<Part> only_;    // mostly there is one,
+  std::vector<Part> several_;   // or these
   std::size_t bytes_ = 0;         // of the packed stream of all parts
   std::size_t host_bytes_ = 0;    // of the host copy
   std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given

@@ -14,19 +14,24 @@ namespace crosslane::interpose {
 
 class ArgumentBuilder {
  public:
-  /// `seen` (may be null) is what the driver said in this very call of an allocation that a buffer may be in.
-  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call,
-                  const gpu::PointerInfo* seen = nullptr)
-      : copier_(copier), layouts_(layouts), call_(call), seen_(seen) {}
+  /// What the call knows already; either may be missing. `seen` is what the driver said in this very call of an allocation that a buffer may be in,
+  /// `layout` that of a single one's type.
+  struct Known {
+    const gpu::PointerInfo* seen = nullptr;
+    std::shared_ptr<const layout::Layout> layout{};
+  };
+  ArgumentBuilder(lane::Copier& copier, layout::Cache& layouts, const char* call, Known known)
+      : copier_(copier), layouts_(layouts), call_(call), known_(std::move(known)) {}
 
+  /// What follows fills in an argument that is new.
   /// blocks x count elements from `base` on. `contiguous`: a host copy has no gaps, unless it keeps its type (`form`).
-  std::unique_ptr<Argument> single(const char* name, const void* base, const char* count_name, MPI_Count count,
-                                   MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form,
-                                   bool received, bool contiguous) const;
+  void single(Argument& argument, const char* name, const void* base, const char* count_name, MPI_Count count,
+              MPI_Count blocks, MPI_Datatype type, Direction direction, lane::Form form, bool received,
+              bool contiguous);
 
   /// One block a peer. With `in_bytes` displacements are bytes and each block has a type, else they are extents of `type`.
-  std::unique_ptr<Argument> blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
-                                   Direction direction) const;
+  void blocks(Argument& argument, const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
+              Direction direction) const;
 
  private:
   std::shared_ptr<const layout::Layout> layout_of(const char* name, MPI_Datatype type) const;
@@ -36,7 +41,7 @@ class ArgumentBuilder {
   lane::Copier& copier_;
   layout::Cache& layouts_;
   const char* call_;
-  const gpu::PointerInfo* seen_;
+  Known known_;
 };
 
 }  // namespace crosslane::interpose

@@ -34,11 +34,11 @@ constexpr std::size_t most = 1024;
 
 }  // namespace
 
-void Awaited::add(Process& process, MPI_Request request, const std::shared_ptr<Operation>& operation) {
+void Awaited::add(Process& process, MPI_Request request, std::weak_ptr<Operation> operation) {
   if (process.multiple()) return;
   // What is over and gone holds its memory as long as it stands here, which the next ones are to be made of.
   while (!receives_.empty() && (receives_.size() == most || receives_.front().second.expired())) receives_.pop_front();
-  receives_.emplace_back(request, operation);
+  receives_.emplace_back(request, std::move(operation));
 }
 
 void Awaited::completes(const Process& process) noexcept {

@@ -21,7 +21,7 @@ struct Operation;
 /// For one thread at a time: does nothing where several may call MPI at once.
 class Awaited {
  public:
-  void add(Process& process, MPI_Request request, const std::shared_ptr<Operation>& operation);
+  void add(Process& process, MPI_Request request, std::weak_ptr<Operation> operation);
   enum class Begun { send, receive };
   /// A call that has begun another message, of so many bytes, looks at the oldest ones. Where that is short or brief seldom, for these cost less
   /// when many are read together; and not behind receives, which mostly come before the sends that other ranks wait for. Those wait for each look,

@@ -2,6 +2,7 @@
 // It must not know what a handle stands for.
 #pragma once
 
+#include "base/light_mutex.h"
 #include "base/recycler.h"
 
 #include <atomic>
@@ -116,7 +117,7 @@ class HandleTable {
   }
 
   std::atomic<std::size_t> size_{0};
-  mutable std::mutex mutex_;
+  mutable base::LightMutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Kept>, std::hash<std::uint64_t>, std::equal_to<>,
                      base::RecyclingAllocator<std::pair<const std::uint64_t, std::shared_ptr<Kept>>>>
       kept_;

@@ -150,7 +150,7 @@ bool Pending::hidden(int index) const {
 }
 
 int Pending::end(int index, MPI_Request* request, MPI_Status* status) {
-  auto operation = operations_[static_cast<std::size_t>(index)];
+  const auto& operation = operations_[static_cast<std::size_t>(index)];
   blamed_ = operation->raised_on();
   int result = mpi::success;
   try {

@@ -236,6 +236,7 @@ void describe(Route& route, const Receive& receive, const Room& room, bool on_gp
   auto& process = route.process();
   const Argument* argument = nullptr;
   if (on_gpu || !room.known) {
+    if (room.known) route.has_layout(room.layout);
     argument = &route.single(receive.buffer_name, receive.buffer, receive.count_name, receive.count, 1, receive.type,
                              Direction::out, lane::Form::packed, true);
   }
@@ -280,10 +281,11 @@ int post(Route& route, MPI_Request* request) {
   Look& look = *operation.look;
   operation.active = true;
   look.forget_landing();
-  std::unique_lock lock(process.unexpected().gate());
+  std::unique_lock lock(process.unexpected().gate(), std::defer_lock);
+  if (process.multiple()) lock.lock();
   if (!process.unexpected().empty()) {
     if (const auto arrived = process.unexpected().take(operation.communicator.get(), look.source, look.tag)) {
-      lock.unlock();
+      if (lock) lock.unlock();
       return match(process, route.next(), operation, arrived, request);
     }
   }
@@ -604,7 +606,7 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
     describe(route, receive, room, on_gpu);
     auto& operation = route.operation();
     // Nobody may free it before this call returns.
-    if (operation.look->buffer.on_gpu) operation.look->buffer.seen = operation.arguments.front()->seen();
+    if (operation.look->buffer.on_gpu) operation.look->buffer.seen = operation.arguments.front().seen();
     MPI_Request request{};
     if (const int code = post(route, &request); code != mpi::success) return code;
     return wait_and_finish(route, &request, status);
@@ -634,9 +636,10 @@ int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count
     process.settle(false);
     describe(route, receive, room, on_gpu);
     if (const int code = post(route, request); code != mpi::success) return code;
-    process.requests().add(*request, route.shared_operation());
+    std::weak_ptr<Operation> operation = route.shared_operation();
+    route.keep_with(*request);
     process.awaited().look(process, Awaited::Begun::receive, room.bytes);
-    process.awaited().add(process, *request, route.shared_operation());
+    process.awaited().add(process, *request, std::move(operation));
     return mpi::success;
   });
 }

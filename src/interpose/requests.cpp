@@ -21,13 +21,13 @@ bool Operation::ready() const noexcept { return undertaking ? undertaking->over(
 bool Operation::ends_here() const noexcept { return ready() && (undertaking || look->state == Look::State::fetched); }
 
 bool Operation::receives() const noexcept {
-  return std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) { return argument->received(); });
+  return std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) { return argument.received(); });
 }
 
 std::size_t Operation::bytes_on_gpu() const noexcept {
   std::size_t bytes = 0;
   for (const auto& argument : arguments)
-    if (argument->on_gpu()) bytes += argument->bytes();
+    if (argument.on_gpu()) bytes += argument.bytes();
   return bytes;
 }
 
@@ -119,18 +119,18 @@ engine::Watch Waiting::watch() const noexcept {
 
 void Operation::stage(lane::Copier& copier, Argument::Staging staging) {
   lane::Batch batch(copier, watch());
-  for (const auto& argument : arguments) argument->stage(batch, staging);
+  for (auto& argument : arguments) argument.stage(batch, staging);
 }
 
 void Operation::throw_if_gone() const {
-  for (const auto& argument : arguments) argument->throw_if_gone();
+  for (const auto& argument : arguments) argument.throw_if_gone();
 }
 
 void Operation::fetch(lane::Copier& copier, lane::Batch::Mpi mpi) {
   if (mutated(call, "copy in dropped")) return;
   lane::Batch batch(copier, watch());
   for (const auto& argument : arguments)
-    if (argument->reads()) argument->fetch(batch);
+    if (argument.reads()) argument.fetch(batch);
   batch.wait(mpi);
 }
 
@@ -164,21 +164,21 @@ void Operation::deliver(lane::Batch& batch, const MPI_Status* status, const mpi:
     return;
   }
   for (const auto& argument : arguments) {
-    if (!argument->writes()) continue;
+    if (!argument.writes()) continue;
     if (arrived.empty()) {
-      argument->deliver(batch, argument->received() ? limit : std::numeric_limits<std::size_t>::max());
+      argument.deliver(batch, argument.received() ? limit : std::numeric_limits<std::size_t>::max());
       continue;
     }
     for (std::size_t partition = 0; partition < arrived.size(); ++partition)
       if (!arrived[partition])
-        argument->deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
+        argument.deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
   }
 }
 
 void Operation::deliver_partition(lane::Copier& copier, std::size_t partition) {
   if (partition >= arrived.size() || arrived[partition]) return;
   lane::Batch batch(copier, watch());
-  arguments.front()->deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
+  arguments.front().deliver_range(batch, partition * partition_bytes, (partition + 1) * partition_bytes);
   batch.wait(lane::Batch::Mpi::rests);
   arrived[partition] = true;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/function_ref.h"
+#include "base/light_mutex.h"
 #include "base/recycler.h"
 #include "engine/watch.h"
 #include "interpose/argument.h"
@@ -42,7 +43,7 @@ struct Operation {
   team::Communicators* communicators = nullptr;           // not null with `communicator`
   std::uint64_t sequence = 0;                             // the call's number on the communicator
   bool of_session = false;  // its communicator is a session's, which may outlive MPI_Finalize
-  std::vector<std::unique_ptr<Argument>, base::RecyclingAllocator<std::unique_ptr<Argument>>> arguments;
+  std::list<Argument, base::RecyclingAllocator<Argument>> arguments;
   std::vector<std::vector<MPI_Count>> arrays;  // arrays that the MPI may read until completion
   mpi::Narrowed narrowed;                      // the same for an MPI without large counts
   bool persistent = false;
@@ -200,7 +201,7 @@ class Requests {
   std::atomic<std::size_t> hands_{0};
   std::atomic<std::size_t> turns_{0};
   std::size_t looked_until_ = 0;
-  mutable std::mutex mutex_;  // of what follows
+  mutable base::LightMutex mutex_;  // of what follows
   Adopted adopted_;
   std::vector<MPI_Request> idle_;
 };

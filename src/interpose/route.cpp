@@ -185,34 +185,39 @@ const Argument& Route::single(const char* name, const void* base, const char* co
                               bool contiguous) {
   // Switched off, a call is here only because its MPI lacks the large-count form: buffers are the MPI's affair.
   if (!process_.active()) direction = Direction::none;
-  ArgumentBuilder builder(copier(), process_.layouts(), call_, seen_);
+  ArgumentBuilder builder(copier(), process_.layouts(), call_, {seen_, std::move(layout_)});
   // What arrives may end inside an element (a header does), which only a host copy without gaps takes on every MPI.
   const bool cuttable = received && process_.looks();
-  auto argument =
-      builder.single(name, base, count_name, count, blocks, type, direction, form, received, contiguous || cuttable);
+  auto& arguments = operation_->arguments;
+  builder.single(arguments.emplace_back(), name, base, count_name, count, blocks, type, direction, form, received,
+                 contiguous || cuttable);
   // Where a file holds other representations no status tells how much of the memory was written.
-  if (argument->on_gpu() && received && operation_->target.kind == Target::Kind::file &&
+  if (arguments.back().on_gpu() && received && operation_->target.kind == Target::Kind::file &&
       !is_native(process_, operation_->target.file)) {
-    argument = builder.single(name, base, count_name, count, blocks, type, Direction::inout, form, false, false);
+    arguments.pop_back();
+    builder.single(arguments.emplace_back(), name, base, count_name, count, blocks, type, Direction::inout, form, false,
+                   false);
   }
-  return add(std::move(argument));
+  return described(arguments.back());
 }
 
 const Argument& Route::add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
                                   Direction direction) {
   if (!process_.active()) direction = Direction::none;
-  ArgumentBuilder builder(copier(), process_.layouts(), call_);
-  return add(builder.blocks(name, base, std::move(list), in_bytes, type, direction));
+  const ArgumentBuilder builder(copier(), process_.layouts(), call_, {});
+  Argument& argument = operation_->arguments.emplace_back();
+  builder.blocks(argument, name, base, std::move(list), in_bytes, type, direction);
+  return described(argument);
 }
 
-const Argument& Route::add(std::unique_ptr<Argument> argument) {
-  if (argument->on_gpu()) process_.see_device(argument->place().device);
-  return *operation_->arguments.emplace_back(std::move(argument));
+const Argument& Route::described(const Argument& argument) {
+  if (argument.on_gpu()) process_.see_device(argument.place().device);
+  return argument;
 }
 
 void Route::partitioned(int partitions) {
   if (partitions <= 0) return;  // for the MPI to refuse
-  const Argument& buffer = *operation_->arguments.front();
+  const Argument& buffer = operation_->arguments.front();
   operation_->partition_bytes = buffer.bytes() / static_cast<std::size_t>(partitions);
   if (buffer.writes()) operation_->arrived.assign(static_cast<std::size_t>(partitions), false);
 }
@@ -279,8 +284,18 @@ int Route::track(MPI_Request* request, int result, bool persistent) {
       return result;
     }
   }
-  process_.requests().add(*request, std::move(operation_));
+  keep_with(*request);
   return result;
+}
+
+void Route::drop_arguments() {
+  bytes_ = operation_->bytes_on_gpu();
+  operation_->arguments.clear();
+}
+
+void Route::keep_with(MPI_Request request) {
+  if (bytes_ == 0) bytes_ = operation_->bytes_on_gpu();
+  process_.requests().add(request, std::move(operation_));
 }
 
 int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body) {

@@ -67,6 +67,8 @@ class Route {
 
   /// What the driver said in this call of an allocation that some of its buffers may be in.
   void has_seen(const gpu::PointerInfo& seen) noexcept { seen_ = &seen; }
+  /// That of the next single buffer's type, where the caller has it.
+  void has_layout(std::shared_ptr<const layout::Layout> layout) noexcept { layout_ = std::move(layout); }
 
   [[nodiscard]] Peers peers(MPI_Comm comm) const;
   [[nodiscard]] Neighbours neighbours(MPI_Comm comm) const;
@@ -147,6 +149,10 @@ class Route {
   void goes_with(const Route& other_half) noexcept { other_bytes_ = other_half.bytes(); }
   [[nodiscard]] Operation& operation() noexcept { return *operation_; }
   [[nodiscard]] const std::shared_ptr<Operation>& shared_operation() const noexcept { return operation_; }
+  /// Nobody needs the descriptions of its buffers any more: the memory is the next call's, while it is at hand.
+  void drop_arguments();
+  /// It is under way, and the table's alone from now on.
+  void keep_with(MPI_Request request);
   [[nodiscard]] Process& process() const noexcept { return process_; }
   [[nodiscard]] const mpi::Functions& next() const noexcept { return next_; }
 
@@ -159,13 +165,14 @@ class Route {
                              Direction direction);
   int start(MPI_Request* request, Starting invoke);
   int track(MPI_Request* request, int result, bool persistent);
-  const Argument& add(std::unique_ptr<Argument> argument);
+  const Argument& described(const Argument& argument);
   [[nodiscard]] lane::Copier& copier() const { return process_.copier(); }
 
   Process& process_;
   const mpi::Functions& next_;
   const char* call_;
   const gpu::PointerInfo* seen_ = nullptr;
+  std::shared_ptr<const layout::Layout> layout_;
   std::shared_ptr<Operation> operation_;  // shared with the table of requests
   std::size_t bytes_ = 0;                 // by took(): the operation may be the table's alone by then
   std::size_t other_bytes_ = 0;

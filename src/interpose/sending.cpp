@@ -25,15 +25,14 @@ std::optional<std::size_t> packed_bytes(Process& process, MPI_Count count, MPI_D
   }
 }
 
-message::Buffer buffer_of(Process& process, const Argument& argument, const void* address, MPI_Count count,
-                          MPI_Datatype type) {
+message::Buffer buffer_of(const Argument& argument, const void* address, MPI_Count count) {
   message::Buffer buffer;
   buffer.on_gpu = argument.on_gpu() && !argument.apart();
   if (!buffer.on_gpu) return buffer;
   buffer.place = argument.place();
   buffer.seen = argument.seen();
   buffer.address = static_cast<std::byte*>(const_cast<void*>(address));
-  buffer.layout = process.layouts().of(type);
+  buffer.layout = argument.layout();
   buffer.count = count;
   buffer.bytes = argument.bytes();
   return buffer;
@@ -177,7 +176,7 @@ void Sending::copy(const message::Buffer& buffer) {
   process_.transfers().finish_packing(packing_, operation_->watch());
 }
 
-int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
+int Sending::start_with_header(message::Buffer buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
                                bool synchronous) {
   const auto& below = process_.library().below();
   auto& transfers = process_.transfers();
@@ -207,7 +206,7 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   MPI_Status* const status = shown ? nullptr : &posted_->status;
   const auto watch = operation_->watch();
   if (protocol == message::Protocol::direct) {
-    posted_->offering.emplace(transfers, buffer, *header_, peer, shown ? nullptr : &posted_->request, status,
+    posted_->offering.emplace(transfers, std::move(buffer), *header_, peer, shown ? nullptr : &posted_->request, status,
                               returns ? std::optional(patience) : std::nullopt, watch);
     header_.reset();  // it is the offering's
     posted_->offering->start(posted_, seen == nullptr);
@@ -218,7 +217,7 @@ int Sending::start_with_header(const message::Buffer& buffer, int dest, int tag,
   posted_->transfer = process_.engine().spawn(
       packing_ != nullptr
           ? transfers.send_packed(std::exchange(packing_, nullptr), peer, posted_->matched, status, watch, posted_)
-          : transfers.send(buffer, header, peer, posted_->matched, watch, posted_));
+          : transfers.send(std::move(buffer), header, peer, posted_->matched, watch, posted_));
   return mpi::success;
 }
 
@@ -286,7 +285,9 @@ class PersistentSend final : public Starter {
 
 }  // namespace
 
-std::unique_ptr<Undertaking> Sending::undertaking() { return std::make_unique<Started>(process_, posted_); }
+std::unique_ptr<Undertaking> Sending::undertaking() {
+  return std::make_unique<Started>(process_, std::move(posted_));
+}
 
 int manual::send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
                  int dest, int tag, MPI_Comm comm) {
@@ -298,10 +299,10 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
     const Sending::Procedure procedure = mode == Mode::synchronous ? mpi::calls::Ssend
                                          : mode == Mode::ready     ? mpi::calls::Rsend
                                                                    : mpi::calls::Send;
-    const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
+    message::Buffer buffer = buffer_of(argument, buf, count);
     if (message::has_header(sending.choose(buffer, dest, {}))) {
       process.settle(false);
-      const int code = sending.start_with_header(buffer, dest, tag, comm, procedure, mode == Mode::synchronous);
+      const int code = sending.start_with_header(std::move(buffer), dest, tag, comm, procedure, mode == Mode::synchronous);
       if (code == mpi::success) sending.finish();
       return code;
     }
@@ -319,14 +320,16 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
         route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
     auto& operation = route.operation();
     Sending sending(process, site.next(), route.shared_operation());
-    const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
+    message::Buffer buffer = buffer_of(argument, buf, count);
+    const std::size_t bytes = buffer.bytes;
     if (message::has_header(sending.choose(buffer, dest, {.waits = false}))) {
       process.settle(false);
+      route.drop_arguments();
       // First: what is under way has to have a request.
       if (const int code = lend_idle_request(process, request); code != mpi::success) return code;
       int code = mpi::success;
       try {
-        code = sending.start_with_header(buffer, dest, tag, comm, nullptr, mode == Mode::synchronous);
+        code = sending.start_with_header(std::move(buffer), dest, tag, comm, nullptr, mode == Mode::synchronous);
       } catch (...) {
         take_back_idle_request(process, request);
         throw;
@@ -337,8 +340,8 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
       }
       operation.undertaking = sending.undertaking();
       operation.active = true;
-      process.requests().add(*request, route.shared_operation());
-      process.awaited().look(process, Awaited::Begun::send, buffer.bytes);
+      route.keep_with(*request);
+      process.awaited().look(process, Awaited::Begun::send, bytes);
       return mpi::success;
     }
     return route.nonblocking(request, [&](const mpi::Functions& next, mpi::Narrowed&) {
@@ -352,11 +355,10 @@ int manual::isend(const Site& site, const char* call, Mode mode, const void* buf
 
 int manual::send_init(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count,
                       MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
-  auto& process = site.process();
   return run_route(site, call, Target::of_comm(comm), [&](Route& route) {
     const auto& argument =
         route.single("buf", buf, "count", count, 1, datatype, Direction::in, lane::Form::packed, false);
-    const message::Buffer buffer = buffer_of(process, argument, buf, count, datatype);
+    const message::Buffer buffer = buffer_of(argument, buf, count);
     const auto operation = route.shared_operation();
     const int code = route.persistent(request, [&](const mpi::Functions& next, mpi::Narrowed&) {
       const auto procedure = mode == Mode::synchronous ? mpi::calls::Ssend_init

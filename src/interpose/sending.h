@@ -15,8 +15,7 @@
 namespace crosslane::interpose {
 
 /// The buffer of a send as transfers take it; `argument` describes it.
-[[nodiscard]] message::Buffer buffer_of(Process& process, const Argument& argument, const void* address,
-                                        MPI_Count count, MPI_Datatype type);
+[[nodiscard]] message::Buffer buffer_of(const Argument& argument, const void* address, MPI_Count count);
 
 /// Of a persistent operation on GPU memory, from its second start on: what lies there now, for this start. Memory that was new to us when the
 /// request was made is so for its first start only.
@@ -47,7 +46,7 @@ class Sending {
 
   /// Sends the header that choose() made, and starts its payload. Returns MPI's error code. Where a tool sits between here and MPI, the header
   /// is sent by `seen`, if that is given: the tool sees the call that the application made. A synchronous send waits for its receiver.
-  int start_with_header(const message::Buffer& buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
+  int start_with_header(message::Buffer buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
                         bool synchronous);
   /// The MPI's own nonblocking send, of host memory.
   int start_plain(const void* address, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);

@@ -64,7 +64,7 @@ void gather(Route& route) {
   const Operation& operation = route.operation();
   if (!operation.look->apart || mutated(operation.call, "copy in dropped")) return;
   lane::Batch batch(route.process().copier(), operation.watch());
-  operation.arguments.front()->fetch(batch);
+  operation.arguments.front().fetch(batch);
   batch.wait();
 }
 
@@ -114,7 +114,7 @@ class Described {
         send_(send),
         argument_(route.single(send.buffer_name, send.buffer, send.count_name, send.count, 1, send.type,
                                send.dest == mpi::proc_null ? Direction::none : Direction::in, lane::Form::packed)),
-        buffer_(buffer_of(route.process(), argument_, send.buffer, send.count, send.type)) {}
+        buffer_(buffer_of(argument_, send.buffer, send.count)) {}
 
   /// Returns MPI's code.
   [[nodiscard]] int start(Sending& sending, MPI_Comm comm, bool waits) const {

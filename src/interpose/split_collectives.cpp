@@ -20,7 +20,7 @@ int manual::split_end(const Site& site, const char* call, MPI_File fh, const voi
   return run_route(process, site.next(), call, Target::of_file(fh), [&](Route&) {
     MPI_Status own;
     MPI_Status* const told = status == mpi::status_ignore() ? &own : status;
-    const int result = end(operation->arguments.front()->address(), told);
+    const int result = end(operation->arguments.front().address(), told);
     if (result == mpi::success) operation->deliver(process.copier(), told, process.library().below());
     return result;
   });

@@ -51,7 +51,7 @@ bool Window::fetches(std::optional<int> target) {
   return std::ranges::any_of(accesses_, [&](const Access& each) {
     if (target && each.target != *target) return false;
     const auto operation = each.kept ? each.kept : each.requested.lock();
-    return operation && std::ranges::any_of(operation->arguments, [](const auto& one) { return one->writes(); });
+    return operation && std::ranges::any_of(operation->arguments, [](const auto& one) { return one.writes(); });
   });
 }
 
@@ -181,7 +181,7 @@ int start_access(Route& route, MPI_Win win, int target, MPI_Request* request, Ro
   const auto window = route.process().windows().find_or_put(win, [] { return std::make_shared<Window>(); });
   operation->one_sided = true;
   // MPI_Rget alone has one buffer, and writes to it.
-  if (mpi::gets_complete_early && operation->arguments.size() == 1 && operation->arguments.front()->writes())
+  if (mpi::gets_complete_early && operation->arguments.size() == 1 && operation->arguments.front().writes())
     operation->got_early = {win, target};
   const int result = route.nonblocking(request, invoke);
   if (result == mpi::success && route.bytes() != 0 && !operation->delivered) window->began(std::move(one));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/light_mutex.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "gpu/buffer.h"
@@ -131,7 +132,7 @@ class Copier {
   const base::Order order_;
   PinnedPool pool_;
   Mover mover_;
-  std::mutex mutex_;
+  base::LightMutex mutex_;
   std::map<CUcontext, std::vector<std::unique_ptr<Channel>>> idle_;
   Marks marked_;                                // allocations, by buffer id
   std::map<int, gpu::PrimaryContext> primary_;  // by device: of memory that was seen there, or belongs to no context

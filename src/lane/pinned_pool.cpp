@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <new>
-#include <optional>
+#include <memory>
 #include <utility>
 
 namespace crosslane::lane {
@@ -51,9 +51,9 @@ HostBlock::~HostBlock() {
   if (pool_ != nullptr) pool_->take_back(*this);
 }
 
-HostBlock PinnedPool::lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept {
+HostBlock PinnedPool::lend(Pinned buffer, std::size_t size) noexcept {
   HostBlock block;
-  block.data_ = buffer.data();
+  block.data_ = buffer->data();
   block.pinned_ = std::move(buffer);
   block.size_ = size;
   block.ended_ = ended_;
@@ -66,7 +66,7 @@ HostBlock PinnedPool::lend_kept(CUcontext context, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = kept_.find({context, size});
   if (found == kept_.end() || found->second.empty()) return {};
-  gpu::PinnedBuffer buffer = std::move(found->second.back());
+  Pinned buffer = std::move(found->second.back());
   found->second.pop_back();
   return lend(std::move(buffer), size);
 }
@@ -77,19 +77,19 @@ HostBlock PinnedPool::lend(std::size_t bytes) {
   if (HostBlock kept = lend_kept(context, bytes); kept.data() != nullptr) return kept;
   const std::size_t size = class_size(bytes);
   const std::lock_guard lock(mutex_);
-  std::optional<gpu::PinnedBuffer> buffer;
+  Pinned buffer;
   make_room(size);
   if (pinned_ + size <= limit_) {
-    for (int attempt = 0; attempt < 2 && !buffer; ++attempt) {
+    for (int attempt = 0; attempt < 2 && buffer == nullptr; ++attempt) {
       try {
-        buffer.emplace(driver_(), size);
+        buffer = std::make_unique<gpu::PinnedBuffer>(driver_(), size);
         pinned_ += size;
       } catch (const base::Error&) {
         trim();  // memory kept in other classes may be what is missing
       }
     }
   }
-  if (buffer) return lend(std::move(*buffer), size);
+  if (buffer != nullptr) return lend(std::move(buffer), size);
   if (!std::exchange(fallback_said_, true)) {
     base::log(
         base::Topic::warning,
@@ -141,7 +141,7 @@ HostBlock PinnedPool::ordinary(std::size_t size) {
 
 void PinnedPool::take_back(HostBlock& block) noexcept {
   const std::lock_guard lock(mutex_);
-  if (block.pinned_.data() == nullptr) {
+  if (block.pinned_ == nullptr) {
     bool kept = !block.used_ && (untouched_count_ < most_untouched || drop_shorter(block.size_));
     try {
       if (kept) untouched_[block.size_].push_back(block.data_);
@@ -154,12 +154,12 @@ void PinnedPool::take_back(HostBlock& block) noexcept {
       std::free(block.data_);
     return;
   }
-  if (block.ended_ != ended_ && block.pinned_.gone()) {
+  if (block.ended_ != ended_ && block.pinned_->gone()) {
     pinned_ -= block.size_;
     return;
   }
   try {
-    kept_[{block.pinned_.context(), block.size_}].push_back(std::move(block.pinned_));
+    kept_[{block.pinned_->context(), block.size_}].push_back(std::move(block.pinned_));
   } catch (const std::bad_alloc&) {
     pinned_ -= block.size_;  // no memory for the list: the block is freed instead of kept
   }

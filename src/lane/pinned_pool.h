@@ -2,6 +2,7 @@
 // the context that it was pinned in, with which it goes. It must not know what is staged: it lends blocks and takes them back.
 #pragma once
 
+#include "base/light_mutex.h"
 #include "gpu/driver.h"
 #include "gpu/pinned_buffer.h"
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -17,6 +19,9 @@
 namespace crosslane::lane {
 
 class PinnedPool;
+
+/// Such memory changes hands twice a message.
+using Pinned = std::unique_ptr<gpu::PinnedBuffer>;
 
 /// Gives the driver at first use, which loads it.
 using DriverSource = std::function<const gpu::Driver&()>;
@@ -34,16 +39,19 @@ class HostBlock {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Whether kernels reach it; ordinary memory they do not.
-  [[nodiscard]] bool mapped() const noexcept { return pinned_.size() != 0; }
+  [[nodiscard]] bool mapped() const noexcept { return pinned_ != nullptr; }
   /// Ordinary memory is about to be used after all, and not worth keeping then.
   void use() noexcept { used_ = true; }
   /// The context that it was pinned in has ended, and the memory with it.
-  [[nodiscard]] bool gone() const noexcept { return pinned_.gone(); }
+  [[nodiscard]] bool gone() const noexcept { return pinned_ != nullptr && pinned_->gone(); }
 
  private:
   friend class PinnedPool;
+
+/// Such memory changes hands twice a message.
+using Pinned = std::unique_ptr<gpu::PinnedBuffer>;
   PinnedPool* pool_ = nullptr;
-  gpu::PinnedBuffer pinned_;  // empty where it is ordinary memory
+  Pinned pinned_;  // null where it is ordinary memory
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t ended_ = 0;  // how many contexts had when it was lent
@@ -83,7 +91,7 @@ class PinnedPool {
   void take_back(HostBlock& block) noexcept;
   // The mutex is held in what follows.
   bool drop_shorter(std::size_t bytes) noexcept;
-  HostBlock lend(gpu::PinnedBuffer buffer, std::size_t size) noexcept;
+  HostBlock lend(Pinned buffer, std::size_t size) noexcept;
   /// Gives kept blocks back to the system until there is room for so many bytes more: the longest, which are few.
   void make_room(std::size_t bytes) noexcept;
   /// Gives every kept block back to the system.
@@ -91,8 +99,8 @@ class PinnedPool {
 
   const DriverSource driver_;
   const std::size_t limit_;
-  std::mutex mutex_;  // guards what follows
-  std::map<Class, std::vector<gpu::PinnedBuffer>> kept_;
+  base::LightMutex mutex_;  // guards what follows
+  std::map<Class, std::vector<Pinned>> kept_;
   std::map<std::size_t, std::vector<std::byte*>> untouched_;  // ordinary memory, by size
   std::size_t untouched_count_ = 0;
   std::size_t pinned_ = 0;

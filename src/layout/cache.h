@@ -3,6 +3,7 @@
 // It must not know what the layouts are used for.
 #pragma once
 
+#include "base/light_mutex.h"
 #include "layout/layout.h"
 #include "mpi/abi.h"
 #include "mpi/functions.h"
@@ -102,7 +103,7 @@ class Cache {
   const mpi::Functions& below_;
   const mpi::Handles& handles_;
 
-  std::mutex mutex_;  // guards the next three; never held across an MPI call
+  base::LightMutex mutex_;  // guards the next three; never held across an MPI call
   std::array<Slot, slot_count> slots_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Entry>> entries_;
   std::vector<MPI_Datatype> doomed_;  // twins of freed types; not freed inside the callback, where MPI holds its locks

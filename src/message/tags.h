@@ -2,6 +2,7 @@
 // taken. It must not know what they carry.
 #pragma once
 
+#include "base/light_mutex.h"
 #include "team/tags.h"
 
 #include <mutex>
@@ -31,7 +32,7 @@ class Tags {
   }
 
  private:
-  std::mutex mutex_;
+  base::LightMutex mutex_;
   int next_ = -1, in_use_ = 0;
   std::vector<bool> used_ = std::vector<bool>(static_cast<std::size_t>(team::transfer_tags));
 };

@@ -77,13 +77,14 @@ bool Transfers::has_helper() noexcept {
 std::optional<Header> Transfers::open(std::size_t bytes) {
   const auto tag = tags_.take();
   if (!tag) return std::nullopt;
-  Header header;
+  std::optional<Header> opened(std::in_place);  // it is long: nobody shall move it
+  Header& header = *opened;
   header.cookie = world_.cookie();
   header.bytes = bytes;
   header.chunk_bytes = std::min(chunk_bytes_, std::max(least_chunk, bytes / chunk_window));
   header.sender = world_.rank();
   header.tag = *tag;
-  return header;
+  return opened;
 }
 
 void Transfers::close(const Header& header) {

@@ -33,6 +33,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/light_mutex.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "engine/helper_thread.h"
@@ -411,7 +412,7 @@ class Transfers {
   std::vector<Packed> packed_;
   std::atomic<std::size_t> packed_size_{0};
   std::atomic<bool> watches_{false};      // look_for_declined() runs
-  std::mutex offerings_mutex_;            // of the next three
+  base::LightMutex offerings_mutex_;      // of the next three
   std::vector<Offering*> offerings_;      // whose calls have left them to look_after_left(),
   bool looks_after_left_ = false;         // which runs
   bool finishing_ = false;                // and is to end

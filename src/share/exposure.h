@@ -16,6 +16,7 @@
 // and communicators does.
 #pragma once
 
+#include "base/light_mutex.h"
 #include "base/settings.h"
 #include "gpu/driver.h"
 #include "gpu/event.h"
@@ -119,7 +120,7 @@ class Exposure {
   Board& board_;
   const base::Unmap unmap_;
   std::optional<gpu::Event> under_way_;  // what the context had when it was last asked
-  std::mutex mutex_;
+  base::LightMutex mutex_;
   OwnById own_;
   std::array<Candidate, 256> candidates_{};  // by id
   std::uint64_t last_checked_ = 0;           // an id

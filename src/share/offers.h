@@ -32,6 +32,7 @@
 // more with acquire may reuse the memory: nobody reads it any more; and where the owner wrote, all is there.
 #pragma once
 
+#include "base/light_mutex.h"
 #include "engine/completion.h"
 #include "share/directory.h"
 
@@ -212,7 +213,7 @@ class Offers {
   [[nodiscard]] std::span<Line> own() const noexcept { return directory_.lines(directory_.local_rank()); }
 
   Directory& directory_;
-  std::mutex mutex_;  // guards the next two
+  base::LightMutex mutex_;  // guards the next two
   std::vector<std::size_t> free_;
   std::vector<std::uint64_t> rounds_;  // of each line, as last used
 };
