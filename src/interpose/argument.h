@@ -95,8 +95,8 @@ class Argument {
   bool apart_ = false;
   lane::Place place_;
   gpu::PointerInfo seen_;
-  std::optional<Part> only_;    // mostly there is one,
-  std::vector<Part> several_;   // or these
+  std::optional<Part> only_;      // mostly there is one,
+  std::vector<Part> several_;     // or these
   std::size_t bytes_ = 0;         // of the packed stream of all parts
   std::size_t host_bytes_ = 0;    // of the host copy
   std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given

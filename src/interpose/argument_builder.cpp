@@ -74,14 +74,14 @@ void ArgumentBuilder::single(Argument& argument, const char* name, const void* b
   if (!located.segments.empty()) {
     for (const Segment& each : located.segments)
       argument.several_.push_back({static_cast<const std::byte*>(base), layout, all, each.place,
-                                  static_cast<std::ptrdiff_t>(each.begin), each.begin, each.end - each.begin});
+                                   static_cast<std::ptrdiff_t>(each.begin), each.begin, each.end - each.begin});
     argument.apart_ = true;
     argument.host_bytes_ = bytes;
     argument.type_ = layouts_.packed_twin(type);
     return;
   }
-  auto& part = argument.only_.emplace(Argument::Part{static_cast<const std::byte*>(base), std::move(layout), all,
-                                                     argument.place_, 0, 0, bytes});
+  auto& part = argument.only_.emplace(
+      Argument::Part{static_cast<const std::byte*>(base), std::move(layout), all, argument.place_, 0, 0, bytes});
   argument.form_ = form;
   const auto span = part.layout->span(all);
   if (form == lane::Form::mirror || part.layout->dense() ||
@@ -140,7 +140,7 @@ void ArgumentBuilder::blocks(Argument& argument, const char* name, const void* b
     whole.end = first ? displacement + span.end : std::max(whole.end, displacement + span.end);
     for (const Segment& each : segments) {
       argument.several_.push_back({byte_at(base, displacement), layout, block.count, each.place, displacement,
-                                  each.begin, each.end - each.begin});
+                                   each.begin, each.end - each.begin});
       holds.push_back(i);
     }
     argument.bytes_ += bytes;

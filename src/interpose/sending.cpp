@@ -285,9 +285,7 @@ class PersistentSend final : public Starter {
 
 }  // namespace
 
-std::unique_ptr<Undertaking> Sending::undertaking() {
-  return std::make_unique<Started>(process_, std::move(posted_));
-}
+std::unique_ptr<Undertaking> Sending::undertaking() { return std::make_unique<Started>(process_, std::move(posted_)); }
 
 int manual::send(const Site& site, const char* call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
                  int dest, int tag, MPI_Comm comm) {
@@ -302,7 +300,8 @@ int manual::send(const Site& site, const char* call, Mode mode, const void* buf,
     message::Buffer buffer = buffer_of(argument, buf, count);
     if (message::has_header(sending.choose(buffer, dest, {}))) {
       process.settle(false);
-      const int code = sending.start_with_header(std::move(buffer), dest, tag, comm, procedure, mode == Mode::synchronous);
+      const int code =
+          sending.start_with_header(std::move(buffer), dest, tag, comm, procedure, mode == Mode::synchronous);
       if (code == mpi::success) sending.finish();
       return code;
     }

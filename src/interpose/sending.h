@@ -46,8 +46,7 @@ class Sending {
 
   /// Sends the header that choose() made, and starts its payload. Returns MPI's error code. Where a tool sits between here and MPI, the header
   /// is sent by `seen`, if that is given: the tool sees the call that the application made. A synchronous send waits for its receiver.
-  int start_with_header(message::Buffer buffer, int dest, int tag, MPI_Comm comm, Procedure seen,
-                        bool synchronous);
+  int start_with_header(message::Buffer buffer, int dest, int tag, MPI_Comm comm, Procedure seen, bool synchronous);
   /// The MPI's own nonblocking send, of host memory.
   int start_plain(const void* address, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 

@@ -119,7 +119,7 @@ void fetch_partitions(const Site& site, MPI_Request request, const Ranges& range
   lane::Batch batch(process.copier(), operation->watch());
   for (const auto& [low, high] : ranges)
     operation->arguments.front().fetch_range(batch, static_cast<std::size_t>(low) * operation->partition_bytes,
-                                              (static_cast<std::size_t>(high) + 1) * operation->partition_bytes);
+                                             (static_cast<std::size_t>(high) + 1) * operation->partition_bytes);
   batch.wait(lane::Batch::Mpi::rests);
 }
 

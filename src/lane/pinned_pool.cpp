@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <new>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace crosslane::lane {

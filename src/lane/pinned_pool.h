@@ -48,8 +48,8 @@ class HostBlock {
  private:
   friend class PinnedPool;
 
-/// Such memory changes hands twice a message.
-using Pinned = std::unique_ptr<gpu::PinnedBuffer>;
+  /// Such memory changes hands twice a message.
+  using Pinned = std::unique_ptr<gpu::PinnedBuffer>;
   PinnedPool* pool_ = nullptr;
   Pinned pinned_;  // null where it is ordinary memory
   std::byte* data_ = nullptr;

@@ -11,6 +11,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/light_mutex.h"
 #include "engine/engine.h"
 #include "gpu/buffer.h"
 #include "gpu/marker.h"
@@ -110,8 +111,8 @@ class Courier {
 
   engine::Engine& engine_;
   const std::optional<double> linger_us_;
-  mutable std::mutex mutex_;    // of what follows
-  team::Home* home_ = nullptr;  // where a kernel may stay
+  mutable base::LightMutex mutex_;  // of what follows
+  team::Home* home_ = nullptr;      // where a kernel may stay
   base::Duration stay_{};
   unsigned most_blocks_ = 1;
   std::unique_ptr<Equipment> equipment_;

@@ -437,13 +437,13 @@ class Transfers {
   std::uint64_t waits_ = 0;   // so often it has begun to wait
   bool finds_first_ = false;  // nothing has been found for that kernel since
   // Of long payloads, what is on its way here.
-  UnderWay asked_;          // written by others
-  std::mutex reads_mutex_;  // of the next one
-  UnderWay reads_;          // by this rank
+  UnderWay asked_;                // written by others
+  base::LightMutex reads_mutex_;  // of the next one
+  UnderWay reads_;                // by this rank
   /// What is gathered, or long and read in its turn, goes by two streams in turns: one group is told of while the next one's copies run, and no
   /// more of them share the links than keep them busy.
   struct Turns {
-    std::mutex mutex;  // held by who enqueues
+    base::LightMutex mutex;  // held by who enqueues
     struct Batch {
       CUcontext context = nullptr;
       std::weak_ptr<lane::Batch> batch;
@@ -481,8 +481,8 @@ class Transfers::Gathering {
   void enqueue() noexcept;
 
   Transfers* transfers_;
-  Turns* turns_ = nullptr;             // all go by these; null: each as its place asks for
-  std::unique_lock<std::mutex> lock_;  // of the turns, while there is a batch
+  Turns* turns_ = nullptr;                   // all go by these; null: each as its place asks for
+  std::unique_lock<base::LightMutex> lock_;  // of the turns, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
   std::vector<ReadingPointer> members_;
