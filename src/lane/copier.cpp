@@ -473,11 +473,15 @@ std::optional<engine::Completion> Batch::gather(const Place& place, std::byte* d
 void Batch::enqueue_gathered(Memory memory) {
   for (auto& channel : channels_) {
     if (channel->words.empty()) continue;
-    // A later group may go by this channel, whatever became of this one.
-    const auto parts = std::exchange(channel->gathered, {});
-    const auto words = std::exchange(channel->words, {});
+    // A later group may go by this channel, whatever becomes of this one.
+    auto parts = std::exchange(channel->gathered, {});
+    auto words = std::exchange(channel->words, {});
     const gpu::ContextScope scope(copier_.gpu_.driver(), channel->context);
     copier_.mover_.copy_all(channel->context, channel->stream.view(), parts, words, channel->counter, memory);
+    parts.clear();
+    words.clear();
+    channel->gathered = std::move(parts);  // the memory is the next group's
+    channel->words = std::move(words);
   }
   pending_ = false;
 }

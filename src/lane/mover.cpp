@@ -358,6 +358,7 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
   std::vector<kernel::Ending> endings;
   const bool tells = !parts.empty() && !words.empty() && counter.address() != 0 &&
                      std::ranges::all_of(words, [](const auto& word) { return word.address != 0; });
+  endings.reserve(words.size());
   if (tells)
     for (const auto& word : words) endings.push_back({kernel::pointer_to<std::uint64_t>(word.address), word.value});
   if (!parts.empty())

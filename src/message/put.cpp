@@ -105,7 +105,8 @@ void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gatheri
   const auto asked = std::move(reading->asked);
   if (asked->since) taken_back_.fetch_add(1, std::memory_order_relaxed);
   try {
-    if (!join(reading, asked->header, asked->buffer, asked->watch, gathering))
+    if (!join(reading, asked->header, asked->buffer, asked->watch, gathering,
+              may_queue(*reading, asked->header, asked->buffer, gathering)))
       read_now(*reading, asked->header, asked->buffer, asked->watch);
   } catch (...) {
     fail(*reading, std::current_exception());

@@ -177,11 +177,10 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
     }
     // One alone is read sooner than its sender has been asked.
     const bool alone = gathering == nullptr || !gathering->gathers();
-    if (alone ? carry(*reading, header, buffer)
-              : hold(reading, header, buffer, watch) ||
-                    (may_queue(*reading, header, buffer, *gathering) && queue(reading, header, buffer, watch)))
-      return reading;
-    if (gathering != nullptr && join(reading, header, buffer, watch, *gathering)) return reading;
+    if (alone ? carry(*reading, header, buffer) : hold(reading, header, buffer, watch)) return reading;
+    const bool suits = !alone && may_queue(*reading, header, buffer, *gathering);
+    if (suits && queue(reading, header, buffer, watch)) return reading;
+    if (gathering != nullptr && join(reading, header, buffer, watch, *gathering, suits)) return reading;
     if (alone && reading->received.bytes != 0 && attends() && is_plain(header, buffer))
       reading->unmarked.emplace(Reading::Unmarked{buffer.place});
     read_now(*reading, header, buffer, watch);
@@ -196,12 +195,12 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 
 // False for what is to be enqueued by itself.
 bool Transfers::join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
-                     const engine::Watch& watch, Gathering& gathering) {
+                     const engine::Watch& watch, Gathering& gathering, bool suits_courier) {
   if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
   count_read(*reading, header, buffer);
-  gathering.add(reading, may_queue(*reading, header, buffer, gathering));
+  gathering.add(reading, suits_courier);
   return true;
 }
 

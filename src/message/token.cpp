@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace crosslane::message {
 namespace {
@@ -70,14 +71,15 @@ std::optional<Header> Tokens::read(std::span<const std::byte> message) const noe
   Beside beside;
   std::memcpy(&beside, note.data(), sizeof beside);
   if (beside.token != token || beside.bytes != message.size() || beside.to != rank_) return std::nullopt;
-  Header header;
+  std::optional<Header> read(std::in_place);  // it is long: nobody shall move it
+  Header& header = *read;
   header.cookie = cookie_;
   header.bytes = header.chunk_bytes = beside.bytes;
   header.sender = directory_.record(owner).world_rank;
   header.tag = beside.tag;
   header.offer = {beside.round, line};
   header.exposed = beside.exposed;
-  return header;
+  return read;
 }
 
 }  // namespace crosslane::message

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/light_mutex.h"
+#include "base/recycler.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "engine/helper_thread.h"
@@ -329,8 +330,9 @@ class Transfers {
   /// Goes with one copy, straight from where it lies into the own GPU's memory, for which nothing has to be waited for.
   [[nodiscard]] bool is_plain(const Header& header, const Buffer& buffer) const;
   void read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch);
+  /// `suits_courier`: may_queue() says so.
   [[nodiscard]] bool join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
-                          const engine::Watch& watch, Gathering& gathering);
+                          const engine::Watch& watch, Gathering& gathering, bool suits_courier);
   [[nodiscard]] bool attends();
   void attend(const ReadingPointer& reading) noexcept;
   void look_for_ends() noexcept;
@@ -485,7 +487,7 @@ class Transfers::Gathering {
   std::unique_lock<base::LightMutex> lock_;  // of the turns, while there is a batch
   lane::Place place_;
   std::shared_ptr<lane::Batch> batch_;
-  std::vector<ReadingPointer> members_;
+  std::vector<ReadingPointer, base::RecyclingAllocator<ReadingPointer>> members_;
   std::size_t bytes_ = 0;
   const bool is_of_few_;
   bool suit_courier_ = true;  // all of them
