@@ -1,6 +1,6 @@
-// LightMutex: a mutex for what each message takes: looking something up, or putting it into a list. Those of the C library cost two locked
-// instructions and two calls each time, which is what half of a call with a short message was made of; this costs one.
-// Who has to wait spins, yields, and sleeps for a moment at a time at last, so what is seldom held for longer does no harm.
+// LightMutex: a mutex for what each message takes several times: looking something up, or putting it into a list. Those of the C library cost two
+// locked instructions and two calls each time, a third of what all a call with a short message does; this costs one.
+// What holds it may also be long for once, as where memory is pinned: who waits naps then.
 #pragma once
 
 #include <atomic>

@@ -9,8 +9,8 @@
 namespace crosslane::base {
 namespace {
 
-// A window of 64 messages each way has four of a size for each.
-constexpr std::size_t step = 64, most_kept = 1024;
+// A window of 64 messages each way has up to four of a size for each.
+constexpr std::size_t step = 64, most_kept = 512;
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool recycles = false;  // it would hide who uses an object that is gone

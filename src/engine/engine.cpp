@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pause.h"
 
 #include <sched.h>
 
@@ -24,14 +25,6 @@ constexpr unsigned yields_before_naps = 200, looks_a_nap = 8;  // some MPIs move
 constexpr std::chrono::microseconds nap{20};
 // Longer than any copy between a GPU and the host takes by itself.
 constexpr base::Duration apart = std::chrono::seconds(1);
-
-void pause() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
 
 /// What a wait does between looks: yields; and after many in vain, where ranks share processors, naps.
 class Rests {
@@ -163,7 +156,7 @@ void Engine::wait_apart(const Completion& completion, const Watch& watch) {
 bool Engine::soon(base::FunctionRef<bool()> done) const {
   for (int spin = 0; spin < spins_; ++spin) {
     if (done()) return true;
-    pause();
+    base::pause();
   }
   return false;
 }
@@ -234,7 +227,7 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
       watchdog.look(true);
       continue;
     }
-    for (int spin = 0; spin < spins_ && completion.is_word() && !completion.done(); ++spin) pause();
+    for (int spin = 0; spin < spins_ && completion.is_word() && !completion.done(); ++spin) base::pause();
     if (completion.done()) break;
     watchdog.look(false);
     rests.rest();

@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace crosslane::engine {

@@ -11,7 +11,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 

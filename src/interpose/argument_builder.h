@@ -8,6 +8,7 @@
 #include "layout/cache.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace crosslane::interpose {

@@ -8,7 +8,6 @@
 #include "mpi/status.h"
 
 #include <memory>
-#include <mutex>
 
 namespace crosslane::interpose {
 namespace {
@@ -17,7 +16,7 @@ using Probed = message::Unexpected::Probed;
 
 Probed probe_once(Process& process, int source, int tag, MPI_Comm comm) {
   const auto facts = process.communicators()->share(comm);
-  const std::lock_guard lock(process.unexpected().gate());
+  const auto lock = process.gate();
   return process.unexpected().probe(comm, facts, source, tag);
 }
 
@@ -25,7 +24,7 @@ Probed probe_once(Process& process, int source, int tag, MPI_Comm comm) {
 Probed match_once(Process& process, int source, int tag, MPI_Comm comm, MPI_Message* message) {
   const auto facts = process.communicators()->share(comm);
   auto& unexpected = process.unexpected();
-  const std::lock_guard lock(unexpected.gate());
+  const auto lock = process.gate();
   Probed probed = unexpected.probe(comm, facts, source, tag);
   if (probed.code != mpi::success || !probed.there) return probed;
   if (auto arrived = unexpected.take(facts.get(), source, tag)) {

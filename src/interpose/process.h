@@ -135,6 +135,10 @@ class Process {
   [[nodiscard]] std::unique_lock<std::mutex> handle(Operation& operation) const {
     return multiple() ? std::unique_lock(operation.handling) : std::unique_lock<std::mutex>();
   }
+  /// The unexpected queue's (message/unexpected.h), which matters where several threads call MPI.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> gate() const {
+    return multiple() ? std::unique_lock(unexpected_->gate()) : std::unique_lock<std::recursive_mutex>();
+  }
   /// This rank uses memory of that GPU: the first time, the ranks of its node are told.
   void see_device(int device);
 

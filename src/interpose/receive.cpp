@@ -281,8 +281,7 @@ int post(Route& route, MPI_Request* request) {
   Look& look = *operation.look;
   operation.active = true;
   look.forget_landing();
-  std::unique_lock lock(process.unexpected().gate(), std::defer_lock);
-  if (process.multiple()) lock.lock();
+  auto lock = process.gate();
   if (!process.unexpected().empty()) {
     if (const auto arrived = process.unexpected().take(operation.communicator.get(), look.source, look.tag)) {
       if (lock) lock.unlock();

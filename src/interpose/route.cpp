@@ -128,12 +128,17 @@ Peers peers_of(Process& process, MPI_Comm comm) {
   Peers peers;
   if (process.is_null(comm)) return peers;
   int inter = 0;
-  below.Comm_rank(comm, &peers.rank);
-  below.Comm_size(comm, &peers.local);
-  below.Comm_test_inter(comm, &inter);
+  const auto told = [&](int code) {
+    peers.code = code;
+    return code == mpi::success;
+  };
+  // Each would raise the error anew.
+  if (!told(below.Comm_rank(comm, &peers.rank)) || !told(below.Comm_size(comm, &peers.local)) ||
+      !told(below.Comm_test_inter(comm, &inter)))
+    return peers;
   peers.inter = inter != 0;
   peers.count = peers.local;
-  if (peers.inter) below.Comm_remote_size(comm, &peers.count);
+  if (peers.inter) static_cast<void>(told(below.Comm_remote_size(comm, &peers.count)));
   return peers;
 }
 
@@ -142,7 +147,8 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   Neighbours result;
   if (process.is_null(comm)) return result;
   int topology = mpi::undefined;
-  below.Topo_test(comm, &topology);
+  result.code = below.Topo_test(comm, &topology);
+  if (result.code != mpi::success) return result;
   if (topology == mpi::cart) {
     int dimensions = 0;
     below.Cartdim_get(comm, &dimensions);
@@ -161,11 +167,24 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   return result;
 }
 
-Peers Route::peers(MPI_Comm comm) const { return peers_of(process_, comm); }
+namespace {
+
+void throw_if_raised(int code) {
+  if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::comm, "not a communicator");
+}
+
+}  // namespace
+
+Peers Route::peers(MPI_Comm comm) const {
+  const Peers found = peers_of(process_, comm);
+  throw_if_raised(found.code);
+  return found;
+}
 
 // Not left to the MPI: MPICH 4.0 reads as many counts first as it takes for the number of neighbours, which nobody has set.
 Neighbours Route::neighbours(MPI_Comm comm) const {
   const Neighbours found = neighbours_of(process_, comm);
+  throw_if_raised(found.code);
   if (!found.none) return found;
   throw base::Error(base::ErrorClass::topology,
                     "{}: argument comm has no virtual topology; make it with MPI_Cart_create, MPI_Graph_create or "

@@ -42,6 +42,7 @@ struct Peers {
   int local = 0;  ///< Size of the local group.
   int count = 0;  ///< Size of the group that data comes from and goes to: the remote one of an inter-communicator.
   bool inter = false;
+  int code = mpi::success;  ///< What MPI has raised and returned, where it has refused to tell.
 
   [[nodiscard]] bool is_root(int root) const noexcept { return inter ? root == mpi::root : root == rank; }
   [[nodiscard]] bool contributes(int root) const noexcept {
@@ -54,7 +55,8 @@ struct Peers {
 /// Degrees of the own vertex in a communicator's virtual topology.
 struct Neighbours {
   int in = 0, out = 0;
-  bool none = false;  ///< There is no topology.
+  bool none = false;        ///< There is no topology.
+  int code = mpi::success;  ///< As above.
 };
 
 /// Nobody on MPI_COMM_NULL, which the MPI refuses itself; the same below.

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -19,7 +18,7 @@ namespace {
 // Starts one receive that is looked at: the unexpected queue has it, or MPI.
 int start_look(Process& process, const mpi::Functions& next, Operation& operation, MPI_Request* request) {
   if (!process.looks()) return next.Start(request);  // MPI is being finalized
-  const std::lock_guard lock(process.unexpected().gate());
+  const auto lock = process.gate();
   return match_started(process, operation) ? mpi::success : next.Start(request);
 }
 

@@ -7,6 +7,7 @@
 #include "gpu/copy.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace crosslane::lane {

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 

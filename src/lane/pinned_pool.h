@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -20,7 +19,7 @@ namespace crosslane::lane {
 
 class PinnedPool;
 
-/// Such memory changes hands twice a message.
+/// It changes hands several times a message, and is long to move.
 using Pinned = std::unique_ptr<gpu::PinnedBuffer>;
 
 /// Gives the driver at first use, which loads it.
@@ -47,9 +46,6 @@ class HostBlock {
 
  private:
   friend class PinnedPool;
-
-  /// Such memory changes hands twice a message.
-  using Pinned = std::unique_ptr<gpu::PinnedBuffer>;
   PinnedPool* pool_ = nullptr;
   Pinned pinned_;  // null where it is ordinary memory
   std::byte* data_ = nullptr;

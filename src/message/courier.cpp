@@ -14,6 +14,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <mutex>
 
 namespace crosslane::message {
 namespace {

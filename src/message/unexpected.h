@@ -41,8 +41,8 @@ class Unexpected {
       : mpi_(mpi), handles_(handles), cookie_(cookie), private_(private_communicator), rank_(rank) {}
 
   /// Held between a search of the queue and the call of MPI that depends on its outcome, so that no probe of another
-  /// thread takes a message from MPI in between: of no use where one alone calls MPI. Where that call fails, the application's error handler
-  /// may probe or receive.
+  /// thread takes a message from MPI in between. Where that call fails, the application's error handler may probe or receive. "With the gate
+  /// held" is nothing to one thread that alone calls MPI.
   [[nodiscard]] std::recursive_mutex& gate() noexcept { return gate_; }
 
   /// Nothing in the queue: asked without the gate by calls that need not look then.

@@ -4,6 +4,7 @@
 #include "kernel/push.h"
 
 #include <algorithm>
+#include <mutex>
 
 namespace crosslane::share {
 
