@@ -1,7 +1,7 @@
 // See light_mutex.h.
 #include "base/light_mutex.h"
 
-#include "base/pause.h"
+#include "base/cpu_relax.h"
 
 #include <pthread.h>
 
@@ -20,7 +20,7 @@ void LightMutex::wait() noexcept {
     // The line stays shared until there is something to be had.
     if (!taken_.load(std::memory_order_relaxed) && try_lock()) break;
     if (tried < spins)
-      pause();
+      cpu_relax();
     else if (tried < spins + yields)
       std::this_thread::yield();
     else

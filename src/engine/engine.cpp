@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/pause.h"
+#include "base/cpu_relax.h"
 
 #include <sched.h>
 
@@ -156,7 +156,7 @@ void Engine::wait_apart(const Completion& completion, const Watch& watch) {
 bool Engine::soon(base::FunctionRef<bool()> done) const {
   for (int spin = 0; spin < spins_; ++spin) {
     if (done()) return true;
-    base::pause();
+    base::cpu_relax();
   }
   return false;
 }
@@ -227,7 +227,7 @@ void Engine::wait_slowly(const Completion& completion, const Watch& watch) {
       watchdog.look(true);
       continue;
     }
-    for (int spin = 0; spin < spins_ && completion.is_word() && !completion.done(); ++spin) base::pause();
+    for (int spin = 0; spin < spins_ && completion.is_word() && !completion.done(); ++spin) base::cpu_relax();
     if (completion.done()) break;
     watchdog.look(false);
     rests.rest();

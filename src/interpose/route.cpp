@@ -127,18 +127,19 @@ Peers peers_of(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
   Peers peers;
   if (process.is_null(comm)) return peers;
-  int inter = 0;
-  const auto told = [&](int code) {
-    peers.code = code;
-    return code == mpi::success;
+  int rank = mpi::untold, local = mpi::untold, inter = mpi::untold;
+  const auto told = [&](int code, const int& answer) {  // which the same expression fills in
+    if (mpi::refused(code, answer)) peers.refused = code;
+    return !peers.refused;
   };
   // Each would raise the error anew.
-  if (!told(below.Comm_rank(comm, &peers.rank)) || !told(below.Comm_size(comm, &peers.local)) ||
-      !told(below.Comm_test_inter(comm, &inter)))
+  if (!told(below.Comm_rank(comm, &rank), rank) || !told(below.Comm_size(comm, &local), local) ||
+      !told(below.Comm_test_inter(comm, &inter), inter))
     return peers;
+  peers.rank = rank;
+  peers.local = peers.count = local;
   peers.inter = inter != 0;
-  peers.count = peers.local;
-  if (peers.inter) static_cast<void>(told(below.Comm_remote_size(comm, &peers.count)));
+  if (peers.inter) below.Comm_remote_size(comm, &peers.count);
   return peers;
 }
 
@@ -146,9 +147,11 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
   Neighbours result;
   if (process.is_null(comm)) return result;
-  int topology = mpi::undefined;
-  result.code = below.Topo_test(comm, &topology);
-  if (result.code != mpi::success) return result;
+  int topology = mpi::untold;
+  if (const int code = below.Topo_test(comm, &topology); mpi::refused(code, topology)) {
+    result.refused = code;
+    return result;
+  }
   if (topology == mpi::cart) {
     int dimensions = 0;
     below.Cartdim_get(comm, &dimensions);
@@ -169,22 +172,22 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
 
 namespace {
 
-void throw_if_raised(int code) {
-  if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::comm, "not a communicator");
+void throw_if_refused(const std::optional<int>& code) {
+  if (code) throw mpi::Raised(*code, base::ErrorClass::comm, "not a communicator");
 }
 
 }  // namespace
 
 Peers Route::peers(MPI_Comm comm) const {
   const Peers found = peers_of(process_, comm);
-  throw_if_raised(found.code);
+  throw_if_refused(found.refused);
   return found;
 }
 
 // Not left to the MPI: MPICH 4.0 reads as many counts first as it takes for the number of neighbours, which nobody has set.
 Neighbours Route::neighbours(MPI_Comm comm) const {
   const Neighbours found = neighbours_of(process_, comm);
-  throw_if_raised(found.code);
+  throw_if_refused(found.refused);
   if (!found.none) return found;
   throw base::Error(base::ErrorClass::topology,
                     "{}: argument comm has no virtual topology; make it with MPI_Cart_create, MPI_Graph_create or "

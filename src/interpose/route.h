@@ -42,7 +42,7 @@ struct Peers {
   int local = 0;  ///< Size of the local group.
   int count = 0;  ///< Size of the group that data comes from and goes to: the remote one of an inter-communicator.
   bool inter = false;
-  int code = mpi::success;  ///< What MPI has raised and returned, where it has refused to tell.
+  std::optional<int> refused;  ///< What MPI has returned where it has raised an error instead; the rest is nothing then.
 
   [[nodiscard]] bool is_root(int root) const noexcept { return inter ? root == mpi::root : root == rank; }
   [[nodiscard]] bool contributes(int root) const noexcept {
@@ -55,8 +55,8 @@ struct Peers {
 /// Degrees of the own vertex in a communicator's virtual topology.
 struct Neighbours {
   int in = 0, out = 0;
-  bool none = false;        ///< There is no topology.
-  int code = mpi::success;  ///< As above.
+  bool none = false;           ///< There is no topology.
+  std::optional<int> refused;  ///< As above.
 };
 
 /// Nobody on MPI_COMM_NULL, which the MPI refuses itself; the same below.

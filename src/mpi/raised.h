@@ -3,10 +3,17 @@
 #pragma once
 
 #include "base/error.h"
+#include "mpi/abi.h"
 
+#include <limits>
 #include <string>
 
 namespace crosslane::mpi {
+
+/// What a question's answer is set to before: MPICH 5.0 returns success where a handler of the application's has heard of the error.
+inline constexpr int untold = std::numeric_limits<int>::min();
+/// Whether MPI, which returned `code`, has raised an error in place of an answer.
+[[nodiscard]] inline bool refused(int code, int answer) noexcept { return code != success || answer == untold; }
 
 class Raised : public base::Error {
  public:

@@ -153,9 +153,9 @@ Communicators::~Communicators() {
 
 const Communicators::Facts* Communicators::find(MPI_Comm communicator) const {
   void* attached = nullptr;
-  int found = 0;
+  int found = mpi::untold;
   const int code = mpi_.Comm_get_attr(communicator, key_, &attached, &found);
-  if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::comm, "not a communicator");
+  if (mpi::refused(code, found)) throw mpi::Raised(code, base::ErrorClass::comm, "not a communicator");
   return found != 0 ? &static_cast<Attached*>(attached)->facts : nullptr;
 }
 

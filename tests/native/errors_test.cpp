@@ -411,15 +411,26 @@ class Arguments {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     const MPI_Comm gone = comm;
     MPI_Comm_free(&comm);
+    count_errors_of(MPI_COMM_SELF);  // the one or the other hears of it, by the version
     count_errors_of(MPI_COMM_WORLD);
-    int missing = 0;
-    expect(crosslane_status(gone, &missing), MPI_ERR_COMM, "");
+    int of_nobody = 0;
+    const int plain = PMPI_Comm_size(gone, &of_nobody);  // in MPICH 5.0 success, once a handler has heard
     CROSSLANE_CHECK_EQUAL(called, 1);
-    expect(crosslane_prepare(gone, 0, 0, nullptr), MPI_ERR_COMM, "");
+    const auto check = [&](int code) {
+      if (plain == MPI_SUCCESS)
+        CROSSLANE_CHECK_EQUAL(code, MPI_SUCCESS);
+      else
+        expect(code, MPI_ERR_COMM, "");
+    };
+    int missing = 0;
+    check(crosslane_status(gone, &missing));
     CROSSLANE_CHECK_EQUAL(called, 2);
-    expect(sum_on(stream_.handle(), gone), MPI_ERR_COMM, "");
+    check(crosslane_prepare(gone, 0, 0, nullptr));
     CROSSLANE_CHECK_EQUAL(called, 3);
+    check(sum_on(stream_.handle(), gone));
+    CROSSLANE_CHECK_EQUAL(called, 4);
     returns_errors(MPI_COMM_WORLD);
+    returns_errors(MPI_COMM_SELF);
 #endif
   }
 

@@ -3,7 +3,7 @@
 
 namespace crosslane::base {
 
-inline void pause() noexcept {
+inline void cpu_relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
