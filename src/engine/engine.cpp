@@ -2,8 +2,8 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/cpu_relax.h"
+#include "base/error.h"
 
 #include <sched.h>
 

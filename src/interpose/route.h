@@ -42,7 +42,8 @@ struct Peers {
   int local = 0;  ///< Size of the local group.
   int count = 0;  ///< Size of the group that data comes from and goes to: the remote one of an inter-communicator.
   bool inter = false;
-  std::optional<int> refused;  ///< What MPI has returned where it has raised an error instead; the rest is nothing then.
+  std::optional<int>
+      refused;  ///< What MPI has returned where it has raised an error instead; the rest is nothing then.
 
   [[nodiscard]] bool is_root(int root) const noexcept { return inter ? root == mpi::root : root == rank; }
   [[nodiscard]] bool contributes(int root) const noexcept {
