@@ -1,17 +1,19 @@
 // What opens and closes files (MPI 5.0, section 14.2); what reads and writes them is generated.
 #include "interpose/files.h"
 
+#include "base/log.h"
 #include "interpose/manual.h"
 #include "interpose/process.h"
 #include "interpose/route.h"
 #include "layout/contents.h"
 
 #include <array>
+#include <exception>
 #include <string_view>
 
 namespace crosslane::interpose {
 
-bool is_native(Process& process, MPI_File file) {
+bool status_tells(Process& process, MPI_File file) {
   // A null file is the MPI's to refuse: MPICH 4.0 tells of its view, and leaves everything as it was.
   if (file == process.library().handles().file_null) return true;
   const auto& below = process.library().below();
@@ -20,9 +22,15 @@ bool is_native(Process& process, MPI_File file) {
   std::array<char, mpi::max_datarep_string> representation{};
   if (below.File_get_view(file, &displacement, types.data(), &types[1], representation.data()) != mpi::success)
     return true;  // the MPI refuses the call itself
+  bool has_holes = true;
+  try {
+    has_holes = !process.layouts().of(types[1])->dense();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "a file's view is not understood: {}", error.what());
+  }
   for (MPI_Datatype& type : types)
     if (!layout::envelope_of(below, type).predefined()) below.Type_free(&type);
-  return std::string_view(representation.data()) == "native";
+  return !has_holes && std::string_view(representation.data()) == "native";
 }
 
 // ROMIO calls collectives by PMPI's names, on communicators that it makes here: no team of ours is to count these. It makes them, too, where

@@ -1,11 +1,12 @@
-// What a file's view says of how its bytes relate to those in memory (MPI 5.0, section 14.5).
+// What a file's view says of how its bytes relate to those in memory (MPI 5.0, sections 14.3 and 14.5).
 #pragma once
 
 #include "interpose/process.h"
 
 namespace crosslane::interpose {
 
-/// True if the file holds data as memory does ("native"): a status that counts bytes of the file then counts those in memory.
-[[nodiscard]] bool is_native(Process& process, MPI_File file);
+/// True if the status of a read tells how much of the memory was written. Not where the file holds other representations of data than memory does,
+/// whose bytes it counts; nor, of ROMIO, where the view has holes, for all was read then by its status, also past the end of the file.
+[[nodiscard]] bool status_tells(Process& process, MPI_File file);
 
 }  // namespace crosslane::interpose

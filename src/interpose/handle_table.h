@@ -25,8 +25,9 @@ class HandleTable {
 
   /// In place of what was kept beside that handle, whose object is gone.
   void put(Handle handle, std::shared_ptr<Kept> kept) {
+    std::shared_ptr<Kept> before;  // ends when the table is free again, which it may use
     const std::lock_guard lock(mutex_);
-    kept_.insert_or_assign(key(handle), std::move(kept));
+    before = std::exchange(kept_[key(handle)], std::move(kept));
     size_.store(kept_.size(), std::memory_order_release);
   }
 

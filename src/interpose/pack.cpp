@@ -150,13 +150,15 @@ std::optional<int> by_kernels(Route& route, const Packing& packing, MPI_Count by
 // Refuses what cannot be done, and does what kernels can. Nothing: the MPI does it on host copies.
 template <class Ask>
 std::optional<int> without_mpi(Route& route, const Packing& packing, const Stream& stream, Ask&& ask) {
-  if (!packing.elements.on_gpu() && !packing.packed.on_gpu()) return std::nullopt;
+  const bool on_gpu = packing.elements.on_gpu() || packing.packed.on_gpu();
+  // Of nothing at all it is not known where it lies: the MPI must not be given that address to find that it has no room.
+  if (!on_gpu && packing.size != 0) return std::nullopt;
   std::optional<MPI_Count> bytes;
   if (const int code = stream.measure(bytes); code != mpi::success) return code;
   check_position(route.operation().call, packing);
   if (!bytes) return std::nullopt;
   check_room(route.operation().call, packing, *bytes);
-  if (!stream.by_kernels || *bytes == 0) return std::nullopt;
+  if (!on_gpu || !stream.by_kernels || *bytes == 0) return std::nullopt;
   return by_kernels(route, packing, *bytes, ask);
 }
 

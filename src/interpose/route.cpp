@@ -213,9 +213,8 @@ const Argument& Route::single(const char* name, const void* base, const char* co
   auto& arguments = operation_->arguments;
   builder.single(arguments.emplace_back(), name, base, count_name, count, blocks, type, direction, form, received,
                  contiguous || cuttable);
-  // Where a file holds other representations no status tells how much of the memory was written.
   if (arguments.back().on_gpu() && received && operation_->target.kind == Target::Kind::file &&
-      !is_native(process_, operation_->target.file)) {
+      !status_tells(process_, operation_->target.file)) {
     arguments.pop_back();
     builder.single(arguments.emplace_back(), name, base, count_name, count, blocks, type, Direction::inout, form, false,
                    false);

@@ -329,7 +329,20 @@ class Errors {
                       {"MPI_Unpack_external", "insize", "35"});
       CROSSLANE_CHECK_EQUAL(place, MPI_Aint{4});
     }
-    int position = 4;
+    // No room at all, of which nothing tells where it lies.
+    std::array<int, 8> on_host{};
+    int position = 0;
+    for (void* const from : {elements.data(), static_cast<void*>(on_host.data())}) {
+      expect(MPI_Pack(from, 8, MPI_INT, stream.data(), 0, &position, world), MPI_ERR_TRUNCATE, {"MPI_Pack", "outsize"});
+      expect(MPI_Unpack(stream.data(), 0, &position, from, 8, MPI_INT, world), MPI_ERR_TRUNCATE,
+             {"MPI_Unpack", "insize"});
+      MPI_Aint place = 0;
+      expect(MPI_Pack_external("external32", from, 8, MPI_INT, stream.data(), 0, &place), MPI_ERR_TRUNCATE, {});
+      expect(MPI_Unpack_external("external32", stream.data(), 0, &place, from, 8, MPI_INT), MPI_ERR_TRUNCATE, {});
+      CROSSLANE_CHECK_EQUAL(position, 0);
+      CROSSLANE_CHECK_EQUAL(place, MPI_Aint{0});
+    }
+    position = 4;
     CROSSLANE_MPI(MPI_Pack(elements.data(), 8, MPI_INT, stream.data(), 36, &position, world));
     CROSSLANE_CHECK_EQUAL(position, 36);
   }

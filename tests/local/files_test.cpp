@@ -330,6 +330,55 @@ void past_the_end(Program& program, const Folder& folder) {
   CROSSLANE_MPI(MPI_File_close(&file));
 }
 
+// The same where the view has holes, where ROMIO's statuses tell that all was read: what was not stays as it was. One block alone, for of several
+// ROMIO itself writes anything behind the end.
+void past_the_end_of_a_view(Program& program, const Folder& folder) {
+  constexpr int there = 20, asked = 40, apart = 3 * asked;
+  const auto path = folder.file(fmt::format("view-{}", program.rank));
+  MPI_File file = MPI_FILE_NULL;
+  CROSSLANE_MPI(MPI_File_open(MPI_COMM_SELF, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+  const std::vector<std::byte> written(there, std::byte{0xab});
+  CROSSLANE_MPI(
+      MPI_File_write_at(file, 0, written.data(), static_cast<int>(written.size()), MPI_BYTE, MPI_STATUS_IGNORE));
+  MPI_Datatype block = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
+  CROSSLANE_MPI(MPI_Type_contiguous(asked, MPI_BYTE, &block));
+  CROSSLANE_MPI(MPI_Type_create_resized(block, 0, apart, &spaced));
+  CROSSLANE_MPI(MPI_Type_commit(&spaced));
+  CROSSLANE_MPI(MPI_Type_free(&block));
+  CROSSLANE_MPI(MPI_File_set_view(file, 0, MPI_BYTE, spaced, "native", MPI_INFO_NULL));
+  CROSSLANE_MPI(MPI_Type_free(&spaced));
+  Memory memory(program.kind(), asked);
+  std::vector<std::byte> expected(asked, std::byte{0x77});
+  std::fill_n(expected.begin(), there, std::byte{0xab});
+  MPI_Status status;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const auto check = [&](const char* call, auto&& read) {
+    CROSSLANE_STEP("{} past the end of a view", call);
+    CROSSLANE_MPI(MPI_File_seek(file, 0, MPI_SEEK_SET));
+    CROSSLANE_MPI(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
+    memory.write(std::vector<std::byte>(asked, std::byte{0x77}));
+    CROSSLANE_MPI(read(memory.data()));
+    CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(memory.read() == expected, "{}, {} memory", call, name(memory.kind()));
+  };
+  check("MPI_File_read", [&](void* to) { return MPI_File_read(file, to, asked, MPI_BYTE, &status); });
+  check("MPI_File_read_at", [&](void* to) { return MPI_File_read_at(file, 0, to, asked, MPI_BYTE, &status); });
+  check("MPI_File_read_all", [&](void* to) { return MPI_File_read_all(file, to, asked, MPI_BYTE, &status); });
+  check("MPI_File_read_at_all", [&](void* to) { return MPI_File_read_at_all(file, 0, to, asked, MPI_BYTE, &status); });
+  check("MPI_File_read_shared", [&](void* to) { return MPI_File_read_shared(file, to, asked, MPI_BYTE, &status); });
+  check("MPI_File_read_ordered", [&](void* to) { return MPI_File_read_ordered(file, to, asked, MPI_BYTE, &status); });
+#ifndef CROSSLANE_TEST_MPI_OPENMPI  // whose nonblocking reads past the end do not end
+  check("MPI_File_read_at_all_begin", [&](void* to) {
+    const int begun = MPI_File_read_at_all_begin(file, 0, to, asked, MPI_BYTE);
+    return begun == MPI_SUCCESS ? MPI_File_read_at_all_end(file, to, &status) : begun;
+  });
+  check("MPI_File_iread", [&](void* to) { return MPI_File_iread(file, to, asked, MPI_BYTE, &request); });
+  check("MPI_File_iread_at", [&](void* to) { return MPI_File_iread_at(file, 0, to, asked, MPI_BYTE, &request); });
+  check("MPI_File_iread_shared", [&](void* to) { return MPI_File_iread_shared(file, to, asked, MPI_BYTE, &request); });
+#endif
+  CROSSLANE_MPI(MPI_File_close(&file));
+}
+
 int main(int argc, char** argv) {
   Program program(argc, argv, "files_test");
   const auto only = program.text_option("only", "");
@@ -339,6 +388,7 @@ int main(int argc, char** argv) {
     no_file(program);
     external(program, folder);
     past_the_end(program, folder);
+    past_the_end_of_a_view(program, folder);
     Test test(program, folder);
     for (std::int64_t i = 0; i < cases; ++i)
       for (const auto& procedure : procedures())
