@@ -219,7 +219,7 @@ const Argument& Route::single(const char* name, const void* base, const char* co
     builder.single(arguments.emplace_back(), name, base, count_name, count, blocks, type, Direction::inout, form, false,
                    false);
   }
-  return described(arguments.back());
+  return described();
 }
 
 const Argument& Route::add_blocks(const char* name, const void* base, BlockList list, bool in_bytes, MPI_Datatype type,
@@ -228,10 +228,11 @@ const Argument& Route::add_blocks(const char* name, const void* base, BlockList 
   const ArgumentBuilder builder(copier(), process_.layouts(), call_, {});
   Argument& argument = operation_->arguments.emplace_back();
   builder.blocks(argument, name, base, std::move(list), in_bytes, type, direction);
-  return described(argument);
+  return described();
 }
 
-const Argument& Route::described(const Argument& argument) {
+const Argument& Route::described() {
+  const Argument& argument = operation_->arguments.back();
   if (argument.on_gpu()) process_.see_device(argument.place().device);
   return argument;
 }

@@ -168,7 +168,7 @@ class Route {
                              Direction direction);
   int start(MPI_Request* request, Starting invoke);
   int track(MPI_Request* request, int result, bool persistent);
-  const Argument& described(const Argument& argument);
+  const Argument& described();  // the last one
   [[nodiscard]] lane::Copier& copier() const { return process_.copier(); }
 
   Process& process_;
