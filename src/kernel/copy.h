@@ -19,21 +19,28 @@ CROSSLANE_DEVICE T* pointer_to(std::uint64_t address) {
 
 namespace detail {
 
-// Stored in words to which the destination is aligned behind its first few bytes; loaded in those of `From`.
+// Stored in words to which the destination is aligned behind its first few bytes; loaded in those of `From`. Of the few bytes that the words
+// leave over at either end each lane's first one is loaded before its words and stored behind them, so that it costs no wait of its own.
 template <class Word, class From, class B>
 CROSSLANE_DEVICE void copy_as(const B& block, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               std::uint64_t lane, std::uint64_t lanes) {
   const std::uint64_t ahead = (0 - to) & (sizeof(Word) - 1);
   const std::uint64_t head = ahead < bytes ? ahead : bytes;
   const std::uint64_t words = (bytes - head) / sizeof(Word);
-  const std::uint64_t tail = head + words * sizeof(Word);
-  block.copy(pointer_to<std::byte>(to), pointer_to<const std::byte>(from), head, lane, lanes);
+  const std::uint64_t left_over = bytes - words * sizeof(Word);
+  const auto place = [&](std::uint64_t i) { return i < head ? i : i + words * sizeof(Word); };
+  const auto load = [&](std::uint64_t i) { return block.load(pointer_to<const std::byte>(from + place(i))); };
+  const auto store = [&](std::uint64_t i, std::byte value) {
+    block.store(pointer_to<std::byte>(to + place(i)), value);
+  };
+  const std::byte first = lane < left_over ? load(lane) : std::byte{};
   if constexpr (sizeof(Word) == sizeof(From)) {
     block.copy(pointer_to<Word>(to + head), pointer_to<const Word>(from + head), words, lane, lanes);
   } else {
     block.copy_pairs(pointer_to<Word>(to + head), pointer_to<const From>(from + head), words, lane, lanes);
   }
-  block.copy(pointer_to<std::byte>(to + tail), pointer_to<const std::byte>(from + tail), bytes - tail, lane, lanes);
+  if (lane < left_over) store(lane, first);
+  for (std::uint64_t i = lane + lanes; i < left_over; i += lanes) store(i, load(i));
 }
 
 // In the widest words to which both ends are aligned alike, but stores of 16 bytes from 8 on; this lane's share of them.
