@@ -16,6 +16,8 @@ namespace crosslane::lane {
 class Marks {
  public:
   using Before = std::shared_ptr<const Earlier>;
+  /// What was asked for is known while fewer others are; while twice as many are, it is forgotten.
+  static constexpr std::size_t most = std::size_t{1} << 15;
 
   /// Null where the allocation is not known. Good until the next call.
   [[nodiscard]] Before* find(std::uint64_t id) {
@@ -37,7 +39,6 @@ class Marks {
  private:
   // What was not asked for while as many others were is forgotten.
   void make_room() {
-    constexpr std::size_t most = std::size_t{1} << 15;
     if (young_.size() < most) return;
     old_ = std::move(young_);
     young_ = {};
