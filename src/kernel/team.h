@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/block.h"
+#include "kernel/ending.h"
 
 #include <cstdint>
 
@@ -269,37 +270,29 @@ class Launch {
   CROSSLANE_DEVICE void finish(std::uint64_t* counter = nullptr, std::uint64_t count = 0) const {
     block_.barrier();
     block_.for_each(1, [&](std::uint64_t) {
-      if (block_.count() != 1) {
-        // Where `done` vouches for all blocks, each releases what its threads did, and the last one acquires it all. Who comes later on
-        // the stream needs no more than the launch's end.
-        const bool last = frame_.done != nullptr ? block_.add(&own_->finished, 1) + 1 == block_.count()
-                                                 : block_.add_now(&own_->finished, 1) + 1 == block_.count();
-        if (!last) return;
-        block_.store_now(&own_->finished, 0);
-      }
+      // `done` vouches for all blocks. Who comes later on the stream needs no more than the launch's end.
+      if (!comes_last(block_, &own_->finished, frame_.done != nullptr)) return;
       if (counter != nullptr) block_.store_now(counter, count);
-      block_.store_now(&own_->launches, number_ + 1);
-      if (frame_.done != nullptr) block_.post(frame_.done, frame_.done_value);
+      end();
     });
   }
 
   /// The same of a launch with `done`, before which its last block tells others of its end, too: tell(i), i < count, by a thread each.
   template <class F>
   CROSSLANE_DEVICE void finish_telling(std::uint64_t count, F tell) const {
-    block_.barrier();
-    const bool last = block_.all_of(
-        1, [&](std::uint64_t) { return block_.count() == 1 || block_.add(&own_->finished, 1) + 1 == block_.count(); });
-    if (!last) return;
+    if (!is_last_block(block_, &own_->finished)) return;
     block_.for_each(count, tell);
     block_.barrier();
-    block_.for_each(1, [&](std::uint64_t) {
-      block_.store_now(&own_->finished, 0);
-      block_.store_now(&own_->launches, number_ + 1);
-      block_.post(frame_.done, frame_.done_value);
-    });
+    block_.for_each(1, [&](std::uint64_t) { end(); });
   }
 
  private:
+  // By one thread of the last block to come: the launch is a past one.
+  CROSSLANE_DEVICE void end() const {
+    block_.store_now(&own_->launches, number_ + 1);
+    if (frame_.done != nullptr) block_.post(frame_.done, frame_.done_value);
+  }
+
   // Room for 2^24 steps a launch, and 2^40 launches: weeks of nothing else.
   CROSSLANE_DEVICE std::uint64_t step_epoch(std::uint64_t step) const { return (number_ + 1) << 24 | step; }
 
