@@ -116,7 +116,7 @@ void Awaited::look(Process& process, Begun begun, std::size_t bytes) {
 }
 
 bool Awaited::begin_reading(Process& process, std::size_t under_way) {
-  message::Transfers::Gathering gathering(process.looks() ? &process.transfers() : nullptr);
+  message::Receiver::Gathering gathering(process.looks() ? &process.receiver() : nullptr);
   for (; !receives_.empty(); receives_.pop_front()) {
     const auto& [request, kept] = receives_.front();
     const auto operation = kept.lock();

@@ -79,12 +79,12 @@ extern "C" std::uint64_t crosslane_written_messages() {
 
 extern "C" std::uint64_t crosslane_held_messages() {
   auto* const found = transfers();
-  return found == nullptr ? 0 : found->held();
+  return found == nullptr ? 0 : found->receiver().held();
 }
 
 extern "C" std::uint64_t crosslane_taken_back_messages() {
   auto* const found = transfers();
-  return found == nullptr ? 0 : found->taken_back();
+  return found == nullptr ? 0 : found->receiver().taken_back();
 }
 
 extern "C" int MPIX_Query_cuda_support() { return takes_gpu_memory() ? 1 : 0; }

@@ -4,7 +4,7 @@
 
 #include "base/recycler.h"
 #include "engine/completion.h"
-#include "message/transfers.h"
+#include "message/receiver.h"
 #include "message/unexpected.h"
 #include "mpi/functions.h"
 
@@ -72,7 +72,7 @@ struct Look : base::Recycled {
   bool started = false;                           // a persistent one, once
   std::unique_ptr<const message::Header> header;  // while it is put off
   engine::Completion pull;                        // the end of its way here,
-  message::Transfers::ReadingPointer reading;     // which the GPU reads by itself; or
+  message::Receiver::ReadingPointer reading;      // which the GPU reads by itself; or
   std::shared_ptr<message::Received> received;    // what the task told that fetches it
   unsigned looks = 0;                             // at a reading
   int sender = -1;                                // of the header: its rank in MPI_COMM_WORLD,

@@ -22,7 +22,7 @@ class Pending::Pass {
         // not wait knows nothing of the one before it, and might never come to the last of them.
         may_miss_(pending.waits_ ? 8 : pending.open_.size()),
         // Of one receive alone there is nothing to gather.
-        gathering_(pending.receives_ > 1 && pending.process_.looks() ? &pending.process_.transfers() : nullptr,
+        gathering_(pending.receives_ > 1 && pending.process_.looks() ? &pending.process_.receiver() : nullptr,
                    static_cast<std::size_t>(pending.receives_)) {}
 
   /// All, or only receives that MPI has yet to complete, or only others.
@@ -88,7 +88,7 @@ class Pending::Pass {
   Pending& pending_;
   const bool stops_;
   const std::size_t may_miss_;
-  message::Transfers::Gathering gathering_;
+  message::Receiver::Gathering gathering_;
   static constexpr int closed_ = -1;
   std::size_t missed_ = 0;
   std::optional<int> missed_at_;

@@ -106,7 +106,7 @@ class Process {
   /// MPI can be asked about datatypes and communicators: between MPI_Init and MPI_Finalize, and once there was a session, whose end is not known
   /// here. Of a call that comes too early or too late it would name the question. One load in the world's life.
   [[nodiscard]] bool may_ask_mpi() noexcept { return world_ != nullptr || may_ask_without_world(); }
-  /// True if this rank looks at what it receives: then transfers() and unexpected() are there.
+  /// True if this rank looks at what it receives: then transfers(), receiver() and unexpected() are there.
   [[nodiscard]] bool looks() const noexcept { return looks_; }
   /// A message of fewer bytes stands for no other: what has no more room need not be looked at.
   [[nodiscard]] std::size_t least_looked_at() const noexcept {
@@ -118,12 +118,13 @@ class Process {
   /// A receive with so much room that is not looked at is posted.
   void leave_to_mpi(std::size_t room) noexcept { left_short_ = left_short_ || room >= message::token_bytes; }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
+  [[nodiscard]] message::Receiver& receiver() noexcept { return transfers_->receiver(); }
   /// In calls with GPU memory: see PeerMemory::tend().
   void tend() noexcept {
     if (transfers_) transfers_->tend();
   }
   /// Of a rank that looks at what it receives, where one thread at a time calls MPI; else null.
-  [[nodiscard]] message::Transfers* attended() noexcept { return looks_ && !multiple() ? transfers_.get() : nullptr; }
+  [[nodiscard]] message::Receiver* attended() noexcept { return looks_ && !multiple() ? &receiver() : nullptr; }
   [[nodiscard]] message::Unexpected& unexpected() noexcept { return *unexpected_; }
   /// Of the application's one thread that calls MPI, while it is one.
   [[nodiscard]] Awaited& awaited() noexcept { return awaited_; }

@@ -120,7 +120,7 @@ void finish_fetch(Process& process, Operation& operation) {
   message::Received received;
   try {
     if (look.reading != nullptr) {
-      received = process.transfers().finish_reading(*look.reading);
+      received = process.receiver().finish_reading(*look.reading);
     } else {
       received = *look.received;
       look.pull.rethrow();
@@ -149,7 +149,7 @@ void finish_fetch(Process& process, Operation& operation) {
 // A GPU that has failed never tells of its end.
 void look_for_failure(Process& process, Look& look) {
   constexpr unsigned seldom = 1024;
-  if (look.reading != nullptr && ++look.looks % seldom == 0) process.transfers().look_for_failure(*look.reading);
+  if (look.reading != nullptr && ++look.looks % seldom == 0) process.receiver().look_for_failure(*look.reading);
 }
 
 // Of host copies for messages that will most likely not need them, those from this size on are not pinned, which costs a quarter of a
@@ -338,22 +338,22 @@ bool match_started(Process& process, Operation& operation) {
 namespace {
 
 void begin_fetch(Process& process, Operation& operation, const message::Header& header,
-                 message::Transfers::Gathering* gathering) {
+                 message::Receiver::Gathering* gathering) {
   Look& look = *operation.look;
   const engine::Watch watch{.call = operation.call};
-  auto& transfers = process.transfers();
-  auto reading = transfers.begin_reading(header, look.buffer, watch, gathering);
-  process.took_route(operation.call, message::Transfers::route_of(header, reading), header.bytes);
-  if (message::Transfers::reads_by_itself(reading)) {
-    look.pull = message::Transfers::end_of(*reading);
+  auto& receiver = process.receiver();
+  auto reading = receiver.begin_reading(header, look.buffer, watch, gathering);
+  process.took_route(operation.call, message::Receiver::route_of(header, reading), header.bytes);
+  if (message::Receiver::reads_by_itself(reading)) {
+    look.pull = message::Receiver::end_of(*reading);
     look.reading = std::move(reading);
   } else {
     const auto held = reading;
     try {
       look.received = std::make_shared<message::Received>();
-      look.pull = process.engine().spawn(transfers.pull(header, look.buffer, look.received, std::move(reading), watch));
+      look.pull = process.engine().spawn(receiver.pull(header, look.buffer, look.received, std::move(reading), watch));
     } catch (...) {
-      if (held != nullptr) transfers.fail(*held, std::current_exception());
+      if (held != nullptr) receiver.fail(*held, std::current_exception());
       throw;
     }
   }
@@ -362,7 +362,7 @@ void begin_fetch(Process& process, Operation& operation, const message::Header& 
 }  // namespace
 
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
-           message::Transfers::Gathering* gathering) {
+           message::Receiver::Gathering* gathering) {
   Look& look = *operation.look;
   look.status = status;
   look.sender = header.sender;
@@ -382,7 +382,7 @@ void advance(Process& process, Operation& operation, MPI_Request request) {
   look_at(process, operation, request);
 }
 
-void look_at(Process& process, Operation& operation, MPI_Request request, message::Transfers::Gathering* gathering) {
+void look_at(Process& process, Operation& operation, MPI_Request request, message::Receiver::Gathering* gathering) {
   Look& look = *operation.look;
   const auto& below = process.library().below();
   if (look.send != nullptr) {
@@ -432,7 +432,7 @@ void look_at(Process& process, Operation& operation, MPI_Request request, messag
     });
   }
   if (look.state != Look::State::pulling) return;
-  if (look.reading != nullptr) process.transfers().urge(look.reading);
+  if (look.reading != nullptr) process.receiver().urge(look.reading);
   if (!look.pull.done()) look_for_failure(process, look);
   if (look.pull.done()) finish_fetch(process, operation);
 }
@@ -463,7 +463,7 @@ class Attention {
  private:
   message::Transfers* const transfers_;
   share::Directory* const directory_;
-  const message::Transfers::Attending attending_;
+  const message::Receiver::Attending attending_;
 };
 
 }  // namespace

@@ -66,7 +66,7 @@ int match(Process& process, const mpi::Functions& next, Operation& operation, co
 
 /// The described receive got this header; its payload is fetched from now on.
 void fetch(Process& process, Operation& operation, const message::Header& header, const MPI_Status& status,
-           message::Transfers::Gathering* gathering = nullptr);
+           message::Receiver::Gathering* gathering = nullptr);
 
 /// Looks at some of the application's receives that no call waits for: their senders may wait for this rank.
 void look_around(Process& process);
@@ -78,7 +78,7 @@ void wait_until(Process& process, base::FunctionRef<bool()> done, const engine::
 /// Looks at where a receive is now; the engine is to have its turns besides. Cheap where nothing has changed; makes MPI progress while
 /// MPI has it. What it finds to read may be left to `gathering`.
 void look_at(Process& process, Operation& operation, MPI_Request request,
-             message::Transfers::Gathering* gathering = nullptr);
+             message::Receiver::Gathering* gathering = nullptr);
 
 /// The same with a turn of the engine.
 void advance(Process& process, Operation& operation, MPI_Request request);

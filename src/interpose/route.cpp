@@ -70,7 +70,7 @@ int raise(Process& process, const Target& target, const char* call, const base::
 
 void call_handler(Process& process, const Target& target, int code) {
   const auto& below = process.library().below();
-  const message::Transfers::Elsewhere elsewhere(process.attended());
+  const message::Receiver::Elsewhere elsewhere(process.attended());
   const CalledBack called_back;
   switch (target.kind) {
     case Target::Kind::comm:

@@ -2,12 +2,12 @@
 // senders are asked to write (put.cpp), and those whose ends it has to see. These a copy engine reads, one alone: the thread asks the driver,
 // and tells the sender itself. A word that the stream writes behind a copy from another GPU comes later than the driver knows of the copy's end:
 // between two H200 of 1 MiB 18.6 us after it was begun rather than 13.5, of 16 MiB 58.0 rather than 54.4, of 64 MiB 187 rather than 181. (Behind
-// one to another GPU it does not.) See transfers.h.
+// one to another GPU it does not.) See receiver.h.
 //
 // When that thread goes where it does not look, what is not over gets its word, and what nobody has begun to write is read: a payload on its way must
 // not need this rank.
 #include "message/reading.h"
-#include "message/transfers.h"
+#include "message/receiver.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,19 +22,19 @@ constexpr std::ptrdiff_t most_attended = 2;
 constexpr std::size_t bytes_a_microsecond = 900'000;
 
 // One more may be. Where ranks share processors the sender had better not wait for this one's.
-bool Transfers::attends() {
+bool Receiver::attends() {
   if (attending_ == 0 || engine_.shares_processors()) return false;
   attended_.reserve(attended_.size() + 1);
   return std::ranges::count_if(attended_, [](const auto& reading) { return reading->unmarked.has_value(); }) <
          most_attended;
 }
 
-void Transfers::attend(const ReadingPointer& reading) noexcept {
+void Receiver::attend(const ReadingPointer& reading) noexcept {
   reading->unmarked->over = base::now() + std::chrono::microseconds{reading->received.bytes / bytes_a_microsecond};
   attended_.push_back(reading);  // there is room
 }
 
-void Transfers::look_for_ends() noexcept {
+void Receiver::look_for_ends() noexcept {
   if (!queued_.empty()) carry_queued();
   if (!held_.empty()) give_turns();
   if (attended_.empty()) return;
@@ -44,7 +44,7 @@ void Transfers::look_for_ends() noexcept {
 }
 
 // Whose memory it was may free it at once, and other memory come to its address: that cannot be mapped while this is.
-void Transfers::end_if_over(Reading& reading) noexcept {
+void Receiver::end_if_over(Reading& reading) noexcept {
   try {
     if (!reading.batch->over()) return;
     reading.source = {};
@@ -54,7 +54,7 @@ void Transfers::end_if_over(Reading& reading) noexcept {
   }
 }
 
-void Transfers::mark(Reading& reading) noexcept {
+void Receiver::mark(Reading& reading) noexcept {
   end_if_over(reading);
   if (reading.done.done()) return;
   try {
@@ -68,7 +68,7 @@ void Transfers::mark(Reading& reading) noexcept {
   }
 }
 
-void Transfers::leave_attended() noexcept {
+void Receiver::leave_attended() noexcept {
   if (attended_.empty() && held_.empty() && queued_.empty()) return;
   if (!queued_.empty()) {
     Gathering short_ones(this);

@@ -3,8 +3,8 @@
 // sender itself may sit in any call of MPI meanwhile, or in none. See transfers.h.
 #include "base/error.h"
 #include "base/log.h"
-#include "message/chunks.h"
 #include "message/offering.h"
+#include "message/sides.h"
 #include "message/transfers.h"
 
 #include <algorithm>
@@ -33,14 +33,14 @@ constexpr base::Duration soon = std::chrono::milliseconds{1}, shortest_nap = std
 }  // namespace
 
 // At once, whoever's payload comes before: the send may be over then.
-std::uint64_t Transfers::ask_for(const Header& header, const share::Offers::Ticket& offer) {
+std::uint64_t Receiver::ask_for(const Header& header, const share::Offers::Ticket& offer) {
   const std::uint64_t number = peers_->own_ferry().next_number();
   peers_->offers().decline(peers_->owner(header), offer, number);
   return number;
 }
 
-engine::Task<> Transfers::read_ferried(Header header, std::size_t begin, Buffer buffer,
-                                       std::shared_ptr<Received> received, std::uint64_t number, engine::Watch watch) {
+engine::Task<> Receiver::read_ferried(Header header, std::size_t begin, Buffer buffer,
+                                      std::shared_ptr<Received> received, std::uint64_t number, engine::Watch watch) {
   struct Slot {
     lane::HostBlock block;
     engine::Completion copied;
@@ -143,7 +143,7 @@ engine::Task<> Transfers::copy_packed(Packed packed) {
   const auto copied = std::make_shared<Copy>(pieces.ticket(0), packed.to);
   try {
     const auto offered = peers_->offers().reached(pieces.ticket(pieces.count(packed.bytes) - 1), State::offered);
-    co_await written(offered, packed.place);
+    co_await written(offered, copier_, packed.place);
     auto copying = copy_blocks(packed, *copied, watch);
     co_await std::move(copying);
   } catch (const std::exception& error) {
@@ -182,7 +182,7 @@ engine::Task<> Transfers::copy_blocks(const Packed& packed, Copy& copied, const 
 
 // For the receiver, from that piece on, of a payload that came by the ferry: its sender has copied it, and waits for nobody else to be past the
 // blocks. Where a block has another piece behind this one its sender ends them.
-void Transfers::end_unread(const Header& header, std::uint64_t piece) const noexcept {
+void Receiver::end_unread(const Header& header, std::uint64_t piece) const noexcept {
   const Pieces& pieces = header.pieces;
   const auto& offers = peers_->offers();
   const int owner = peers_->owner(header);

@@ -4,14 +4,14 @@
 // that is little: windows of 64 reach 326 to 336 GB/s, 323 to 332 where all is read, 314 where kernels write all: what is read is asked for over
 // the link that goes the other way. Copy engines that write all both ways reach 356 once they do; but those of a GPU bring about as many bytes a
 // second to and from other GPUs as a link takes one way, whichever way they go, so that changing over from what was read while the window began
-// costs what they gain (tried: windows of 64 in 3220 to 3310 us rather than 3240 to 3290, of 8 in 490 rather than 410). See transfers.h.
+// costs what they gain (tried: windows of 64 in 3220 to 3310 us rather than 3240 to 3290, of 8 in 490 rather than 410). See receiver.h.
 //
 // They are held in the order in which they come, and get their turns where there is room: as many are read, and as many written, as keep both
 // busy until this rank looks again. One payload alone is read at once (attended.cpp). Nothing is held where this rank only looks in passing, for
 // then it may be away for long; and when the thread goes where it does not look, what it holds is read (attended.cpp).
 #include "base/log.h"
 #include "message/reading.h"
-#include "message/transfers.h"
+#include "message/receiver.h"
 
 #include <exception>
 #include <memory>
@@ -19,8 +19,8 @@
 
 namespace crosslane::message {
 
-bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                     const engine::Watch& watch) {
+bool Receiver::hold(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                    const engine::Watch& watch) {
   Reading& reading = *pointer;
   const bool suits = put_bytes_ != 0 && reading.received.bytes >= put_bytes_ && !reading.received.truncated &&
                      is_plain(header, buffer);
@@ -32,14 +32,14 @@ bool Transfers::hold(const ReadingPointer& pointer, const Header& header, const 
   if (!held_.empty() && held_.back() == pointer) held_so_far_.fetch_add(1, std::memory_order_relaxed);
   // Who finds many such is not back at its own sends for long. What fails there is met by the next look, too.
   try {
-    look_if_asked();
+    look_at_sends_();
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "sends are looked at later: {}", error.what());
   }
   return true;
 }
 
-void Transfers::give_turns() noexcept {
+void Receiver::give_turns() noexcept {
   asked_.forget_what_is_over();
   auto reads = reads_under_way();
   int away = -1;  // a sender that does not wait
@@ -62,21 +62,21 @@ void Transfers::give_turns() noexcept {
   }
 }
 
-Transfers::Reads Transfers::reads_under_way() {
+Receiver::Reads Receiver::reads_under_way() {
   const std::lock_guard lock(reads_mutex_);
   reads_.forget_what_is_over();
   return {reads_.bytes(), reads_.is_enough()};
 }
 
 // With a word of its own: those that are read together end together, and then no link would be busy.
-void Transfers::read_held(const ReadingPointer& reading) noexcept {
+void Receiver::read_held(const ReadingPointer& reading) noexcept {
   Gathering alone(this, reading_);
   read_after_all(reading, alone);
 }
 
 // But for those that wait for the application's streams (is_plain() tells): these may begin only when what is held has come, which would then be
 // held for ever.
-void Transfers::count_read(const Reading& reading, const Header& header, const Buffer& buffer) noexcept {
+void Receiver::count_read(const Reading& reading, const Header& header, const Buffer& buffer) noexcept {
   try {
     if (put_bytes_ == 0 || reading.received.bytes < put_bytes_ || !is_plain(header, buffer)) return;
     const std::lock_guard lock(reads_mutex_);

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "message/chunks.h"
+#include "message/sides.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -152,8 +152,8 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   const base::Duration patience = std::min(patience_, returns.value_or(patience_));
   const base::Time end = base::now() + patience_;
   const auto moves = offers.reached(ticket, State::asked);  // or over
-  for (std::uint64_t seen = ~std::uint64_t{0}; !moves.done() && !withdrawn && seen != events_ && base::now() < end;) {
-    seen = events_;
+  for (std::uint64_t seen = ~std::uint64_t{0}; !moves.done() && !withdrawn && seen != events() && base::now() < end;) {
+    seen = events();
     co_await either(moves, engine::Completion::after(patience));
   }
   std::exception_ptr failure;

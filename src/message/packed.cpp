@@ -2,7 +2,7 @@
 // section 4.1). See transfers.h, and parcels.h for the blocks.
 #include "base/error.h"
 #include "base/log.h"
-#include "message/chunks.h"
+#include "message/sides.h"
 #include "message/transfers.h"
 #include "mpi/status.h"
 
@@ -110,7 +110,7 @@ void Transfers::finish_packing(const PackingPointer& packing, const engine::Watc
 engine::Task<> Transfers::all_packed(PackingPointer packing) {
   const auto ticket = packing->ticket(packing->count - 1);
   const auto offered = peers_->offers().reached(ticket, State::offered);
-  co_await written(offered, packing->buffer.place);
+  co_await written(offered, copier_, packing->buffer.place);
 }
 
 // Until nothing that was enqueued touches the buffer any more, or the GPU has failed.
@@ -125,7 +125,7 @@ engine::Task<> Transfers::settle(PackingPointer packing) {
       auto packed = all_packed(packing);
       co_await std::move(packed);
     }
-    co_await written(done, packing->buffer.place);
+    co_await written(done, copier_, packing->buffer.place);
   } catch (const std::exception& error) {
     // Reported, or to be, by what waits for the copies.
     base::log(base::Topic::debug, "the copies of a message ended with: {}", error.what());
@@ -324,8 +324,8 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
 // Returns how many pieces came so; the others are asked for by their first one's offer, and come by the ferry: all, where this rank cannot read
 // them. A reader that fails goes on to
 // take what is offered, for the sender waits for it.
-engine::Task<std::uint64_t> Transfers::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
-                                                   engine::Watch watch) {
+engine::Task<std::uint64_t> Receiver::read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
+                                                  engine::Watch watch) {
   auto& offers = peers_->offers();
   const Pieces& pieces = header.pieces;
   bool reads = peers_->reads_for(buffer.on_gpu ? &buffer.place : nullptr);

@@ -115,6 +115,11 @@ class PeerMemory {
   /// Where this rank lives; nowhere before something is met.
   [[nodiscard]] lane::Place place() const noexcept;
 
+  /// What such memory is to a kernel at `place`: it is mapped where this rank lives, and kernels of another of its GPUs do not reach it; copies do.
+  [[nodiscard]] lane::Memory memory_in(const lane::Place& place) const noexcept {
+    return place.context == this->place().context ? lane::Memory::gpu : lane::Memory::host;
+  }
+
   /// Another rank's memory as this one reads it; or its own.
   struct Reached {
     std::byte* data = nullptr;  ///< Null where it cannot be opened: a rank of which that is often so is refused.

@@ -33,7 +33,7 @@ constexpr base::Duration soon = std::chrono::microseconds{200}, later = std::chr
 }  // namespace
 
 // Where this rank's memory cannot be shown it is read.
-void Transfers::ask(const ReadingPointer& pointer) noexcept {
+void Receiver::ask(const ReadingPointer& pointer) noexcept {
   Reading& reading = *pointer;
   Reading::Asked& asked = *reading.asked;
   const std::size_t bytes = reading.received.bytes;
@@ -54,7 +54,7 @@ void Transfers::ask(const ReadingPointer& pointer) noexcept {
   world_.directory().ask(reading.owner);
 }
 
-void Transfers::urge(const ReadingPointer& pointer) {
+void Receiver::urge(const ReadingPointer& pointer) {
   Reading& reading = *pointer;
   if (reading.asked == nullptr || !reading.asked->since || reading.done.done()) return;
   const auto& offers = peers_->offers();
@@ -78,7 +78,7 @@ void Transfers::urge(const ReadingPointer& pointer) {
 }
 
 // Nobody will urge it, nor its sender perhaps come by.
-void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) noexcept {
+void Receiver::take_back(const ReadingPointer& reading, Gathering& gathering) noexcept {
   try {
     if (!takes_back(*reading)) return;
   } catch (...) {
@@ -88,7 +88,7 @@ void Transfers::take_back(const ReadingPointer& reading, Gathering& gathering) n
 }
 
 // False where it is being written, or there.
-bool Transfers::takes_back(const Reading& reading) {
+bool Receiver::takes_back(const Reading& reading) {
   std::optional<bool> taken = peers_->offers().take_back(reading.owner, reading.offer);
   unsigned looks = 0;
   constexpr unsigned a_question = 1024;  // a system call
@@ -101,7 +101,7 @@ bool Transfers::takes_back(const Reading& reading) {
 }
 
 // What was asked for, and nobody writes.
-void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept {
+void Receiver::read_after_all(const ReadingPointer& reading, Gathering& gathering) noexcept {
   const auto asked = std::move(reading->asked);
   if (asked->since) taken_back_.fetch_add(1, std::memory_order_relaxed);
   try {
@@ -113,7 +113,7 @@ void Transfers::read_after_all(const ReadingPointer& reading, Gathering& gatheri
   }
 }
 
-void Transfers::throw_if_gone(const Header& header, const engine::Watch& watch) const {
+void Receiver::throw_if_gone(const Header& header, const engine::Watch& watch) const {
   if (peers_->alive(header)) return;
   throw base::Error(base::ErrorClass::other, "{}: rank {} of MPI_COMM_WORLD ended before its message had come",
                     watch.call, header.sender);
@@ -129,8 +129,8 @@ void Transfers::write_if_asked(Offering& offering) {
   if (!where) return;
   share::Exposed exposed;
   std::memcpy(&exposed, where->data(), sizeof exposed);
-  auto target =
-      memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed) : PeerMemory::Reached{};
+  auto target = peers_->memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed)
+                                                                     : PeerMemory::Reached{};
   auto& word = offers.word(ticket);
   const CUdeviceptr word_at = peers_->address_of(word);
   if (target.data == nullptr || word_at == 0 || !peers_->runs_kernels_at_once() || !writer.ready())

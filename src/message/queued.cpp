@@ -1,11 +1,11 @@
 // Short contiguous payloads that a thread which waits for a few messages finds while a kernel stays that reads such (courier.h). The kernel is told
 // of them together: at the thread's next look, or, while it is busy with those before, once it is free. To ring it takes less than a microsecond,
-// where a launch takes the host four to six and begins three later; and the later it is, the more of them go with one ring. See transfers.h.
+// where a launch takes the host four to six and begins three later; and the later it is, the more of them go with one ring. See receiver.h.
 //
 // Who waits here looks all the time; where it goes, or the kernel does, or takes too long, what is queued is read by a launch.
 #include "base/log.h"
 #include "message/reading.h"
-#include "message/transfers.h"
+#include "message/receiver.h"
 #include "trace/tracer.h"
 
 #include <algorithm>
@@ -24,14 +24,14 @@ constexpr std::chrono::microseconds too_long{100};
 
 }  // namespace
 
-bool Transfers::may_queue(const Reading& reading, const Header& header, const Buffer& buffer,
-                          const Gathering& gathering) const {
+bool Receiver::may_queue(const Reading& reading, const Header& header, const Buffer& buffer,
+                         const Gathering& gathering) const {
   return attending_ != 0 && !engine_.shares_processors() && gathering.is_of_few() &&
          suits_courier(reading, header, buffer, Courier::most_bytes_of_few);
 }
 
-bool Transfers::queue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
-                      const engine::Watch& watch) {
+bool Receiver::queue(const ReadingPointer& pointer, const Header& header, const Buffer& buffer,
+                     const engine::Watch& watch) {
   Reading& reading = *pointer;
   const auto now = base::now();
   auto& courier = peers_->courier();
@@ -51,7 +51,7 @@ bool Transfers::queue(const ReadingPointer& pointer, const Header& header, const
   return true;
 }
 
-void Transfers::carry_queued() noexcept {
+void Receiver::carry_queued() noexcept {
   // Of those that failed meanwhile nothing must be written any more.
   std::erase_if(queued_, [](const Queued& queued) { return queued.reading->failure != nullptr; });
   if (queued_.empty()) return;
@@ -64,7 +64,7 @@ void Transfers::carry_queued() noexcept {
 }
 
 // False where it takes none.
-bool Transfers::tell_courier() noexcept {
+bool Receiver::tell_courier() noexcept {
   std::array<Courier::Errand, Courier::few> errands;
   const std::size_t queued = std::min(queued_.size(), errands.size());
   for (std::size_t i = 0; i < queued; ++i) errands[i] = queued_[i].errand;
@@ -88,13 +88,13 @@ bool Transfers::tell_courier() noexcept {
   return true;
 }
 
-void Transfers::read_queued(Gathering& gathering) noexcept {
+void Receiver::read_queued(Gathering& gathering) noexcept {
   for (const Queued& queued : queued_)
     if (queued.reading->failure == nullptr) read_after_all(queued.reading, gathering);
   queued_.clear();
 }
 
-void Transfers::time(Reading& first, std::size_t bytes, base::Time begun) noexcept {
+void Receiver::time(Reading& first, std::size_t bytes, base::Time begun) noexcept {
   if (attending_ == 0) return;
   const Courier::Kind kind{bytes, true};
   // What took as long as a launch tells nothing.

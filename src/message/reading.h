@@ -1,7 +1,7 @@
 // An offered payload on its way to this rank, whichever way it takes. It must not know what drives it.
 #pragma once
 
-#include "message/transfers.h"
+#include "message/receiver.h"
 
 #include <exception>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace crosslane::message {
 
-struct Transfers::Reading {
+struct Receiver::Reading {
   /// Of a payload that is put off (held.cpp, queued.cpp), or that its sender may write (put.cpp): what it takes to read it after all.
   struct Asked {
     Header header;
@@ -29,7 +29,7 @@ struct Transfers::Reading {
   struct Timed {
     base::Time begun;
     Courier::Kind kind;
-    std::uint64_t wait;  ///< Transfers::waits_ then.
+    std::uint64_t wait;  ///< Receiver::waits_ then.
   };
 
   PeerMemory::Reached source, list;      // held until the batch has ended

@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/recycler.h"
-#include "message/chunks.h"
 #include "message/reading.h"
+#include "message/sides.h"
 #include "message/transfers.h"
 #include "trace/tracer.h"
 
@@ -139,15 +139,15 @@ engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::
   copy->owner = block;
 }
 
-Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const Buffer& buffer,
-                                                   const engine::Watch& watch, Gathering* gathering) {
+Receiver::ReadingPointer Receiver::begin_reading(const Header& header, const Buffer& buffer, const engine::Watch& watch,
+                                                 Gathering* gathering) {
   if (!header.offer) return nullptr;
   auto reading = std::allocate_shared<Reading>(base::RecyclingAllocator<Reading>{});
   auto& offers = peers_->offers();
   const int owner = reading->owner = peers_->owner(header);
   const bool taken = offers.take(owner, header.offer);
   if (!taken && !offers.stored(owner, header.offer)) return nullptr;
-  ++events_;
+  ++answered_;
   reading->offer = header.offer;
   reading->to_gpu = buffer.on_gpu;
   reading->received.bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
@@ -194,8 +194,8 @@ Transfers::ReadingPointer Transfers::begin_reading(const Header& header, const B
 }
 
 // False for what is to be enqueued by itself.
-bool Transfers::join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
-                     const engine::Watch& watch, Gathering& gathering, bool suits_courier) {
+bool Receiver::join(const ReadingPointer& reading, const Header& header, const Buffer& buffer,
+                    const engine::Watch& watch, Gathering& gathering, bool suits_courier) {
   if (header.listed.entries != 0 || !buffer.on_gpu || reading->received.bytes == 0) return false;
   reading->batch = gathering.batch_for(buffer.place, watch);
   if (reading->batch == nullptr || !gather(*reading->batch, *reading, header, buffer)) return false;
@@ -204,13 +204,13 @@ bool Transfers::join(const ReadingPointer& reading, const Header& header, const 
   return true;
 }
 
-bool Transfers::is_plain(const Header& header, const Buffer& buffer) const {
+bool Receiver::is_plain(const Header& header, const Buffer& buffer) const {
   return buffer.on_gpu && header.strided == 0 && header.listed.entries == 0 &&
          buffer.layout->contiguous(buffer.count) && copier_.settled(buffer.place) &&
-         memory_in(buffer.place) == lane::Memory::gpu;
+         peers_->memory_in(buffer.place) == lane::Memory::gpu;
 }
 
-void Transfers::read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
+void Receiver::read_now(Reading& reading, const Header& header, const Buffer& buffer, const engine::Watch& watch) {
   const trace::Span span(engine_.tracer(), trace::Kind::copy, "read a message", reading.received.bytes);
   reading.batch = std::make_shared<lane::Batch>(copier_, watch);
   try {
@@ -222,15 +222,15 @@ void Transfers::read_now(Reading& reading, const Header& header, const Buffer& b
   }
 }
 
-bool Transfers::suits_courier(const Reading& reading, const Header& header, const Buffer& buffer,
-                              std::size_t most) const {
+bool Receiver::suits_courier(const Reading& reading, const Header& header, const Buffer& buffer,
+                             std::size_t most) const {
   const std::size_t bytes = reading.received.bytes;
   return bytes != 0 && bytes <= most && is_plain(header, buffer) &&
          peers_->address_of(peers_->offers().theirs(reading.owner, header.offer)) != 0;
 }
 
 // A kernel that writes beyond what is there takes its context along; of a copy the driver says so.
-std::optional<Courier::Errand> Transfers::errand_of(const Reading& reading, const Buffer& buffer) const {
+std::optional<Courier::Errand> Receiver::errand_of(const Reading& reading, const Buffer& buffer) const {
   const std::size_t bytes = reading.received.bytes;
   std::byte* const to = buffer.first();
   const gpu::PointerInfo info = buffer.seen.on_gpu() ? buffer.seen : copier_.gpu().inspect(to);
@@ -243,7 +243,7 @@ std::optional<Courier::Errand> Transfers::errand_of(const Reading& reading, cons
 }
 
 // By the kernel that stays for such payloads, if it is there.
-bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buffer) {
+bool Receiver::carry(Reading& reading, const Header& header, const Buffer& buffer) {
   if (!suits_courier(reading, header, buffer, Courier::most_bytes)) return false;
   const std::size_t bytes = reading.received.bytes;
   const auto now = base::now();
@@ -259,28 +259,28 @@ bool Transfers::carry(Reading& reading, const Header& header, const Buffer& buff
   return true;
 }
 
-bool Transfers::reads_by_itself(const ReadingPointer& reading) noexcept {
+bool Receiver::reads_by_itself(const ReadingPointer& reading) noexcept {
   return reading != nullptr && !reading->ferried &&
          (reading->to_gpu || reading->received.bytes == 0 || reading->failure != nullptr);
 }
 
-std::optional<std::uint64_t> Transfers::ferried(const ReadingPointer& reading) noexcept {
+std::optional<std::uint64_t> Receiver::ferried(const ReadingPointer& reading) noexcept {
   return reading == nullptr ? std::nullopt : reading->ferried;
 }
 
-std::string_view Transfers::route_of(const Header& header, const ReadingPointer& reading) noexcept {
+std::string_view Receiver::route_of(const Header& header, const ReadingPointer& reading) noexcept {
   if (!ferried(reading)) return name_of(protocol_of(header));
   return reading->stored ? "stored" : "ferried";
 }
 
-engine::Completion Transfers::end_of(const Reading& reading) noexcept { return reading.done; }
+engine::Completion Receiver::end_of(const Reading& reading) noexcept { return reading.done; }
 
-void Transfers::fail(Reading& reading, std::exception_ptr failure) const {
+void Receiver::fail(Reading& reading, std::exception_ptr failure) const {
   reading.failure = std::move(failure);
   if (!std::exchange(reading.told, true)) peers_->offers().fail(reading.owner, reading.offer);
 }
 
-void Transfers::look_for_failure(Reading& reading) const {
+void Receiver::look_for_failure(Reading& reading) const {
   try {
     if (reading.asked != nullptr)
       throw_if_gone(reading.asked->header, reading.asked->watch);
@@ -293,7 +293,7 @@ void Transfers::look_for_failure(Reading& reading) const {
   }
 }
 
-Received Transfers::finish_reading(const Reading& reading) const {
+Received Receiver::finish_reading(const Reading& reading) const {
   if (reading.failure) std::rethrow_exception(reading.failure);
   if (reading.asked != nullptr) peers_->came(reading.asked->header.sender, true);
   // Where the program did something else in between the time tells nothing.
@@ -303,7 +303,7 @@ Received Transfers::finish_reading(const Reading& reading) const {
 }
 
 // Of what goes to GPU memory. Payloads for host memory are for read(), which owns the pinned memory in between.
-void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& buffer) {
+void Receiver::enqueue(Reading& reading, const Header& header, const Buffer& buffer) {
   const std::size_t bytes = reading.received.bytes;
   const int owner = reading.owner;
   const std::byte* const source = reading.source.data;
@@ -322,7 +322,7 @@ void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& bu
     const bool by_kernel = strided || !buffer.layout->contiguous(buffer.count);
     // Which writes the word, too.
     if (by_kernel && gather(*reading.batch, reading, header, buffer)) {
-      reading.batch->enqueue_gathered(memory_in(buffer.place));
+      reading.batch->enqueue_gathered(peers_->memory_in(buffer.place));
       return;
     }
     place = read_to_gpu(*reading.batch, buffer, side_of(header, source), strided ? nullptr : source, 0, bytes);
@@ -332,17 +332,18 @@ void Transfers::enqueue(Reading& reading, const Header& header, const Buffer& bu
 }
 
 // False for what is to be enqueued by itself.
-bool Transfers::gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer) {
+bool Receiver::gather(lane::Batch& batch, Reading& reading, const Header& header, const Buffer& buffer) {
   auto& word = peers_->offers().theirs(reading.owner, header.offer);
-  const auto done = batch.gather(buffer.place, buffer.address, *buffer.layout, buffer.count,
-                                 side_of(header, reading.source.data), reading.received.bytes, memory_in(buffer.place),
-                                 {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
+  const auto done =
+      batch.gather(buffer.place, buffer.address, *buffer.layout, buffer.count, side_of(header, reading.source.data),
+                   reading.received.bytes, peers_->memory_in(buffer.place),
+                   {&word, peers_->address_of(word), share::Offers::value(header.offer, State::done)});
   if (done) reading.done = *done;
   return done.has_value();
 }
 
-std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, const lane::Place& place,
-                                                          const engine::Watch& watch) {
+std::shared_ptr<lane::Batch> Receiver::Turns::next_batch(lane::Copier& copier, const lane::Place& place,
+                                                         const engine::Watch& watch) {
   auto& turn = batches[next++ % batches.size()];
   auto batch = turn.context == place.context ? turn.batch.lock() : nullptr;
   if (batch != nullptr)
@@ -354,31 +355,31 @@ std::shared_ptr<lane::Batch> Transfers::Turns::next_batch(lane::Copier& copier, 
   return batch;
 }
 
-std::shared_ptr<lane::Batch> Transfers::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
-  if (transfers_ == nullptr) return nullptr;
-  const auto& copier = transfers_->copier_;
+std::shared_ptr<lane::Batch> Receiver::Gathering::batch_for(const lane::Place& place, const engine::Watch& watch) {
+  if (receiver_ == nullptr) return nullptr;
+  const auto& copier = receiver_->copier_;
   if (batch_ != nullptr && place_.context != place.context) return nullptr;
   if (batch_ != nullptr && copier.settled(place_) == copier.settled(place)) return batch_;
   enqueue();
-  auto& turns = turns_ != nullptr ? *turns_ : copier.settled(place) ? transfers_->gathering_ : transfers_->ordered_;
+  auto& turns = turns_ != nullptr ? *turns_ : copier.settled(place) ? receiver_->gathering_ : receiver_->ordered_;
   // Not waited for: who gathers looks at receives, each of which another thread may hold.
   std::unique_lock lock(turns.mutex, std::try_to_lock);
   if (!lock) return nullptr;
   members_.reserve(most_gathered);  // what a batch has gathered must not be lost
-  batch_ = turns.next_batch(transfers_->copier_, place, watch);
+  batch_ = turns.next_batch(receiver_->copier_, place, watch);
   place_ = place;
   lock_ = std::move(lock);
   return batch_;
 }
 
-void Transfers::Gathering::add(const ReadingPointer& reading, bool suits_courier) noexcept {
+void Receiver::Gathering::add(const ReadingPointer& reading, bool suits_courier) noexcept {
   members_.push_back(reading);
   bytes_ += reading->received.bytes;
   suit_courier_ = suit_courier_ && suits_courier;
   if (bytes_ >= most_gathered_bytes || members_.size() >= most_gathered) enqueue();
 }
 
-void Transfers::Gathering::enqueue() noexcept {
+void Receiver::Gathering::enqueue() noexcept {
   if (members_.empty()) {
     batch_.reset();
     lock_ = {};
@@ -387,14 +388,14 @@ void Transfers::Gathering::enqueue() noexcept {
   try {
     const auto begun = base::now();
     {
-      const trace::Span span(transfers_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);
-      batch_->enqueue_gathered(transfers_->memory_in(place_));
+      const trace::Span span(receiver_->engine_.tracer(), trace::Kind::copy, "read messages", bytes_);
+      batch_->enqueue_gathered(receiver_->peers_->memory_in(place_));
     }
-    if (suit_courier_) transfers_->time(*members_.front(), bytes_, begun);
+    if (suit_courier_) receiver_->time(*members_.front(), bytes_, begun);
   } catch (...) {
     // Some may be on their way, and words that say so.
     static_cast<void>(batch_->drains());
-    for (const ReadingPointer& member : members_) transfers_->fail(*member, std::current_exception());
+    for (const ReadingPointer& member : members_) receiver_->fail(*member, std::current_exception());
   }
   members_.clear();
   batch_.reset();
@@ -404,7 +405,7 @@ void Transfers::Gathering::enqueue() noexcept {
 }
 
 // Into host memory.
-engine::Task<> Transfers::read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch) {
+engine::Task<> Receiver::read(Header& header, const Buffer& buffer, ReadingPointer reading, engine::Watch watch) {
   const std::size_t bytes = reading->received.bytes;
   try {
     header.listed.data = reading->list.data;
@@ -412,7 +413,7 @@ engine::Task<> Transfers::read(Header& header, const Buffer& buffer, ReadingPoin
       co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);
     } else {
       // The sender need not wait until this rank comes by again.
-      const engine::Completion read = helper().spawn(read_long_to_host(header, buffer, reading, watch));
+      const engine::Completion read = helper_().spawn(read_long_to_host(header, buffer, reading, watch));
       co_await read;
       read.rethrow();
     }
@@ -424,8 +425,8 @@ engine::Task<> Transfers::read(Header& header, const Buffer& buffer, ReadingPoin
 
 // Enqueues the reading of bytes [begin, end) of the payload, and tells where. `contiguous` is where the payload lies in one piece, byte
 // `begin` first; else null.
-lane::Place Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
-                                   const std::byte* contiguous, std::size_t begin, std::size_t end) {
+lane::Place Receiver::read_to_gpu(lane::Batch& batch, const Buffer& buffer, const lane::Side& from,
+                                  const std::byte* contiguous, std::size_t begin, std::size_t end) {
   if (contiguous != nullptr && buffer.layout->contiguous(buffer.count)) {
     batch.pull(buffer.place, buffer.address, contiguous, *buffer.layout, buffer.count, begin, end);
     return buffer.place;
@@ -435,39 +436,24 @@ lane::Place Transfers::read_to_gpu(lane::Batch& batch, const Buffer& buffer, con
   return place;
 }
 
-// Peers' memory is mapped where this rank lives. Kernels of another of its GPUs do not reach it; copies do.
-lane::Memory Transfers::memory_in(const lane::Place& place) const noexcept {
-  return place.context == peers_->place().context ? lane::Memory::gpu : lane::Memory::host;
-}
-
-Transfers::Reader Transfers::reader_of(const Buffer& buffer) const {
+Receiver::Reader Receiver::reader_of(const Buffer& buffer) const {
   const lane::Place home = peers_->place();
-  const lane::Memory memory = memory_in(buffer.place);
+  const lane::Memory memory = peers_->memory_in(buffer.place);
   if (memory == lane::Memory::gpu) return {buffer.place, memory};
   return {{home.context, home.device, copier_.earlier(buffer.place)}, memory};
 }
 
 // Enqueues the end of the offer behind what reads it.
-engine::Completion Transfers::end_behind(lane::Batch& batch, const lane::Place& place, int owner,
-                                         const share::Offers::Ticket& offer) {
+engine::Completion Receiver::end_behind(lane::Batch& batch, const lane::Place& place, int owner,
+                                        const share::Offers::Ticket& offer) {
   auto& word = peers_->offers().theirs(owner, offer);
   return batch.mark(place, word, peers_->address_of(word), share::Offers::value(offer, State::done));
 }
 
-// After a failure, of what was enqueued before. The batch would wait for that by turns of the engine when it ends: not on the helper thread.
-engine::Task<> Transfers::ended(lane::Batch& batch, const engine::Watch& watch) {
-  try {
-    const engine::Completion all = batch.completion();
-    co_await written(all, batch);
-  } catch (const base::Error& second) {
-    base::log(base::Topic::debug, "{}: what was enqueued before a failure failed, too: {}", watch.call, second.what());
-  }
-}
-
-// The same through pinned memory. What that has room for is enqueued before anything is waited for: the application may leave this task
+// Through pinned memory. What that has room for is enqueued before anything is waited for: the application may leave this task
 // alone at any time. Of a packed stream `from` is where byte 0 of it would be.
-engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
-                                       const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch) {
+engine::Task<> Receiver::read_to_host(const Header& header, const Buffer& buffer, std::size_t begin, std::size_t end,
+                                      const std::byte* from, share::Offers::Ticket offer, const engine::Watch& watch) {
   struct Chunk {
     lane::HostBlock block;
     engine::Completion copied;
@@ -523,7 +509,7 @@ engine::Task<> Transfers::read_to_host(const Header& header, const Buffer& buffe
 }
 
 // On the helper thread. `reading` holds what is read. A failure is the sender's to know at once, too.
-engine::Task<> Transfers::read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch) {
+engine::Task<> Receiver::read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch) {
   const std::size_t bytes = std::min<std::size_t>(header.bytes, buffer.bytes);
   try {
     co_await read_to_host(header, buffer, 0, bytes, reading->source.data, header.offer, watch);

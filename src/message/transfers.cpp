@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "message/chunks.h"
+#include "message/sides.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -50,12 +50,20 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
       engine_(engine),
       copier_(copier),
       chunk_bytes_(std::min(settings.chunk_bytes, most_chunk)),
-      put_bytes_(settings.put_bytes),
       patience_(milliseconds(settings.patience_ms)),
       peers_(world.directory().ranks() > 1 && world.node_looks() && settings.direct_bytes != 0
                  ? std::make_unique<PeerMemory>(world, engine, copier, settings)
                  : nullptr),
-      start_helper_(std::move(helper)) {}
+      start_helper_(std::move(helper)),
+      receiver_({.mpi = mpi,
+                 .handles = handles,
+                 .world = world,
+                 .engine = engine,
+                 .copier = copier,
+                 .peers = peers_.get(),
+                 .put_bytes = settings.put_bytes,
+                 .helper = [this]() -> engine::HelperThread& { return this->helper(); },
+                 .look_at_sends = [this] { look_if_asked(); }}) {}
 
 engine::HelperThread& Transfers::helper() {
   engine::HelperThread* helper = helper_.load(std::memory_order_acquire);
@@ -100,20 +108,6 @@ void Transfers::post(Outgoing& outgoing, const std::byte* data, std::size_t byte
                           world_.messenger().communicator(), &sent.request),
               "MPI_Issend");
   sent.done = engine::Completion::of(&sent.request);
-}
-
-engine::Task<> Transfers::written(engine::Completion copied, const lane::Batch& batch) {
-  while (!copied.done()) {
-    co_await either(copied, engine::Completion::after(std::chrono::seconds{1}));
-    if (!copied.done()) batch.throw_if_failed();
-  }
-}
-
-engine::Task<> Transfers::written(engine::Completion copied, lane::Place place) {
-  while (!copied.done()) {
-    co_await either(copied, engine::Completion::after(std::chrono::seconds{1}));
-    if (!copied.done()) copier_.throw_if_failed(place);
-  }
 }
 
 // False if the receiver, which has the header, let us wait too long. Before that any wait is the application's own.

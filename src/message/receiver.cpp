@@ -1,6 +1,7 @@
-// The receiver's side of transfers. See transfers.h.
-#include "message/chunks.h"
-#include "message/transfers.h"
+// What comes in chunks, and the ways in which the others are fetched. See receiver.h.
+#include "message/receiver.h"
+
+#include "message/sides.h"
 #include "mpi/status.h"
 
 #include <algorithm>
@@ -28,8 +29,19 @@ struct Slot {
 
 }  // namespace
 
-engine::Task<> Transfers::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
-                               engine::Watch watch) {
+Receiver::Receiver(Means means)
+    : mpi_(means.mpi),
+      handles_(means.handles),
+      world_(means.world),
+      engine_(means.engine),
+      copier_(means.copier),
+      peers_(means.peers),
+      put_bytes_(means.put_bytes),
+      helper_(std::move(means.helper)),
+      look_at_sends_(std::move(means.look_at_sends)) {}
+
+engine::Task<> Receiver::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
+                              engine::Watch watch) {
   if (reading != nullptr) {
     const auto number = ferried(reading);
     auto getting =
