@@ -299,8 +299,8 @@ void Process::report() noexcept {
 
 // Of several threads one may be on its way into MPI with a receive that was not looked at.
 bool Process::take_tokens() noexcept {
-  takes_tokens_ = takes_tokens_ || (!left_short_ && !multiple() && settings_.direct_bytes < message::header_bytes);
-  return takes_tokens_;
+  if (multiple() || settings_.direct_bytes >= message::header_bytes) return short_receives_.are_looked_at();
+  return short_receives_.look_at();
 }
 
 void Process::see_device(int device) {

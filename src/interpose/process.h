@@ -12,6 +12,7 @@
 #include "interpose/requests.h"
 #include "lane/copier.h"
 #include "layout/cache.h"
+#include "message/short_receives.h"
 #include "message/transfers.h"
 #include "message/unexpected.h"
 #include "mpi/abi.h"
@@ -109,14 +110,12 @@ class Process {
   /// True if this rank looks at what it receives: then transfers(), receiver() and unexpected() are there.
   [[nodiscard]] bool looks() const noexcept { return looks_; }
   /// A message of fewer bytes stands for no other: what has no more room need not be looked at.
-  [[nodiscard]] std::size_t least_looked_at() const noexcept {
-    return takes_tokens_ ? message::token_bytes : message::header_bytes;
-  }
+  [[nodiscard]] std::size_t least_looked_at() const noexcept { return short_receives_.least_looked_at(); }
   /// Before GPU memory is received: this rank takes tokens from now on (message/token.h), and looks at all that may be one, unless it has left
   /// receives to MPI that might get one, or no message is so short by its settings. Returns whether it does.
   bool take_tokens() noexcept;
   /// A receive with so much room that is not looked at is posted.
-  void leave_to_mpi(std::size_t room) noexcept { left_short_ = left_short_ || room >= message::token_bytes; }
+  void leave_to_mpi(std::size_t room) noexcept { short_receives_.leave(room); }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] message::Receiver& receiver() noexcept { return transfers_->receiver(); }
   /// In calls with GPU memory: see PeerMemory::tend().
@@ -217,8 +216,7 @@ class Process {
   bool looks_ = false;
   std::atomic<bool> multiple_{false};
   std::mutex returning_;
-  bool takes_tokens_ = false;
-  bool left_short_ = false;  // receives that might get a token may wait in MPI
+  message::ShortReceives short_receives_;
   std::atomic<bool> device_seen_{false};
 
   std::mutex mutex_;
