@@ -216,7 +216,7 @@ engine::Task<> Transfers::carry(std::shared_ptr<Copy> copy) {
   const auto number = offers.declined(copy->offer);
   if (!number || std::exchange(copy->carried, true)) co_return;
   // Whoever's payload comes before by that ferry.
-  offers.end(offers.owner(), copy->offer, copy->payload ? State::done : State::failed);
+  if (!offers.answer(copy->offer, copy->payload ? State::done : State::failed)) co_return;
   const share::Ferry ferry = peers_->ferry_of(copy->to);
   const auto turn = ferry.turn(*number);
   co_await turn;
@@ -264,7 +264,10 @@ void Transfers::close_offer(Offering& offering) {
   offering.target_.reset();
 }
 
+// Of one that was declined and has failed since start_ferries() may be about to ask for its owner.
 void Transfers::stop_watching(const share::Offers::Ticket& offer) noexcept {
+  std::unique_lock lock(offerings_mutex_, std::defer_lock);
+  if (peers_->offers().state(offer) == State::failed) lock.lock();
   Offering* const offering = open_[offer.line].exchange(nullptr, std::memory_order_acq_rel);
   if (offering != nullptr) offering->watched_ = false;
 }
@@ -290,8 +293,8 @@ engine::Task<> Transfers::look_for_declined() {
   }
 }
 
-// An offer stays declined until carry(), which runs on this same thread, says otherwise; and its offering stays until then, or takes the
-// mutex.
+// An offer stays declined until carry(), which runs on this same thread, says otherwise, or it fails; and its offering stays until then, or takes
+// the mutex.
 void Transfers::start_ferries() {
   const auto& offers = peers_->offers();
   for (const Packed& packed : take_declined()) helper().spawn(copy_packed(packed));

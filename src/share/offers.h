@@ -18,8 +18,8 @@
 //   stored   -> failed     by the reader: it does not need the copy, as something has failed here, too
 //   taken    -> declined   by the reader: it cannot reach the memory, and asks for the payload by its ferry (ferry.h), as which number
 //                          it has written beside the word
-//   declined -> done       by the owner: it has a copy to fill in there
-//   declined -> failed     by the owner: it could not make one
+//   declined -> done       by the owner, compare-and-swap: it has a copy to fill in there
+//   declined -> failed     by the owner, the same way: it could not make one; or its reader has died
 //   taken    -> done       by the reader's GPU, after its last read (a stream write behind the copy), or by its host
 //   taken    -> failed     by the reader's host, compare-and-swap: its GPU has failed, which may have written `done` just before
 //   below done -> failed   by the reader's host, where it cannot go on whatever comes
@@ -122,6 +122,10 @@ class Offers {
     if (declined.word.load(std::memory_order_acquire) != value(ticket, State::declined)) return std::nullopt;
     return declined.beside.back().load(std::memory_order_relaxed);
   }
+  /// What becomes of one that was declined. False where it is over, and its word perhaps used again: its reader has failed, or died.
+  [[nodiscard]] bool answer(const Ticket& ticket, State state) noexcept {
+    return leave(ticket, State::declined, state);
+  }
   /// False where a reader was faster.
   [[nodiscard]] bool keep(const Ticket& ticket) noexcept { return leave(ticket, State::offered, State::kept); }
   [[nodiscard]] bool store(const Ticket& ticket) noexcept { return leave(ticket, State::offered, State::stored); }
@@ -178,7 +182,6 @@ class Offers {
   [[nodiscard]] Note told(int owner, std::size_t line) const noexcept;
   /// Of one that was taken, or is stored.
   void decline(int owner, const Ticket& ticket, std::uint64_t number) const noexcept;
-  /// Or for the owner, of one that was declined.
   void end(int owner, const Ticket& ticket, State state) const noexcept {
     theirs(owner, ticket).store(value(ticket, state), std::memory_order_release);
   }

@@ -57,7 +57,7 @@ TEST_F(OffersTest, AStoredOneIsAskedFor) {
   EXPECT_FALSE(reader.stored(0, *ticket));
   EXPECT_EQ(owner.declined(*ticket), 17U);
   EXPECT_EQ(owner.declined(ticket->line), 17U);
-  owner.end(0, *ticket, State::done);
+  EXPECT_TRUE(owner.answer(*ticket, State::done));
   EXPECT_FALSE(owner.declined(*ticket));
   owner.close(*ticket);
   // The next use of the word is not this one.
@@ -69,6 +69,22 @@ TEST_F(OffersTest, AStoredOneIsAskedFor) {
   }
   EXPECT_FALSE(reader.stored(0, *ticket));
   EXPECT_FALSE(owner.declined(*ticket));
+}
+
+// The thread that has made a copy is behind the one that has found the reader dead, and may have offered something else by then.
+TEST_F(OffersTest, AnAnswerThatComesTooLateIsNone) {
+  const auto ticket = owner.open();
+  EXPECT_FALSE(owner.answer(*ticket, State::done));
+  ASSERT_TRUE(reader.take(0, *ticket));
+  reader.decline(0, *ticket, 17);
+  owner.fail(0, *ticket);
+  EXPECT_FALSE(owner.answer(*ticket, State::done));
+  EXPECT_EQ(owner.state(*ticket), State::failed);
+  owner.close(*ticket);
+  const auto next = owner.open();
+  ASSERT_EQ(next->line, ticket->line);
+  EXPECT_FALSE(owner.answer(*ticket, State::done));
+  EXPECT_EQ(owner.state(*next), State::offered);
 }
 
 TEST_F(OffersTest, ATakenOneIsNotStored) {
