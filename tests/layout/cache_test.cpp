@@ -80,6 +80,54 @@ void handles_used_again_are_other_types(layout::Cache& cache, const mpi::Handles
   CHECK(again > 0);
 }
 
+// Of types and of duplicates of them, of which the one or the other goes first, so that handles of both come again as the other's.
+void handles_of_duplicates_used_again_are_other_types(layout::Cache& cache, const mpi::Handles& handles) {
+  std::set<MPI_Datatype> seen;
+  int again = 0;
+  for (int i = 1; i <= 1000; ++i) {
+    const auto bytes = static_cast<std::size_t>(4 * (1 + i % 7));
+    MPI_Datatype original = committed_vector(1 + i % 7, 1, 2, handles.int_), duplicate{};
+    if (i % 2 == 0) CHECK(cache.of(original)->size() == bytes);
+    functions->Type_dup(original, &duplicate);
+    for (const MPI_Datatype type : {original, duplicate}) again += seen.insert(type).second ? 0 : 1;
+    CHECK(cache.of(duplicate)->size() == bytes && cache.of(original)->size() == bytes);
+    MPI_Datatype& first = i % 3 == 0 ? original : duplicate;
+    MPI_Datatype& last = i % 3 == 0 ? duplicate : original;
+    functions->Type_free(&first);
+    // Takes the first one's place, perhaps.
+    MPI_Datatype other = committed_vector(9, 1 + i % 5, 6, handles.int_);
+    CHECK(cache.of(other)->size() == static_cast<std::size_t>(36 * (1 + i % 5)) && cache.of(last)->size() == bytes);
+    functions->Type_free(&other);
+    functions->Type_free(&last);
+  }
+  CHECK(again > 0);
+}
+
+// A receive holds the type that was freed: as long as MPI has its handle for that, no other type gets what the cache knows by it.
+void what_is_freed_while_in_use_is_not_mistaken(layout::Cache& cache, const mpi::Handles& handles) {
+  for (int i = 1; i <= 100; ++i) {
+    MPI_Datatype type = committed_vector(5, 1, 2, handles.int_);
+    CHECK(cache.of(type)->size() == 20);
+    int sent[5] = {1, 2, 3, 4, 5}, received[10] = {};
+    MPI_Request request{};
+    functions->Irecv(received, 1, type, 0, 6, handles.comm_self, &request);
+    functions->Type_free(&type);
+    for (int k = 0; k < 2; ++k) {  // while it is under way, and when it is over
+      std::vector<MPI_Datatype> others;
+      for (int other = 0; other < 4; ++other) {
+        others.push_back(committed_vector(1 + other, 2, 3, handles.int_));
+        CHECK(cache.of(others.back())->size() == static_cast<std::size_t>(8 * (1 + other)));
+      }
+      if (k == 0) {
+        functions->Send(sent, 5, handles.int_, 0, 6, handles.comm_self);
+        functions->Wait(&request, mpi::status_ignore());
+        CHECK(received[8] == 5);
+      }
+      for (MPI_Datatype& other : others) functions->Type_free(&other);
+    }
+  }
+}
+
 void what_may_not_be_used_is_refused(layout::Cache& cache, const mpi::Handles& handles) {
   std::string text;
   CHECK(class_of_failure(cache, handles.datatype_null, text) == base::ErrorClass::type);
@@ -186,6 +234,8 @@ int main(int argc, char** argv) {
     CHECK(!cache.of(handles.double_int)->dense() && cache.of(handles.double_int)->size() == 12);
     entries_go_with_their_types(cache, handles);
     handles_used_again_are_other_types(cache, handles);
+    handles_of_duplicates_used_again_are_other_types(cache, handles);
+    what_is_freed_while_in_use_is_not_mistaken(cache, handles);
     what_may_not_be_used_is_refused(cache, handles);
     twins_are_contiguous_and_kept(cache, handles);
     if (provided == mpi::thread_multiple)
