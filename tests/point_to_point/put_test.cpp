@@ -8,6 +8,7 @@
 #include "support/counted.h"
 #include "support/linger.h"
 #include "support/program.h"
+#include "support/shared_word.h"
 #include "support/sharing.h"
 
 #include <pthread.h>
@@ -53,30 +54,6 @@ void until(Done&& done, std::chrono::milliseconds most = std::chrono::seconds{30
   const auto end = std::chrono::steady_clock::now() + most;
   while (!done() && std::chrono::steady_clock::now() < end) linger(500);
 }
-
-/// A word that both ranks see, without MPI's help.
-class SharedWord {
- public:
-  explicit SharedWord(int rank) {
-    void* base = nullptr;
-    CROSSLANE_MPI(MPI_Win_allocate_shared(rank == 0 ? sizeof(std::atomic<int>) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-                                          static_cast<void*>(&base), &window_));
-    MPI_Aint bytes = 0;
-    int unit = 0;
-    CROSSLANE_MPI(MPI_Win_shared_query(window_, 0, &bytes, &unit, static_cast<void*>(&base)));
-    word_ = static_cast<std::atomic<int>*>(base);
-    if (rank == 0) word_->store(0);
-    CROSSLANE_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  }
-  ~SharedWord() { MPI_Win_free(&window_); }
-  SharedWord(const SharedWord&) = delete;
-  SharedWord& operator=(const SharedWord&) = delete;
-  [[nodiscard]] std::atomic<int>& operator*() const noexcept { return *word_; }
-
- private:
-  MPI_Win window_ = MPI_WIN_NULL;
-  std::atomic<int>* word_ = nullptr;
-};
 
 /// While one lives, nothing begins that is enqueued behind it on that stream. Without a stream: on any of this rank's GPU, where that has one hardware
 /// queue (CUDA_DEVICE_MAX_CONNECTIONS), in which something stands behind a host function.
