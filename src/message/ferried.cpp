@@ -26,10 +26,6 @@ using State = share::Offers::State;
 constexpr base::Duration between_looks = std::chrono::milliseconds{10};
 constexpr unsigned most_unwatched_rounds = 32;
 
-// How often it looks whether a stored one is asked for: all the time at first, then as often as is fair to who does not come.
-constexpr base::Duration soon = std::chrono::milliseconds{1}, shortest_nap = std::chrono::microseconds{50},
-                         longest_nap = std::chrono::milliseconds{5};
-
 }  // namespace
 
 // At once, whoever's payload comes before: the send may be over then.
@@ -95,7 +91,7 @@ engine::Task<> Receiver::read_ferried(Header header, std::size_t begin, Buffer b
 
 // On the helper thread: a copy of an offered payload that was declined. `owner` holds the offering, and the memory of a listed payload.
 engine::Task<> Transfers::copy_declined(Offering& offering, std::shared_ptr<void> owner) {
-  const auto copied = std::make_shared<Copy>(offering.header_.offer, offering.to_);
+  const auto copied = std::make_shared<Ferrying::Copy>(offering.header_.offer, offering.to_);
   try {
     const auto copy = std::make_shared<Buffer>();
     co_await to_host(offering.buffer_, 0, copy, offering.watch_);
@@ -105,7 +101,7 @@ engine::Task<> Transfers::copy_declined(Offering& offering, std::shared_ptr<void
   }
   // Once that has said so the send is over for its sender; until then, that has the offering, too, so that nothing ends on this thread.
   owner.reset();
-  auto carrying = carry(copied);
+  auto carrying = ferrying_.carry(copied);
   co_await std::move(carrying);
 }
 
@@ -140,7 +136,7 @@ std::vector<Transfers::Packed> Transfers::take_declined() {
 engine::Task<> Transfers::copy_packed(Packed packed) {
   const engine::Watch watch{.call = "a packed message that its receiver cannot read"};
   const Pieces& pieces = packed.pieces;
-  const auto copied = std::make_shared<Copy>(pieces.ticket(0), packed.to);
+  const auto copied = std::make_shared<Ferrying::Copy>(pieces.ticket(0), packed.to);
   try {
     const auto offered = peers_->offers().reached(pieces.ticket(pieces.count(packed.bytes) - 1), State::offered);
     co_await written(offered, copier_, packed.place);
@@ -150,11 +146,11 @@ engine::Task<> Transfers::copy_packed(Packed packed) {
     base::log(base::Topic::error, "a message of {} bytes for rank {} of MPI_COMM_WORLD is lost: {}", packed.bytes,
               packed.to, error.what());
   }
-  auto carrying = carry(copied);
+  auto carrying = ferrying_.carry(copied);
   co_await std::move(carrying);
 }
 
-engine::Task<> Transfers::copy_blocks(const Packed& packed, Copy& copied, const engine::Watch& watch) {
+engine::Task<> Transfers::copy_blocks(const Packed& packed, Ferrying::Copy& copied, const engine::Watch& watch) {
   const lane::Place place = peers_->place();
   const std::byte* const memory = peers_->parcels().memory();
   if (memory == nullptr)
@@ -189,49 +185,6 @@ void Receiver::end_unread(const Header& header, std::uint64_t piece) const noexc
   if (pieces.count(header.bytes) > pieces.blocks) return;
   for (; piece < pieces.count(header.bytes); ++piece)
     if (offers.take(owner, pieces.ticket(piece))) offers.end(owner, pieces.ticket(piece), State::done);
-}
-
-void Transfers::serve(const std::shared_ptr<Copy>& copy) { helper().spawn(carry_when_asked(copy)); }
-
-// On the helper thread.
-engine::Task<> Transfers::carry_when_asked(std::shared_ptr<Copy> copy) {
-  auto& offers = peers_->offers();
-  const share::Offers::Ticket offer = copy->offer;
-  const auto answered = offers.reached(offer, State::declined);
-  const auto over = engine::Completion::of(all_received_, 1);
-  const base::Time stored = base::now();
-  if (!answered.done()) co_await either(answered, engine::Completion::after(soon));
-  // A receiver may be away for minutes: it waits for an eighth of that more at most.
-  while (!answered.done() && !over.done()) {
-    const auto later = engine::Completion::after(std::clamp((base::now() - stored) / 8, shortest_nap, longest_nap));
-    co_await later;
-  }
-  auto carrying = carry(copy);
-  co_await std::move(carrying);
-}
-
-// On the helper thread, if it was asked for.
-engine::Task<> Transfers::carry(std::shared_ptr<Copy> copy) {
-  auto& offers = peers_->offers();
-  const auto number = offers.declined(copy->offer);
-  if (!number || std::exchange(copy->carried, true)) co_return;
-  // Whoever's payload comes before by that ferry.
-  if (!offers.answer(copy->offer, copy->payload ? State::done : State::failed)) co_return;
-  const share::Ferry ferry = peers_->ferry_of(copy->to);
-  const auto turn = ferry.turn(*number);
-  co_await turn;
-  const std::size_t bytes = copy->payload ? copy->payload->size() : 0;
-  for (std::size_t begin = 0; begin < bytes;) {
-    const std::size_t length = std::min(bytes - begin, share::Ferry::most_chunk_bytes);
-    const auto room = ferry.room();
-    co_await room;
-    ferry.fill(std::span(*copy->payload).subspan(begin, length));
-    begin += length;
-  }
-  if (copy->payload) co_return;
-  const auto room = ferry.room();
-  co_await room;
-  ferry.break_off();
 }
 
 // A rank that sends leaves it to its helper thread to see that a receiver cannot read: it may be in a call of MPI by then.
@@ -293,7 +246,7 @@ engine::Task<> Transfers::look_for_declined() {
   }
 }
 
-// An offer stays declined until carry(), which runs on this same thread, says otherwise, or it fails; and its offering stays until then, or takes
+// An offer stays declined until Ferrying::carry(), which runs on this same thread, says otherwise, or it fails; and its offering stays until then, or takes
 // the mutex.
 void Transfers::start_ferries() {
   const auto& offers = peers_->offers();

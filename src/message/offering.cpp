@@ -165,7 +165,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     // The offer stands until the copy is there, which it is then replaced by in one step: the application may leave this task alone
     // at any time, in a call of MPI that waits for the receiver.
     const auto copy = std::make_shared<Buffer>();
-    const auto stored = std::make_shared<Copy>(ticket, to);
+    const auto stored = std::make_shared<Ferrying::Copy>(ticket, to);
     const bool many = ++stored_ > most_stored;
     bool is_short = false;  // of memory for it: then the receiver may read as before, however late it comes
     try {
@@ -187,7 +187,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       co_return;
     }
     if (!by_mpi && !is_short && may_copy(offering)) {
-      serve(stored);
+      ferrying_.serve(stored);
       if (offers.store(ticket)) {
         forget(offering);
         tags_.give_back(header.tag);
@@ -238,12 +238,12 @@ engine::Task<> Transfers::read_or_written(Offering& offering, int to, engine::Co
 }
 
 // Until its receiver has asked for the copy, or nobody will any more.
-engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched,
+engine::Task<> Transfers::keep_stored(Ferrying::CopyPointer stored, engine::Completion matched,
                                       [[maybe_unused]] std::shared_ptr<void> alive) {
   const auto& offers = peers_->offers();
   const share::Offers::Ticket offer = stored->offer;
   co_await matched;
-  auto hastening = hasten(stored);
+  auto hastening = ferrying_.hasten(stored);
   co_await std::move(hastening);
   const auto answered = offers.reached(offer, State::declined);
   const auto over = offers.reached(offer, State::done);
@@ -253,17 +253,8 @@ engine::Task<> Transfers::keep_stored(std::shared_ptr<Copy> stored, engine::Comp
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// The helper thread may be asleep when a copy is asked for. Ends then, or when nobody will ask any more.
-engine::Task<> Transfers::hasten(std::shared_ptr<Copy> stored) {
-  const auto& offers = peers_->offers();
-  const share::Offers::Ticket offer = stored->offer;
-  const auto answered = offers.reached(offer, State::declined);
-  if (!answered.done()) co_await either(answered, engine::Completion::of(all_received_, 1));
-  if (offers.declined(offer)) helper().spawn(carry(stored));
-}
-
-engine::Task<> Transfers::hasten_outstanding(std::shared_ptr<Copy> stored) {
-  auto hastening = hasten(std::move(stored));
+engine::Task<> Transfers::hasten_outstanding(Ferrying::CopyPointer stored) {
+  auto hastening = ferrying_.hasten(std::move(stored));
   co_await std::move(hastening);
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
 }

@@ -180,15 +180,15 @@ engine::Task<> Transfers::fill(PackingPointer packing, int to, engine::Watch wat
 
 // What comes from that piece on goes through the host. Null where its receiver reads on, which it may do until the copy is there, or
 // where another thread makes one.
-engine::Task<std::shared_ptr<Transfers::Copy>> Transfers::store(PackingPointer packing, int to, std::uint64_t piece,
-                                                                engine::Watch watch) {
+engine::Task<Ferrying::CopyPointer> Transfers::store(PackingPointer packing, int to, std::uint64_t piece,
+                                                     engine::Watch watch) {
   auto& offers = peers_->offers();
   {
     const std::lock_guard lock(packing->mutex);
     if (packing->stopped || std::exchange(packing->copying, true)) co_return nullptr;
   }
   const auto copy = std::make_shared<Buffer>();
-  const auto stored = std::make_shared<Copy>(packing->ticket(piece), to);
+  const auto stored = std::make_shared<Ferrying::Copy>(packing->ticket(piece), to);
   std::exception_ptr failure;
   try {
     const std::uint64_t begin = packing->header.pieces.begin(piece);
@@ -204,7 +204,7 @@ engine::Task<std::shared_ptr<Transfers::Copy>> Transfers::store(PackingPointer p
   const auto ticket = packing->ticket(piece);
   if (!offers.declined(ticket) && !offers.store(ticket)) co_return nullptr;
   packing->stopped = packing->withdrawn = true;
-  serve(stored);
+  ferrying_.serve(stored);
   co_return stored;
 }
 
@@ -237,7 +237,7 @@ engine::Task<> Transfers::break_off(PackingPointer packing, int to) {
       ends = offers.declined(ticket).has_value();
     }
     if (!ends) continue;
-    serve(std::make_shared<Copy>(ticket, to));
+    ferrying_.serve(std::make_shared<Ferrying::Copy>(ticket, to));
     co_return;
   }
 }
@@ -258,7 +258,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
     } else {
       packed = helper().spawn(fill(packing, to, watch));
     }
-    for (std::shared_ptr<Copy> stored; stored == nullptr && !packed.done() && !cancelled();) {
+    for (Ferrying::CopyPointer stored; stored == nullptr && !packed.done() && !cancelled();) {
       if (!matched.done()) {
         co_await either(packed, matched);
         continue;

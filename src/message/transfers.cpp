@@ -55,6 +55,7 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
                  ? std::make_unique<PeerMemory>(world, engine, copier, settings)
                  : nullptr),
       start_helper_(std::move(helper)),
+      ferrying_(peers_.get(), [this]() -> engine::HelperThread& { return this->helper(); }),
       receiver_({.mpi = mpi,
                  .handles = handles,
                  .world = world,
@@ -239,7 +240,7 @@ engine::Task<> Transfers::drain() {
   team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
   const engine::Completion all_here = engine::Completion::of(&barrier);
   co_await all_here;
-  all_received_.store(1, std::memory_order_release);
+  ferrying_.all_received();
   std::vector<std::byte> scratch;
   bool told = false;
   engine::Completion all_gone;

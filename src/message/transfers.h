@@ -39,6 +39,7 @@
 #include "engine/helper_thread.h"
 #include "lane/copier.h"
 #include "message/buffer.h"
+#include "message/ferrying.h"
 #include "message/header.h"
 #include "message/peer_memory.h"
 #include "message/receiver.h"
@@ -145,24 +146,14 @@ class Transfers {
     bool patient = true;  ///< Wait for the receiver a while; else all is handed to MPI at once.
     bool matched = true;  ///< Return when the header is matched; else before.
   };
-  /// What is in the host memory of its sender, for a receiver that declines the offer; nothing: it could not be had.
-  struct Copy {
-    Copy(const share::Offers::Ticket& ticket, int receiver) : offer(ticket), to(receiver) {}
-    const share::Offers::Ticket offer;
-    const int to;
-    bool carried = false;  // for the helper thread: it has begun
-    // Memory of no context: that may end before the receiver takes the last of it.
-    std::optional<std::vector<std::byte>> payload;
-  };
   // Each keeps the word of its offer until it is asked for: others are needed for what is read.
   static constexpr std::size_t most_stored = share::Offers::most / 2;
   /// That moves among this rank's messages: they only grow.
   [[nodiscard]] std::uint64_t events() const noexcept { return events_ + receiver_.answered(); }
   [[nodiscard]] std::optional<Header> open_shown(const Buffer& buffer);
   engine::Task<> send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> alive);
-  engine::Task<> hasten(std::shared_ptr<Copy> stored);
-  engine::Task<> hasten_outstanding(std::shared_ptr<Copy> stored);
-  engine::Task<> keep_stored(std::shared_ptr<Copy> stored, engine::Completion matched, std::shared_ptr<void> alive);
+  engine::Task<> hasten_outstanding(Ferrying::CopyPointer stored);
+  engine::Task<> keep_stored(Ferrying::CopyPointer stored, engine::Completion matched, std::shared_ptr<void> alive);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> alive);
   engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
@@ -171,7 +162,7 @@ class Transfers {
   engine::Task<> all_packed(PackingPointer packing);
   engine::Task<> settle(PackingPointer packing);
   engine::Task<> fill(PackingPointer packing, int to, engine::Watch watch);
-  engine::Task<std::shared_ptr<Copy>> store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch);
+  engine::Task<Ferrying::CopyPointer> store(PackingPointer packing, int to, std::uint64_t piece, engine::Watch watch);
   engine::Task<> ended_or_dead(share::Offers::Ticket piece, int to);
   engine::Task<> break_off(PackingPointer packing, int to);
   [[nodiscard]] base::Error reader_failure(const engine::Watch& watch, int reader) const;
@@ -199,11 +190,8 @@ class Transfers {
   void watch_packed(const Packed& packed);
   [[nodiscard]] std::vector<Packed> take_declined();
   engine::Task<> copy_packed(Packed packed);
-  engine::Task<> copy_blocks(const Packed& packed, Copy& copied, const engine::Watch& watch);
+  engine::Task<> copy_blocks(const Packed& packed, Ferrying::Copy& copied, const engine::Watch& watch);
   [[nodiscard]] bool may_copy(Offering& offering) noexcept;
-  void serve(const std::shared_ptr<Copy>& copy);
-  engine::Task<> carry_when_asked(std::shared_ptr<Copy> copy);
-  engine::Task<> carry(std::shared_ptr<Copy> copy);
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
   void begin_looking() noexcept;
   void stop_watching(const share::Offers::Ticket& offer) noexcept;
@@ -233,17 +221,16 @@ class Transfers {
   std::mutex packed_mutex_;  // of the next one
   std::vector<Packed> packed_;
   std::atomic<std::size_t> packed_size_{0};
-  std::atomic<bool> watches_{false};      // look_for_declined() runs
-  base::LightMutex offerings_mutex_;      // of the next three
-  std::vector<Offering*> offerings_;      // whose calls have left them to look_after_left(),
-  bool looks_after_left_ = false;         // which runs
-  bool finishing_ = false;                // and is to end
-  std::atomic<int> outstanding_{0};       // transfers that their calls have left to tasks of their own
-  std::atomic<std::size_t> stored_{0};    // copies of what was offered: made, or in the making
-  std::atomic<std::uint64_t> events_{0};  // offers made and ended
-  // In MPI_Finalize, from when on no rank asks for what is stored; 0 before.
-  std::atomic<std::uint64_t> all_received_{0};
+  std::atomic<bool> watches_{false};         // look_for_declined() runs
+  base::LightMutex offerings_mutex_;         // of the next three
+  std::vector<Offering*> offerings_;         // whose calls have left them to look_after_left(),
+  bool looks_after_left_ = false;            // which runs
+  bool finishing_ = false;                   // and is to end
+  std::atomic<int> outstanding_{0};          // transfers that their calls have left to tasks of their own
+  std::atomic<std::size_t> stored_{0};       // copies of what was offered: made, or in the making
+  std::atomic<std::uint64_t> events_{0};     // offers made and ended
   std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
+  Ferrying ferrying_;
   Receiver receiver_;
 };
 
