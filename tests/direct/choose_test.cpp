@@ -10,6 +10,8 @@
 
 #include <array>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -189,6 +191,63 @@ TEST(Choice, HasAnAlgorithmForEverything) {
         EXPECT_TRUE(row->supports(shape, {.members = 32, .exposed = exposed}));
         EXPECT_FALSE(choice.left_to_mpi(shape, 4));
       }
+    }
+  }
+}
+
+// The sizes at which each of the shipped preferences of a collective is taken by some call, whatever its members' GPUs, buffers and windows allow.
+std::map<const Preference*, std::set<std::size_t>> sizes_taken(const Choice& choice, Collective collective,
+                                                               const std::set<std::size_t>& sizes) {
+  std::map<const Preference*, std::set<std::size_t>> taken;
+  std::vector<Step> steps;
+  for (const std::size_t bytes : sizes) {
+    for (unsigned bits = 0; bits < 1U << 8; ++bits) {
+      const auto has = [bits](unsigned bit) { return (bits >> bit & 1U) != 0; };
+      const Shape shape{.collective = collective,
+                        .bytes = bytes,
+                        .even = has(0),
+                        .element = has(1) ? kernel::Element::u8 : kernel::Element::f32,
+                        .op = has(1) ? kernel::Op::bxor : kernel::Op::sum};
+      for (const int members : {2, 3, 4, 5, 8, 9, 32}) {
+        steps.clear();
+        static_cast<void>(choice.explain(shape,
+                                         {.members = members,
+                                          .most_on_one_gpu = has(2) ? members : 1,
+                                          .exposed = has(3),
+                                          .large_windows = has(4),
+                                          .told = has(5),
+                                          .spinning = has(6),
+                                          .whole_lines = has(7)},
+                                         steps));
+        for (const Step& step : steps) taken.try_emplace(step.preference);
+        if (!steps.empty() && steps.back().fate == Fate::taken) taken[steps.back().preference].insert(bytes);
+      }
+    }
+  }
+  return taken;
+}
+
+// Nobody is to read of a size that it goes where it never does.
+TEST(Choice, TakesEachShippedPreferenceFromItsBeginToItsEnd) {
+  constexpr std::size_t page = 4096, without_end = std::numeric_limits<std::size_t>::max();
+  const Choice choice(base::Settings{});
+  for (std::size_t index = 0; index < collective_count; ++index) {
+    const auto collective = static_cast<Collective>(index);
+    const auto first = [](const Preference& preference) { return preference.begin + 1; };
+    const auto last = [](const Preference& preference) {
+      return preference.end - page;
+    };  // a size that the algorithm supports
+    std::set<std::size_t> sizes;
+    for (const Preference& preference : choice.preferences(collective)) {
+      sizes.insert(first(preference));
+      sizes.insert(last(preference));
+    }
+    for (const auto& [preference, taken] : sizes_taken(choice, collective, sizes)) {
+      const std::string where = fmt::format("{} {}", name_of(collective), preference->text);
+      EXPECT_FALSE(taken.empty()) << where;
+      if (preference->begin == 0 && preference->end == without_end) continue;  // whatever others leave
+      EXPECT_TRUE(taken.contains(first(*preference))) << where << ": its first sizes go elsewhere";
+      EXPECT_TRUE(taken.contains(last(*preference))) << where << ": its last sizes go elsewhere";
     }
   }
 }
