@@ -92,15 +92,16 @@ class Relay {
   engine::Task<> broadcast() {
     Above* const above = call_.above;
     for (std::size_t part = 0; part < parts_; ++part) {
+      if (above != nullptr && part == 0) above->begin(part, own(part));
+      if (above != nullptr && part + 1 < parts_) above->begin(part + 1, own(part + 1));
       Data data = own(part);
-      if (above != nullptr) {
-        if (part == 0) above->begin(part, data);
-        if (part + 1 < parts_) above->begin(part + 1, own(part + 1));
-        const Data from_above = co_await above->end(part);
-        if (!call_.root) data = from_above;
-      }
+      if (above != nullptr && !call_.root) data = co_await above->end(part);
       const Data result = co_await down(part, data);
-      if (call_.root) continue;
+      if (call_.root) {
+        // Not before: its own node need not wait for others.
+        if (above != nullptr) static_cast<void>(co_await above->end(part));
+        continue;
+      }
       copy(call_.receive + offset(part), result, bytes(part));
       record(part);
       for (std::size_t level = 0; level < levels_.size(); ++level)

@@ -413,6 +413,46 @@ TEST(Relay, OrdersWhatOtherNodesHave) {
   }
 }
 
+// Another node that takes its time.
+class LateNode final : public Above {
+ public:
+  void begin(std::size_t /*part*/, const std::byte* /*data*/) override {}
+  engine::Task<const std::byte*> end(std::size_t /*part*/) override {
+    co_await engine::Completion::of(came_, 1);
+    co_return nullptr;
+  }
+  void come() { came_.store(1); }
+
+ private:
+  std::atomic<std::uint64_t> came_{0};
+};
+
+TEST(Relay, GivesTheRootsNodeWhatOthersHaveYetToTake) {
+  std::mt19937 random(5);
+  const Plan plan{"a star", {{0, 1, 2}}, {stars}};
+  constexpr int root = 1;
+  Calls calls(plan, {}, slot_bytes, random);
+  Node& node = calls.node();
+  calls.fill(Collective::broadcast, root);
+  LateNode late;
+  std::vector<std::unique_ptr<NodeSite>> sites;
+  Loop loop;
+  std::vector<engine::Completion> ends;
+  for (int member = 0; member < node.members(); ++member) {
+    sites.push_back(std::make_unique<NodeSite>(node, member, 1));
+    Above* const above = member == root ? &late : nullptr;
+    ends.push_back(loop.post(calls.task(*sites.back(), Collective::broadcast, root, member, false, Nodes::one, above)));
+  }
+  for (int turn = 0; turn < 1000; ++turn) loop.turn();
+  for (const int other : {0, 2}) EXPECT_TRUE(ends[static_cast<std::size_t>(other)].done()) << other;
+  EXPECT_FALSE(ends[root].done());
+  late.come();
+  for (int turn = 0; turn < 1000; ++turn) loop.turn();
+  EXPECT_TRUE(ends[root].done());
+  EXPECT_TRUE(calls.right(Collective::broadcast, root));
+  loop.abandon();
+}
+
 TEST(Relay, CatchesProtocolsThatLackSomething) {
   std::mt19937 random(7);
   const auto caught = [&](Lacks lacks) {
