@@ -13,13 +13,6 @@
 namespace crosslane::collective::copy_engine {
 namespace {
 
-// For all kernels of a call but its last one.
-Report without_end(const Report& report) noexcept {
-  Report silent = report;
-  silent.done = nullptr;
-  return silent;
-}
-
 // All members have come as far on their streams; or some member was given up, and what is on this stream behind it goes on all the same: copies of the
 // driver ask nothing, unlike what kernels store (kernel/team.h). docs/collectives.md says so of this algorithm, which no shipped table prefers.
 void enqueue_barrier(const team::TeamView& team, gpu::StreamView stream, const Report& report) {
@@ -40,7 +33,7 @@ void enqueue_in_step(const std::vector<kernel::Move>& moves, const team::TeamVie
   for (const kernel::Move& move : moves) {
     enqueue_copy(move, stream);
     const bool last = &move == &moves.back();
-    enqueue_barrier(team, stream, last ? report : without_end(report));
+    enqueue_barrier(team, stream, last ? report : report.of_earlier_ones());
   }
 }
 
@@ -54,7 +47,7 @@ class Push final : public Plan {
   }
 
   void start(gpu::StreamView stream, const Report& report) override {
-    enqueue_barrier(team_, stream, without_end(report));
+    enqueue_barrier(team_, stream, report.of_earlier_ones());
     enqueue_copy(own_, stream);
     if (in_step_ && !moves_.empty()) return enqueue_in_step(moves_, team_, stream, report);
     for (const kernel::Move& move : moves_) enqueue_copy(move, stream);
@@ -85,7 +78,7 @@ class TwoShot final : public Plan {
   // the others are.
   void start(gpu::StreamView stream, const Report& report) override {
     if (moves_.empty()) return shares_->start(stream, report);
-    shares_->start(stream, without_end(report));
+    shares_->start(stream, report.of_earlier_ones());
     enqueue_in_step(moves_, team_, stream, report);
   }
 

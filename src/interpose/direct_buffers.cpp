@@ -50,21 +50,21 @@ DirectBuffers::DirectBuffers(Process& process, team::Team& team, const Collectiv
     }
   } else if (role.in_place && receive_) {
     lift(*receive_);
-    side_.buffers.send = receive_->data() + role.in_place_offset;
-    side_.send = side_.receive;
-    side_.send.offset += role.in_place_offset;
+    if (role.is_saved()) {
+      const std::size_t bytes = role.receive->extent.bytes();
+      kept_.emplace(process, home_, call.call, bytes);
+      const gpu::ContextScope scope(home_.driver(), home_.context());
+      gpu::copy_async(kept_->data(), receive_->data(), bytes, team.connection().queue());
+      side_.buffers.send = kept_->data();
+    } else {
+      side_.buffers.send = receive_->data() + role.in_place_offset;
+      side_.send = side_.receive;
+      side_.send.offset += role.in_place_offset;
+    }
   }
   if (blocks) {
     side_.pieces =
         pieces_of(role, {team.size(), team.me()}, send_ && send_->is_buffer(), receive_ && receive_->is_buffer());
-  }
-  if (role.saved) {
-    const std::size_t bytes = role.receive->extent.bytes();
-    kept_.emplace(process, home_, call.call, bytes);
-    const gpu::ContextScope scope(home_.driver(), home_.context());
-    gpu::copy_async(kept_->data(), receive_->data(), bytes, team.connection().queue());
-    side_.buffers.send = kept_->data();
-    side_.send = {};
   }
   if (receive_ && !gives_ && receive_->enqueues()) {
     side_.lower = [this](gpu::StreamView stream) {

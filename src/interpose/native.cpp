@@ -50,20 +50,17 @@ std::vector<int> local_ranks_of(Process& process, const team::CommunicatorFacts&
   const team::World& world = *process.world();
   if (!world.agreed())
     throw Error(ErrorClass::unsupported, "with CROSSLANE_WORLD=partial ranks do not know of each other's GPUs");
-  std::vector<int> local_ranks;
-  for (const int world_rank : facts.world_ranks) {
-    if (!world.on_my_node(world_rank))
-      throw Error(ErrorClass::unsupported,
-                  "the communicator's ranks do not all share this rank's node: make one of those that do "
-                  "(MPI_Comm_split_type with MPI_COMM_TYPE_SHARED)");
-    local_ranks.push_back(world.nodes().local_rank(world_rank));
-  }
-  if (local_ranks.size() > static_cast<std::size_t>(share::Board::most_members))
+  auto local_ranks = world.local_ranks(facts.world_ranks);
+  if (!local_ranks)
+    throw Error(ErrorClass::unsupported,
+                "the communicator's ranks do not all share this rank's node: make one of those that do "
+                "(MPI_Comm_split_type with MPI_COMM_TYPE_SHARED)");
+  if (local_ranks->size() > static_cast<std::size_t>(share::Board::most_members))
     throw Error(ErrorClass::unsupported, "the communicator has {} ranks, and at most {} can be connected directly",
-                local_ranks.size(), share::Board::most_members);
+                local_ranks->size(), share::Board::most_members);
   if (process.teams() == nullptr)
     throw Error(ErrorClass::unsupported, "no GPU may appear on this node; see `crosslane doctor`");
-  return local_ranks;
+  return *std::move(local_ranks);
 }
 
 // Of a buffer whose first byte, at `address`, is not in device memory. A null one may lead anywhere, by its datatype.

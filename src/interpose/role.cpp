@@ -110,7 +110,6 @@ class Description {
     if (in_place_ && !wants) return false;
     const std::size_t whole = scatters ? bytes_in_all(members_, role.shape.bytes, "blocks") : role.shape.bytes;
     role.in_place = in_place_;
-    role.saved = in_place_ && scatters;
     if (!in_place_) role.send = Part{"sendbuf", call_.send, bytes(whole)};
     if (wants) role.receive = Part{"recvbuf", call_.receive, bytes(in_place_ ? whole : role.shape.bytes)};
     return true;
@@ -143,7 +142,6 @@ class Description {
         role.receive = blocks("recvbuf", call_.receive, call_.receive_count, call_.receive_type, role);
         if (!role.receive) return false;
         role.in_place = in_place_;
-        role.saved = in_place_ && call_.collective == Collective::alltoall;
         if (call_.collective == Collective::allgather) role.in_place_offset = me() * role.shape.bytes;
         if (in_place_) return true;
         role.send = part("sendbuf", call_.send, call_.send_count, call_.send_type, sent);
@@ -173,7 +171,7 @@ class Description {
     }
     if (total == 0) return false;
     role.shape.even = smallest == role.shape.bytes;
-    role.in_place = role.saved = in_place_;
+    role.in_place = in_place_;
     if (!in_place_) role.send = Part{"sendbuf", call_.send, bytes(total)};
     const std::size_t own = role.received.empty() ? 0 : role.received.front().bytes;
     if (in_place_ || own != 0) role.receive = Part{"recvbuf", call_.receive, bytes(in_place_ ? total : own)};

@@ -100,13 +100,18 @@ struct Role {
   /// MPI_IN_PLACE: the data is in the receive buffer, `in_place_offset` bytes from its start ...
   bool in_place = false;
   std::size_t in_place_offset = 0;
-  /// ... and has to be saved first where results are written over it that others have not read yet.
-  bool saved = false;
   /// Of collectives whose blocks may differ: those that are not empty. Nothing sent where it is in place: then it is where it would be
   /// received.
   std::vector<PartBlock> sent, received;
   /// Along edges: the MPI can still be asked which is which where there are several between two ranks.
   bool edges_askable = false;
+
+  /// ... which has to be saved first where results are written over it that others have not read yet.
+  [[nodiscard]] bool is_saved() const noexcept {
+    using collective::Collective;
+    return in_place && (shape.collective == Collective::reduce_scatter_block ||
+                        shape.collective == Collective::reduce_scatter || shape.collective == Collective::alltoall);
+  }
 
   /// What its buffers hold.
   [[nodiscard]] std::size_t bytes() const {

@@ -63,20 +63,13 @@ const std::shared_ptr<team::Team>& Teams::of(MPI_Comm communicator) {
   if (facts.team_known.load(std::memory_order_acquire)) return facts.team;
   const std::lock_guard lock(mutex_);
   if (facts.team_known.load(std::memory_order_relaxed)) return facts.team;
-  bool together = !facts.inter && facts.key && facts.world_ranks.size() > 1;
-  std::vector<int> local_ranks;
-  int me = -1;
-  for (std::size_t rank = 0; together && rank < facts.world_ranks.size(); ++rank) {
-    const int world_rank = facts.world_ranks[rank];
-    together = world_.on_my_node(world_rank);
-    if (!together) break;
-    if (world_rank == world_.rank()) me = static_cast<int>(rank);
-    local_ranks.push_back(world_.nodes().local_rank(world_rank));
-  }
-  if (together && me >= 0) {
+  std::optional<std::vector<int>> local_ranks;
+  if (!facts.inter && facts.key && facts.world_ranks.size() > 1) local_ranks = world_.local_ranks(facts.world_ranks);
+  if (local_ranks) {
+    const int me = static_cast<int>(std::ranges::find(facts.world_ranks, world_.rank()) - facts.world_ranks.begin());
     facts.neighbourhood = team::Neighbourhood::of(process_.library().below(), communicator);
-    facts.team = make_team(*facts.key, std::move(local_ranks), me, choice_.drives(), facts.neighbourhood.get());
-  } else if (!together) {
+    facts.team = make_team(*facts.key, *std::move(local_ranks), me, choice_.drives(), facts.neighbourhood.get());
+  } else {
     facts.span = make_span(facts);
   }
   facts.team_known.store(true, std::memory_order_release);
@@ -133,11 +126,8 @@ std::shared_ptr<team::Team> Teams::for_persistent(MPI_Comm communicator) {
   const auto& whole = *of(communicator);
   team::CommunicatorFacts& facts = communicators_.of(communicator);
   const std::uint64_t number = ++facts.persistent;
-  std::vector<int> local_ranks;
-  local_ranks.reserve(static_cast<std::size_t>(whole.size()));
-  for (int member = 0; member < whole.size(); ++member) local_ranks.push_back(whole.local_rank(member));
   const std::lock_guard lock(mutex_);
-  return make_team(team::persistent_key(*facts.key, number), std::move(local_ranks), whole.me(), choice_.drives(),
+  return make_team(team::persistent_key(*facts.key, number), whole.local_ranks(), whole.me(), choice_.drives(),
                    facts.neighbourhood.get(), part_bytes);
 }
 

@@ -41,6 +41,10 @@ class Home {
   [[nodiscard]] share::Board& board() const noexcept { return board_; }
   [[nodiscard]] share::Window& window() noexcept { return window_; }
   [[nodiscard]] share::PeerWindows& peers() noexcept { return peers_; }
+  /// Where a region of another rank's window lies here, for as long as this lives. Throws what PeerWindows::reach() does.
+  [[nodiscard]] std::byte* reach(int local_rank, share::Region region) {
+    return peers_.reach(board_.window(local_rank), local_rank, region, share::Exposure::Closing::at_once);
+  }
   [[nodiscard]] share::Exposure& exposure() noexcept { return exposure_; }
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
   /// Before this rank sends: shows memory by which others find out whether they can open this rank's (WindowRecord::door). Not made

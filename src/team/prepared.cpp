@@ -281,12 +281,9 @@ void Prepared::map(Connection& connection) const {
   std::array<std::byte*, share::Board::most_members> regions{};
   for (int member = 0; member < size(); ++member) {
     const int local_rank = local_ranks_[static_cast<std::size_t>(member)];
-    const share::WindowRecord& window = home.board().window(local_rank);
-    most_on_one_gpu = std::max(most_on_one_gpu, ++on_gpu[window.gpu]);
+    most_on_one_gpu = std::max(most_on_one_gpu, ++on_gpu[home.board().window(local_rank).gpu]);
     regions[static_cast<std::size_t>(member)] =
-        member == me_ ? connection.region.data
-                      : home.peers().reach(window, local_rank, connection.place.region(member),
-                                           share::Exposure::Closing::at_once);
+        member == me_ ? connection.region.data : home.reach(local_rank, connection.place.region(member));
   }
   if (most_on_one_gpu > 1 && !home.runs_side_by_side())
     throw base::Error(base::ErrorClass::unsupported,
@@ -308,10 +305,7 @@ bool Prepared::map_large(Connection& connection, const std::vector<Shown>& all) 
   try {
     for (int member = 0; member < size(); ++member) {
       const auto m = static_cast<std::size_t>(member);
-      const int local_rank = local_ranks_[m];
-      large[m] = member == me_ ? connection.large->data
-                               : home.peers().reach(home.board().window(local_rank), local_rank, all[m].large,
-                                                    share::Exposure::Closing::at_once);
+      large[m] = member == me_ ? connection.large->data : home.reach(local_ranks_[m], all[m].large);
     }
   } catch (const base::Error& error) {
     base::log(base::Topic::info, "crosslane_prepare: no windows for large calls: {}", error.what());

@@ -7,7 +7,6 @@
 #include "gpu/copy.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -298,8 +297,6 @@ void Team::finish() noexcept {
 }
 
 TeamView Team::view() const noexcept {
-  std::array<std::byte*, share::Board::most_members> regions{};
-  std::ranges::copy(connection_->regions, regions.begin());
   return {{.me = me_,
            .size = size(),
            .most_on_one_gpu = connection_->most_on_one_gpu,
@@ -308,7 +305,7 @@ TeamView Team::view() const noexcept {
            .abilities = place_->common_abilities()},
           connection_->home->kernels(),
           connection_->layout,
-          regions,
+          connection_->regions,
           large_windows_mapped() ? connection_->large : TeamView::Regions{}};
 }
 
@@ -326,9 +323,7 @@ bool Team::map_large_windows() {
       const share::WindowRecord& window = board_.window(local_rank(member));
       if (window.large_shown.load(std::memory_order_acquire) == 0) return false;
       large[static_cast<std::size_t>(member)] =
-          member == me_
-              ? home.large_window()
-              : home.peers().reach(window, local_rank(member), window.large, share::Exposure::Closing::at_once);
+          member == me_ ? home.large_window() : home.reach(local_rank(member), window.large);
     }
   } catch (const base::Error& error) {
     connection_->large_refused = !base::is_shortage(error);
@@ -447,7 +442,6 @@ void Team::map_regions() {
   // What an earlier try left, which found no memory.
   connection_->gpu.clear();
   connection_->seats.clear();
-  connection_->regions.clear();
   connection_->peer_events.clear();
   std::map<share::Uuid, std::vector<int>> on_gpu;
   for (int member = 0; member < size(); ++member) {
@@ -473,13 +467,9 @@ void Team::map_regions() {
               "several ranks share a GPU without MPS: only collectives that the host drives go direct; "
               "nvidia-cuda-mps-control -d starts MPS");
   }
-  for (int member = 0; member < size(); ++member) {
-    const int local_rank = local_ranks_[static_cast<std::size_t>(member)];
-    connection_->regions.push_back(member == me_
-                                       ? connection_->region.data
-                                       : home.peers().reach(home.board().window(local_rank), local_rank,
-                                                            place_->region(member), share::Exposure::Closing::at_once));
-  }
+  for (int member = 0; member < size(); ++member)
+    connection_->regions[static_cast<std::size_t>(member)] =
+        member == me_ ? connection_->region.data : home.reach(local_rank(member), place_->region(member));
   connection_->mapped = true;
   place_->show_abilities(abilities_);
   place_->show_ready(Ready::mapped);

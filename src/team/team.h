@@ -58,6 +58,7 @@ class Team {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(local_ranks_.size()); }
   [[nodiscard]] int me() const noexcept { return me_; }
   [[nodiscard]] int local_rank(int member) const { return local_ranks_[static_cast<std::size_t>(member)]; }
+  [[nodiscard]] const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
   /// A member's rank in the communicator, for messages: the same, unless they were named().
   [[nodiscard]] int rank(int member) const noexcept {
     return ranks_.empty() ? member : ranks_[static_cast<std::size_t>(member)];
@@ -102,8 +103,8 @@ class Team {
     Home* home = nullptr;
     RegionLayout layout{};
     share::Window::Piece region;
-    std::vector<std::byte*> regions;  ///< Each member's, as mapped here.
-    TeamView::Regions large{};        ///< Windows for large reductions, the same way, once all are mapped:
+    TeamView::Regions regions{};  ///< Each member's, as mapped here.
+    TeamView::Regions large{};    ///< Windows for large reductions, the same way, once all are mapped:
     std::atomic<bool> large_mapped{false};
     bool large_refused = false;         ///< One could not be mapped: it is not tried again,
     base::ShortageBackoff large_rests;  ///< ... or only after so many calls, as memory was short.

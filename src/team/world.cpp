@@ -161,6 +161,16 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   messenger_.emplace(messenger);
 }
 
+std::optional<std::vector<int>> World::local_ranks(std::span<const int> world_ranks) const {
+  std::vector<int> found;
+  found.reserve(world_ranks.size());
+  for (const int world_rank : world_ranks) {
+    if (!on_my_node(world_rank)) return std::nullopt;
+    found.push_back(nodes_.local_rank(world_rank));
+  }
+  return found;
+}
+
 World::~World() {
   directory_->leave();
   if (!agreed()) return;

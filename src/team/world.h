@@ -62,6 +62,9 @@ class World {
     return takes_part(world_rank) && nodes_.same_node(rank_, world_rank);
   }
 
+  /// By these ranks of MPI_COMM_WORLD, which ranks of this rank's node they are. Nothing where one is not on_my_node().
+  [[nodiscard]] std::optional<std::vector<int>> local_ranks(std::span<const int> world_ranks) const;
+
   /// All ranks' nodes; of a partial world, each rank its own.
   [[nodiscard]] const topology::NodeMap& nodes() const noexcept { return nodes_; }
   [[nodiscard]] const Cookie& cookie() const noexcept { return cookie_; }
