@@ -141,12 +141,10 @@ Json went(const collective::Choice& choice, const collective::Shape& shape, cons
   for (const auto& step : steps)
     preferences.push_back(
         {{"text", step.preference->text}, {"origin", step.preference->origin}, {"fate", fate_text(step.fate)}});
-  std::string why = "no preference supports it: the first of the catalogue that does";
+  std::string why = "no algorithm supports it";
   if (!steps.empty() && steps.back().fate == Fate::taken) {
     const auto& taken = *steps.back().preference;
     why = fmt::format("preference {} ({})", taken.text, taken.origin);
-  } else if (row == nullptr) {
-    why = "no algorithm supports it";
   }
   return {{"mapped", facts.exposed},
           {"algorithm", row == nullptr ? staged : row->name},

@@ -24,13 +24,13 @@ constexpr std::string_view shipped(Collective collective) noexcept {
   switch (collective) {
     case Collective::allreduce:
       return "0-260k:ll@2,0-192k:ll@4,192k-16m:two_shot@4,192k-260k:ll@4,256k-516k:two_shot_ll@4,0-64k:ll@8,"
-             "64k-16m:two_shot@8,64k-412k:two_shot_ll@8,256k-16m:two_shot,0-32k:ll,32k-128k:one_shot,"
+             "64k-16m:two_shot@8,64k-412k:two_shot_ll@8,256k-16m:two_shot,0-32k:ll,16k-128k:one_shot,"
              "64m-:ring@4,96m-:ring@8,16m-:pipelined,16m-:two_shot,128k-:two_shot_window";
     case Collective::reduce:
       return "0-260k:ll@4,256k-:two_shot@4,384k-48m:two_shot_told@2,256k-1280k:one_shot@2,"
              "1280k-:pipelined@2,256k-388k:two_shot_ll@4,0-80k:ll@8,64k-160k:two_shot_ll@8,160k-:two_shot@8,"
              "48m-:pipelined@4,224k-96m:two_shot_told@8,64k-384k:one_shot@8,256k-:two_shot,0-32k:ll,"
-             "32k-128k:one_shot,4m-:pipelined,128k-:two_shot_window";
+             "16k-128k:one_shot,4m-:pipelined,128k-:two_shot_window";
     case Collective::broadcast:
       return "0-260k:ll@2,256k-516k:ll128@2,0-160k:ll@4,160k-:zero_copy@4,160k-516k:ll128@4,160k-260k:ll@4,0-80k:ll@8,"
              "64k-:zero_copy@8,64k-260k:ll128@8,0-32k:ll,256k-:zero_copy,0-:window";
@@ -264,15 +264,11 @@ const Algorithm* Choice::choose(const Shape& shape, const TeamFacts& facts) cons
            preference.row->supports(shape, facts);
   });
   if (preferred != nullptr) return preferred->row;
-  if (!facts.spinning) {
-    for (const Preference& preference : in_turns_[static_cast<std::size_t>(shape.collective)]) {
-      if (!within(preference, shape)) continue;
-      if (preference.row == nullptr || preference.row->supports(shape, facts)) return preference.row;
-    }
-    return nullptr;
+  if (facts.spinning) return nullptr;
+  for (const Preference& preference : in_turns_[static_cast<std::size_t>(shape.collective)]) {
+    if (!within(preference, shape)) continue;
+    if (preference.row == nullptr || preference.row->supports(shape, facts)) return preference.row;
   }
-  for (const Algorithm& row : catalogue())
-    if (row.collective == shape.collective && row.supports(shape, facts)) return &row;
   return nullptr;
 }
 

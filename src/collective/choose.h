@@ -1,7 +1,7 @@
 // The one decision: which algorithm a call takes. It sees only what is equal on all ranks, so that all decide alike. Preferences
 // by size: the shipped ones, or the user's ("0-4k:ll,4k-1m:one_shot,1m-:two_shot"); what does not support a call falls through
-// to the next preference, and at last to the first row of the catalogue that does. Where all members are on one GPU, some shipped ones
-// come before the others; where members take turns on a GPU, the shipped ones are others, and they are the last.
+// to the next preference; of the shipped ones some supports any call whose kernels may wait for others'. Where all members are on one GPU, some shipped
+// ones come before the others; where members take turns on a GPU, the shipped ones are others, and they are the last.
 #pragma once
 
 #include "base/function_ref.h"
@@ -50,8 +50,8 @@ class Choice {
 
   /// Nothing (null) where no algorithm supports the call, or none that does is preferred to MPI.
   [[nodiscard]] const Algorithm* choose(const Shape& shape, const TeamFacts& facts) const;
-  /// The same with what became of each preference in their order, up to the one that was taken. None is taken where the call
-  /// is left to the first algorithm that supports it; the last one is where that is "mpi", and the result is null.
+  /// The same with what became of each preference in their order, up to the one that was taken. None is taken where
+  /// members take turns on a GPU; the last one is where that is "mpi", and the result is null.
   [[nodiscard]] const Algorithm* explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const;
 
   /// The same where members are on several nodes, whose ranks can agree on nothing about a single call: null where no algorithm that spans

@@ -182,14 +182,17 @@ TEST(Choice, SpansNodesOnlyWhereTheUserSaysSo) {
 TEST(Choice, HasAnAlgorithmForEverything) {
   const Choice choice(base::Settings{});
   for (std::size_t index = 0; index < collective_count; ++index) {
-    for (std::size_t bytes = 1; bytes <= std::size_t{1} << 32; bytes *= 4) {
-      for (const bool exposed : {false, true}) {
-        Shape shape{.collective = static_cast<Collective>(index), .bytes = bytes};
-        const Algorithm* const row = choice.choose(shape, {.members = 32, .exposed = exposed});
-        ASSERT_NE(row, nullptr) << name_of(shape.collective) << ' ' << bytes;
-        EXPECT_EQ(row->collective, shape.collective);
-        EXPECT_TRUE(row->supports(shape, {.members = 32, .exposed = exposed}));
-        EXPECT_FALSE(choice.left_to_mpi(shape, 4));
+    for (std::size_t bytes = 1; bytes <= std::size_t{1} << 32; bytes += bytes / 4 + 1) {
+      for (int members = 2; members <= share::Board::most_members; ++members) {
+        for (const bool exposed : {false, true}) {
+          const Shape shape{.collective = static_cast<Collective>(index), .bytes = bytes};
+          const TeamFacts facts{.members = members, .exposed = exposed};
+          const Algorithm* const row = choice.choose(shape, facts);
+          ASSERT_NE(row, nullptr) << name_of(shape.collective) << ' ' << bytes << ' ' << members;
+          EXPECT_EQ(row->collective, shape.collective);
+          EXPECT_TRUE(row->supports(shape, facts));
+          EXPECT_FALSE(choice.left_to_mpi(shape, 4));
+        }
       }
     }
   }
