@@ -201,11 +201,11 @@ std::unique_ptr<DirectUndertaking> undertake(Process& process, const std::shared
       undertaking = std::make_unique<DirectUndertaking>(process, team, call);
     else
       throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
+    undertaking->start(claim);
   } catch (...) {
     come_in_vain(process, team, call);
     throw;
   }
-  undertaking->start(claim);
   return undertaking;
 }
 
@@ -329,10 +329,11 @@ int start_collective(const Site& site, const CollectiveCall& call, MPI_Request* 
     }
     if (verdict != share::Verdict::direct) return otherwise();
     const trace::Span span(process.tracer(), trace::Kind::call, call.call, role ? role->bytes() : 0);
-    auto operation = make_operation();
+    std::shared_ptr<Operation> operation;
     collective::Claim claim;
     int code = mpi::success;
     try {
+      operation = make_operation();
       process.settle(false);
       operation->call = call.call;
       operation->target = Target::of_comm(call.comm);

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
 namespace crosslane::team {
 
@@ -20,7 +19,8 @@ class Turns {
   /// it. Forgotten at its end if it was never started.
   class Expected {
    public:
-    Expected(Turns& turns, const share::TeamPlace& place, std::uint64_t direct);
+    /// Takes no memory: others wait for this rank's arrival by now.
+    Expected(Turns& turns, const share::TeamPlace& place, std::uint64_t direct) noexcept;
     ~Expected();
     Expected(const Expected&) = delete;
     Expected& operator=(const Expected&) = delete;
@@ -36,11 +36,12 @@ class Turns {
     share::TeamPlace place_;
     std::uint64_t direct_;
     bool expected_ = true;
+    Expected* next_ = nullptr;
   };
 
  private:
   std::mutex mutex_;
-  std::vector<const Expected*> expected_;
+  Expected* first_ = nullptr;  // of those that are expected
 };
 
 }  // namespace crosslane::team
