@@ -193,7 +193,8 @@ engine::Task<> reached(engine::Completion end, const team::Team& team) {
   }
 }
 
-// However a call ends, this rank reads no window of others any more.
+// However a call ends: then others may leave, and use anew what it reads and writes of theirs. Of one that fails nothing is to be left on the GPU by then
+// (Participation::leftovers(), and what host-driven algorithms do).
 struct Finish {
   team::Team& team;
   ~Finish() { team.finish(); }
@@ -243,17 +244,17 @@ void Blocking::excuse(team::Team& team, share::Excuse why, const engine::Watch& 
 }
 
 // One rank's side of a direct call, from its arrival to the end. Who waits in between is its user's affair.
-class Blocking::Passage {
+class Blocking::Participation {
  public:
-  Passage(const Blocking& blocking, team::Team& team, const Shape& shape, const Side& mine)
+  Participation(const Blocking& blocking, team::Team& team, const Shape& shape, const Side& mine)
       : blocking_(blocking),
         team_(team),
         connection_(team.connection()),
         shape_(shape),
         mine_(mine),
         view_(team.view()) {}
-  Passage(const Passage&) = delete;
-  Passage& operator=(const Passage&) = delete;
+  Participation(const Participation&) = delete;
+  Participation& operator=(const Participation&) = delete;
 
   /// Before this rank arrives.
   void show() {
@@ -293,6 +294,17 @@ class Blocking::Passage {
   void fall() noexcept {
     team_.fail(team_.me());
     team_.lose();
+  }
+
+  /// After fall(): done once what was enqueued has ended, which waits for nobody any more; or after a second. Nothing is left on a GPU that failed.
+  [[nodiscard]] engine::Completion leftovers() const noexcept {
+    try {
+      connection_.throw_if_failed();
+      return or_a_second(all_enqueued(connection_));
+    } catch (const std::exception& error) {
+      base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
+      return {};
+    }
   }
 
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
@@ -413,9 +425,9 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
     return nullptr;
   }
   const Sojourn sojourn(*team.connection().lingerer);
-  Passage passage(*this, team, shape, mine);
+  Participation participation(*this, team, shape, mine);
   try {
-    passage.show();
+    participation.show();
   } catch (...) {
     excuse(team, share::Excuse::failed, watch);
     throw;
@@ -423,20 +435,24 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
   team.arrive(watch);
   const Finish finish{team};
   if (team.excused()) return nullptr;
-  passage.compare();
-  const Algorithm& algorithm = passage.choose();
+  participation.compare();
+  const Algorithm& algorithm = participation.choose();
   if (algorithm.drive() == Drive::host) {
-    drive(algorithm, passage.call(), mine, team, nullptr, watch);
+    drive(algorithm, participation.call(), mine, team, nullptr, watch);
   } else {
-    const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, passage.call().shape.bytes);
-    passage.or_fall([&] {
-      const auto may_start = [&] { return passage.may_start(); };
+    const trace::Span span(engine_.tracer(), trace::Kind::kernel, algorithm.name, participation.call().shape.bytes);
+    try {
+      const auto may_start = [&] { return participation.may_start(); };
       if (!engine_.soon(may_start)) engine_.until(may_start, watch);
-      engine_.wait(passage.start(true), watching_kernels(watch, team));
-    });
-    passage.check();
+      engine_.wait(participation.start(true), watching_kernels(watch, team));
+    } catch (...) {
+      participation.fall();
+      engine_.wait(participation.leftovers(), watch);
+      throw;
+    }
+    participation.check();
   }
-  passage.remember();
+  participation.remember();
   return &algorithm;
 }
 
@@ -550,11 +566,11 @@ engine::Task<> Blocking::carry_out(std::shared_ptr<Started> call, engine::Comple
 
 engine::Task<> Blocking::pass(Started& call) const {
   team::Team& team = *call.team;
-  Passage passage(*this, team, call.shape, call.mine);
+  Participation participation(*this, team, call.shape, call.mine);
   std::exception_ptr failure;
   if (call.excuse == share::Excuse::none && team.withdrawn()) call.excuse = share::Excuse::withdrawn;
   try {
-    if (call.excuse == share::Excuse::none) passage.show();
+    if (call.excuse == share::Excuse::none) participation.show();
   } catch (...) {
     failure = std::current_exception();
     call.excuse = share::Excuse::failed;
@@ -580,33 +596,40 @@ engine::Task<> Blocking::pass(Started& call) const {
     compare_claims(team);
     throw base::Error(base::ErrorClass::intern, "ranks differ in what they pass to one collective");
   }
-  passage.compare();
+  participation.compare();
   // It may have, since the call was started.
-  passage.or_fall([&] { team.connection().throw_if_ended(); });
-  call.algorithm = &passage.choose();
+  participation.or_fall([&] { team.connection().throw_if_ended(); });
+  call.algorithm = &participation.choose();
   const base::Time begin = base::now();
-  co_await run(passage, call);
+  co_await run(participation, call);
   if (engine_.tracer() != nullptr)
-    engine_.tracer()->record(trace::Kind::kernel, call.algorithm->name, begin, base::now(), passage.call().shape.bytes);
-  passage.remember();
+    engine_.tracer()->record(trace::Kind::kernel, call.algorithm->name, begin, base::now(),
+                             participation.call().shape.bytes);
+  participation.remember();
 }
 
-engine::Task<> Blocking::run(Passage& passage, Started& call) const {
-  if (passage.algorithm().drive() == Drive::host) {
-    const DrivenCall task = driven(passage.call(), call.mine, *call.team, call.waits_for);
-    co_await passage.algorithm().run(task);
+engine::Task<> Blocking::run(Participation& participation, Started& call) const {
+  if (participation.algorithm().drive() == Drive::host) {
+    const DrivenCall task = driven(participation.call(), call.mine, *call.team, call.waits_for);
+    co_await participation.algorithm().run(task);
   } else {
     constexpr std::chrono::microseconds soon{2};
+    std::exception_ptr failure;
     try {
-      while (!passage.may_start()) co_await engine::Completion::after(soon);
+      while (!participation.may_start()) co_await engine::Completion::after(soon);
       call.team->connection().throw_if_ended();
-      const engine::Completion over = passage.start(false);
+      const engine::Completion over = participation.start(false);
       co_await reached(over, *call.team);
     } catch (...) {
-      passage.fall();
-      throw;
+      participation.fall();
+      failure = std::current_exception();
     }
-    passage.check();
+    if (failure) {
+      const engine::Completion left = participation.leftovers();
+      co_await left;
+      std::rethrow_exception(failure);
+    }
+    participation.check();
   }
 }
 

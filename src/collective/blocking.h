@@ -97,7 +97,7 @@ class Blocking {
   [[nodiscard]] bool takes(const team::Team& team, const Shape& shape) const;
 
  private:
-  class Passage;
+  class Participation;
   [[nodiscard]] TeamFacts facts_in(const team::TeamView& team) const;
   /// True if such a call would run otherwise if all had the others' windows for large reductions: equal on all members.
   [[nodiscard]] bool wants_large_windows(const team::TeamView& team, const Shape& shape) const;
@@ -108,7 +108,7 @@ class Blocking {
                                   std::atomic<int>& waits_for) const;
   engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;
   engine::Task<> pass(Started& call) const;
-  engine::Task<> run(Passage& passage, Started& call) const;
+  engine::Task<> run(Participation& participation, Started& call) const;
 
   const Choice& choice_;
   engine::Engine& engine_;
