@@ -161,6 +161,7 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
     if (!captures(stream)) prepared.give_up();  // of a capture that has failed nothing runs
     throw;
   }
+  if (!captures(stream)) prepared.enqueued();
   return *algorithm;
 }
 

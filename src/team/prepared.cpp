@@ -390,13 +390,16 @@ int Prepared::missing() const noexcept {
   return static_cast<int>(word->load(std::memory_order_acquire)) - 1;
 }
 
+// Facts of an arrival: launches that have ended, or that nobody knows that; and, not 0, that one has not.
+constexpr std::size_t launches_ended = 0, under_way = 1;
+
 // Read from the GPU, for no host knows how often a graph was launched. On a stream of its own: the application's may be busy.
 void Prepared::announce() noexcept {
   if (connection_ == nullptr || announced_) return;
   announced_ = true;
   Connection& connection = *connection_;
   share::Arrival& mine = connection.place.own_arrival(1);
-  mine.facts = {unknown, unknown};
+  mine.facts = {unknown};
   try {
     const Home& home = *connection.home;
     if (!home.stands()) return connection.place.arrive(1);
@@ -409,7 +412,11 @@ void Prepared::announce() noexcept {
     const std::uint64_t copied = connection.marker->post(*connection.stream);
     engine_.wait(engine::Completion::of(connection.marker->word(), copied),
                  {.call = "leaving a communicator", .check = look_for_failure, .checked = &connection});
-    std::memcpy(mine.facts.data(), seen, counters);
+    std::array<std::uint64_t, 2> counted;
+    std::memcpy(counted.data(), seen, counters);
+    const auto [launches, finished] = counted;
+    mine.facts[launches_ended] = launches;
+    mine.facts[under_way] = finished != 0 || launches < enqueued_.load(std::memory_order_relaxed) ? 1 : 0;
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "the GPU does not say what enqueued calls have done: {}", error.what());
   }
@@ -472,8 +479,8 @@ void Prepared::leave() noexcept {
         continue;
       }
       const share::Arrival& theirs = connection->place.arrival(member, 1);
-      known = known && theirs.facts[0] != unknown;
-      ended = ended && theirs.facts[0] == mine.facts[0] && theirs.facts[1] == 0;
+      known = known && theirs.facts[launches_ended] != unknown;
+      ended = ended && theirs.facts[launches_ended] == mine.facts[launches_ended] && theirs.facts[under_way] == 0;
     }
     if ((!ended || !known) && !connection->home->driver().unloading()) {
       base::log(
@@ -484,8 +491,8 @@ void Prepared::leave() noexcept {
       left.home->board().leave(left.place);
       left.home->keep(connection);
       left.home->keep(std::make_shared<std::vector<Shared>>(std::move(buffers_)));
-      // Its own kernels, which others' may wait for, are over, or have given up.
-      if (mine.facts[0] != unknown && mine.facts[1] == 0) free_seats();
+      // As far as is known its own kernels, which others' may wait for, are over, or have given up.
+      if (mine.facts[launches_ended] != unknown && mine.facts[under_way] == 0) free_seats();
       return;
     }
   } catch (const std::exception& error) {

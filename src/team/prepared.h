@@ -2,9 +2,10 @@
 // blocking calls since the GPU sees the two in no agreed order, and buffers of the application that all members have mapped.
 // Made by a collective call that may wait; used without a word to anybody. It must not know any collective.
 //
-// Its place on the board is for the end alone: a member that leaves shows how many launches its kernels have ended (as its first
-// and only arrival), and waits for all others' number. Are all equal and none under way, then nobody uses its region any more. A member
-// that died says nothing: nobody can tell then, and nobody waits for it.
+// Its place on the board is for the end alone: a member that leaves shows how many launches its kernels have ended, and whether it knows of one that
+// has not (as its first and only arrival), and waits for all others' word. Unless the numbers are equal, and nobody knows of one, others may still
+// use its region, which then is not used again; and so it is where a member cannot tell, or has died, for whom nobody waits. What nobody knows of is
+// what graphs have launched, until a block of it has ended on some member: that the application waits for its streams first is up to that.
 #pragma once
 
 #include "base/error.h"
@@ -20,6 +21,7 @@
 #include "team/region.h"
 #include "team/view.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -88,6 +90,8 @@ class Prepared {
 
   /// Where kernels say which member they gave up waiting for, as the GPU knows it.
   [[nodiscard]] std::uint64_t* failed_word() const noexcept;
+  /// A call was enqueued that runs once: not while its stream is captured.
+  void enqueued() const noexcept { enqueued_.fetch_add(1, std::memory_order_relaxed); }
   /// This rank has enqueued but a part of a call, or nothing: its next one would meet what is left of the others' part in it. From now on it is
   /// itself missing().
   void give_up() const noexcept;
@@ -148,6 +152,7 @@ class Prepared {
   int me_;
   std::shared_ptr<Connection> connection_;
   std::vector<Shared> buffers_;
+  mutable std::atomic<std::uint64_t> enqueued_{0};  // that run once: each has a launch at least
   bool announced_ = false;
 };
 

@@ -1,5 +1,5 @@
 // What crosslane_prepare makes and takes back: buffers that all ranks map, and calls that then use them where they lie;
-// communicators that come and go. --what buffers|communicators|freed|asked|ahead
+// communicators that come and go. --what buffers|communicators|freed|early|asked|ahead
 #include "native/enqueued.h"
 #include "support/direct_calls.h"
 
@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -214,6 +216,40 @@ void freed(Program& program) {
   }
 }
 
+// A communicator that is freed before a call on it has begun anywhere: that is told, and the call has its memory for itself all the same.
+void early(Program& program) {
+  constexpr std::size_t count = 1000;
+  void* memory = nullptr;
+  CUdeviceptr address = 0;
+  CROSSLANE_CUDA(cuMemHostAlloc(&memory, sizeof(std::uint64_t), CU_MEMHOSTALLOC_DEVICEMAP));
+  CROSSLANE_CUDA(cuMemHostGetDevicePointer(&address, memory, 0));
+  auto* const open = new (memory) std::atomic<std::uint64_t>(0);
+  Memory early(MemoryKind::device, count * word), late(MemoryKind::device, count * word);
+  const Stream stream, other;
+  const auto sum = [&](Memory& data, MPI_Comm communicator, const Stream& on) {
+    CROSSLANE_MPI(crosslane_allreduce_enqueue(MPI_IN_PLACE, data.data(), count, MPI_UINT32_T, MPI_SUM, communicator,
+                                              on.handle()));
+  };
+  MPI_Comm freed = MPI_COMM_NULL;
+  CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
+  prepare(freed, count * word);
+  for (Memory* const data : {&early, &late}) data->fill(std::vector<std::uint32_t>(count, 1));
+  CROSSLANE_CUDA(cuStreamWaitValue64(stream.handle(), address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  sum(early, freed, stream);
+  CROSSLANE_STEP("freeing a communicator too early");
+  CROSSLANE_MPI(MPI_Comm_free(&freed));
+  prepare(MPI_COMM_WORLD, count * word);
+  sum(late, MPI_COMM_WORLD, other);
+  other.finish();
+  open->store(1);
+  stream.finish();
+  for (const Memory* const data : {&early, &late})
+    CROSSLANE_CHECK(
+        data->values<std::uint32_t>() == std::vector<std::uint32_t>(count, static_cast<std::uint32_t>(program.size)),
+        "the sum is wrong");
+  CROSSLANE_CUDA(cuMemFreeHost(memory));
+}
+
 // Of neighbours with several edges the MPI is asked how it matches them, in started calls beside these: what it has not told by the time that a
 // communicator is freed must not keep it.
 void asked(Program& program) {
@@ -313,6 +349,7 @@ int main(int argc, char** argv) {
     }
     if (what == "communicators") communicators(program);
     if (what == "freed") freed(program);
+    if (what == "early") early(program);
     if (what == "asked") asked(program);
     if (what == "ahead") ahead(program);
   }
