@@ -1,11 +1,10 @@
 // A rank dies before or in the middle of collectives between GPUs of a job that goes on: the others get errors that name it, and get rid of their
-// communicators. Launchers end jobs whose ranks die, so the rank is stopped, after it has given up the lock of a file by
-// which others know that it lives: that is all that this knows of Crosslane. In the end it is killed; the script beside this looks at that.
+// communicators. In the end it is killed; the script beside this looks at that. It must not know Crosslane.
+#include "support/death.h"
 #include "support/direct_calls.h"
 #include "support/program.h"
 #include "support/sharing.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,10 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace crosslane::tests {
@@ -27,25 +23,6 @@ constexpr int elements = direct_in_turns_from / sizeof(int);
 
 // On each of its communicators the rank dies at another point.
 enum Died { after_it_arrived, before_a_call, before_a_start, deaths };
-
-void die() {
-  bool unlocked = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    if (!std::filesystem::read_symlink(entry, gone).string().starts_with("/memfd:crosslane ")) continue;
-    struct flock all{};
-    all.l_type = F_UNLCK;
-    all.l_whence = SEEK_SET;
-    unlocked = fcntl(std::stoi(entry.path().filename()), F_OFD_SETLK, &all) == 0;
-  }
-  CROSSLANE_CHECK(unlocked, "the node's memory was not found");
-  for (;;) raise(SIGSTOP);
-}
-
-void await_death(pid_t process) {
-  for (std::string stat; stat.find(") T") == std::string::npos; sched_yield())
-    std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), stat);
-}
 
 // A message that its sender packs, and that is longer than what it can have packed before others have read of it.
 class Irregular {
