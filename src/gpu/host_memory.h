@@ -4,9 +4,11 @@
 #pragma once
 
 #include "gpu/driver.h"
+#include "gpu/region.h"
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 extern "C" {
@@ -25,12 +27,6 @@ struct Stack {
 extern constinit thread_local Stack stack __attribute__((tls_model("initial-exec")));
 std::uintptr_t find_stack() noexcept;  // its end
 }  // namespace detail
-
-/// The region that holds this byte, by the granularity at which drivers take addresses: a region with GPU memory has no other's.
-inline std::uintptr_t region_of(const void* address) noexcept {
-  constexpr unsigned bits = 21;
-  return reinterpret_cast<std::uintptr_t>(address) >> bits;
-}
 
 /// Thread-safe. What can never become GPU memory (the thread's stack, the program's data, the heap below its break)
 /// is told by comparisons; regions that the driver called host memory before are asked of the kernel again, since they

@@ -2,7 +2,8 @@
 #include "interpose/memories.h"
 
 #include "base/error.h"
-#include "gpu/host_memory.h"
+#include "gpu/region.h"
+#include "layout/reach.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +17,8 @@ namespace {
 // its end: it has absolute addresses, or distances that are no strides within it.
 bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count count, std::size_t allocation) {
   if (base == nullptr) return true;
+  // More than there is of one array.
+  if (count > 1 && static_cast<std::size_t>(std::abs(layout.extent())) > allocation) return true;
   const auto shape = layout.as_strided(1);
   if (!shape) {
     const auto span = layout.span(1);
@@ -30,22 +33,9 @@ bool may_be_apart(const void* base, const layout::Layout& layout, MPI_Count coun
 // some nanoseconds a run of such a one.
 bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& layout, MPI_Count count) {
   const auto span = layout.span(count);
-  const auto on_gpu = [&](std::int64_t offset) {
-    return copier.gpu().inspect(lane::byte_at(base, static_cast<std::ptrdiff_t>(offset))).on_gpu();
-  };
-  if (base != nullptr && static_cast<std::size_t>(span.end - span.begin) < wide_span)
-    return layout.run_count() > 1 && on_gpu(span.end - 1);
-  bool found = false;
-  std::uintptr_t host = 0;
-  layout.for_each_run(count, 0, layout.packed_size(count), [&](std::int64_t offset, std::size_t length) {
-    for (const std::int64_t byte : {offset, offset + static_cast<std::int64_t>(length) - 1}) {
-      const std::uintptr_t region = gpu::region_of(lane::byte_at(base, static_cast<std::ptrdiff_t>(byte)));
-      if (found || region == host) continue;
-      found = on_gpu(byte);
-      host = region;
-    }
-  });
-  return found;
+  const auto on_gpu = [&](const std::byte* byte) { return copier.gpu().inspect(byte).on_gpu(); };
+  const bool wide = base == nullptr || static_cast<std::size_t>(span.end - span.begin) >= wide_span;
+  return wide ? layout::any_run(on_gpu, base, layout, count) : layout::reaches(on_gpu, base, layout, count);
 }
 
 // In the stream's order. Costs a look at each run. Throws Error (buffer), naming the argument, where a run is in no memory, or ends beyond its

@@ -80,7 +80,7 @@ int receive_matched(const Site& site, const char* call, const Matched& what, MPI
                     base::FunctionRef<int(Route&)> begun) {
   auto& process = site.process();
   const auto& next = site.next();
-  const bool on_gpu = site.watching() && site.on_gpu(what.buf, what.count != 0, what.datatype);
+  const bool on_gpu = site.watching() && site.on_gpu(what.buf, what.count, what.datatype);
   Receive receive{"buf",         "count",         what.buf,     what.count,
                   what.datatype, mpi::any_source, mpi::any_tag, process.library().handles().comm_self};
   message::ArrivedPointer arrived;

@@ -10,6 +10,7 @@
 #include "interpose/route.h"
 #include "interpose/teams.h"
 #include "interpose/windows.h"
+#include "layout/reach.h"
 
 #include <dlfcn.h>
 
@@ -325,14 +326,31 @@ bool Site::ask(const void* pointer) const noexcept {
   return false;
 }
 
-bool Site::begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept {
-  if (is_no_address(buffer) || !driver()) return false;  // with MPI_IN_PLACE the type means nothing
+bool Site::reaches_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) const noexcept {
+  if (is_no_address(buffer) || count <= 0 || !driver()) return false;  // with MPI_IN_PLACE the type means nothing
+  const auto& below = process_.library().below();
   MPI_Count low = 0, extent = 0;
-  if (mpi::calls::Type_get_true_extent(process_.library().below(), type, &low, &extent) != mpi::success) return false;
+  if (mpi::calls::Type_get_true_extent(below, type, &low, &extent) != mpi::success) return false;
   // It may lie in several memories, which is found out where it is looked at closely: MPI must not get at it.
   if (static_cast<std::uint64_t>(extent) >= wide_span) return true;
   const auto byte = [&](MPI_Count offset) { return lane::byte_at(buffer, static_cast<std::ptrdiff_t>(offset)); };
-  return (low != 0 && on_gpu(byte(low))) || (extent > 1 && on_gpu(byte(low + extent - 1)));
+  if (low != 0 && on_gpu(byte(low))) return true;
+  if (static_cast<std::size_t>(extent) >= gpu::region_bytes) {
+    try {
+      const Nested nested;
+      const auto on_one = [this](const std::byte* one) { return on_gpu(one); };
+      return layout::reaches(on_one, buffer, *process_.layouts().of(type), count);
+    } catch (const std::exception&) {
+      return false;  // the MPI has its own words for such a type
+    }
+  }
+  MPI_Count lower = 0, step = 0, last = low + extent - 1;
+  if (count > 1) {
+    if (mpi::calls::Type_get_extent(below, type, &lower, &step) != mpi::success) return false;
+    MPI_Count steps = 0;
+    if (__builtin_mul_overflow(count - 1, step, &steps) || __builtin_add_overflow(last, steps, &last)) return true;
+  }
+  return last != 0 && extent > 0 && on_gpu(byte(last));
 }
 
 int manual::init(const Site& site, int* argc, char*** argv) {

@@ -32,6 +32,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -305,28 +306,29 @@ class Site {
   [[nodiscard]] bool on_gpu(const void* pointer, bool anything) const noexcept {
     return pointer == nullptr ? anything && driver() : on_gpu(pointer);
   }
-  /// The same of a buffer of elements of this type, whose first byte need not lie where its address says.
-  [[nodiscard]] bool on_gpu(const void* buffer, bool anything, MPI_Datatype type) const noexcept {
-    return on_gpu(buffer, anything) || (anything && may_be_shifted(type) && begins_on_gpu(buffer, type));
+  /// The same of a buffer of elements of this type, whose first byte need not lie where its address says, nor all in one memory.
+  [[nodiscard]] bool on_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) const noexcept {
+    return on_gpu(buffer, count != 0) || (count > 0 && may_be_shifted(type) && reaches_gpu(buffer, count, type));
   }
-  /// The same of an argument that means something only if `significant()` says so.
+  /// The same of an argument that means something only if `significant()` says so; throws what that throws.
   template <class Significant>
-  [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const noexcept {
+    requires std::is_invocable_v<const Significant&>
+  [[nodiscard]] bool on_gpu(const void* buffer, MPI_Datatype type, const Significant& significant) const {
     if (on_gpu(buffer)) return true;
     // Null is MPI_BOTTOM only with a type that says where its elements lie.
-    return may_be_shifted(type) && driver() && significant() && (buffer == nullptr || begins_on_gpu(buffer, type));
+    return may_be_shifted(type) && driver() && significant() && (buffer == nullptr || reaches_gpu(buffer, 1, type));
   }
   /// The same of blocks with a type each, `length()` of them, and displacements in bytes.
   template <class Count, class Displacement, class Length>
   [[nodiscard]] bool on_gpu(const void* buffer, const Count* counts, const Displacement* displacements,
-                            const MPI_Datatype* types, const Length& length) const noexcept {
+                            const MPI_Datatype* types, const Length& length) const {
     if (on_gpu(buffer, true)) return true;
     if (is_no_address(buffer) || !driver()) return false;  // with MPI_IN_PLACE the arrays mean nothing
     const int blocks = length();
     for (int i = 0; i < blocks; ++i) {
-      if (counts[i] != 0 && may_be_shifted(types[i]) &&
-          begins_on_gpu(lane::byte_at(buffer, static_cast<std::ptrdiff_t>(displacements[i])), types[i]))
-        return true;
+      if (counts[i] == 0) continue;
+      const std::byte* const block = lane::byte_at(buffer, static_cast<std::ptrdiff_t>(displacements[i]));
+      if (may_be_shifted(types[i]) ? reaches_gpu(block, counts[i], types[i]) : on_gpu(block)) return true;
     }
     return false;
   }
@@ -342,7 +344,8 @@ class Site {
     const auto& handles = process_.library().handles();
     return !absent_ && !handles.surely_predefined(type) && type != handles.datatype_null;
   }
-  [[nodiscard]] bool begins_on_gpu(const void* buffer, MPI_Datatype type) const noexcept;
+  /// Whether some of it is, the byte at its address aside.
+  [[nodiscard]] bool reaches_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) const noexcept;
   // Is a driver library loaded, and an MPI there that can be asked what a buffer is; else the call goes on as it is. Asked about once a call.
   [[nodiscard]] bool driver() const noexcept {
     if (!absent_ && !(process_.gpu().present() && process_.may_ask_mpi())) absent_ = true;

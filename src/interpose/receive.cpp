@@ -583,7 +583,7 @@ int manual::recv(const Site& site, const char* call, void* buf, MPI_Count count,
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, tag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && !room.known) return mpi::calls::Recv(next, buf, count, datatype, source, tag, comm, status);
   if (!on_gpu && is_simple(process, room)) {
@@ -617,7 +617,7 @@ int manual::irecv(const Site& site, const char* call, void* buf, MPI_Count count
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, tag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count, datatype);
   const Room room = room_of(process, receive);
   const bool simple = room.small && process.unexpected().empty() && !process.multiple();
   if (!on_gpu && (!room.known || simple)) {
@@ -648,7 +648,7 @@ int manual::recv_init(const Site& site, const char* call, void* buf, MPI_Count c
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, tag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && !room.known) return mpi::calls::Recv_init(next, buf, count, datatype, source, tag, comm, request);
   return run_route(site, call, Target::of_comm(comm), [&](Route& route) {

@@ -255,8 +255,8 @@ int manual::sendrecv(const Site& site, const char* call, const void* sendbuf, MP
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
   const bool sends = dest != mpi::proc_null, receives = source != mpi::proc_null;
-  const bool from_gpu = sends && site.watching() && site.on_gpu(sendbuf, sendcount != 0, sendtype);
-  const bool to_gpu = receives && site.watching() && site.on_gpu(recvbuf, recvcount != 0, recvtype);
+  const bool from_gpu = sends && site.watching() && site.on_gpu(sendbuf, sendcount, sendtype);
+  const bool to_gpu = receives && site.watching() && site.on_gpu(recvbuf, recvcount, recvtype);
   const Room room = room_of(process, receive);
   if (!from_gpu && !to_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
@@ -303,7 +303,7 @@ int manual::sendrecv_replace(const Site& site, const char* call, void* buf, MPI_
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
   const bool sends = dest != mpi::proc_null, receives = source != mpi::proc_null;
-  const bool on_gpu = (sends || receives) && site.watching() && site.on_gpu(buf, count != 0, datatype);
+  const bool on_gpu = (sends || receives) && site.watching() && site.on_gpu(buf, count, datatype);
   const Room room = room_of(process, receive);
   if (!on_gpu && (!room.known || is_simple(process, room))) {
     MPI_Status own{};
@@ -348,7 +348,7 @@ int manual::isendrecv(const Site& site, const char* call, const void* sendbuf, M
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"recvbuf", "recvcount", recvbuf, recvcount, recvtype, source, recvtag, comm};
-  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount != 0, recvtype);
+  const bool to_gpu = site.watching() && site.on_gpu(recvbuf, recvcount, recvtype);
   const Room room = room_of(process, receive);
   const Target target = Target::of_comm(comm);
   return run_route(process, next, call, target, [&](Route& route) {
@@ -379,7 +379,7 @@ int manual::isendrecv_replace(const Site& site, const char* call, void* buf, MPI
   auto& process = site.process();
   const auto& next = site.next();
   const Receive receive{"buf", "count", buf, count, datatype, source, recvtag, comm};
-  const bool on_gpu = site.watching() && site.on_gpu(buf, count != 0, datatype);
+  const bool on_gpu = site.watching() && site.on_gpu(buf, count, datatype);
   const Room room = room_of(process, receive);
   return run_route(process, next, call, Target::of_comm(comm), [&](Route& route) {
     if (!room.known) {

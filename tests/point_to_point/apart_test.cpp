@@ -1,5 +1,5 @@
 // Buffers whose parts lie in several memories: GPU memory of several allocations and of two GPUs, the heap. By absolute addresses, by
-// distances from their first part, and block by block; against the bytes that went in.
+// distances from their first part, element by element and block by block; against the bytes that went in.
 #include "support/memory.h"
 #include "support/program.h"
 #include "support/random.h"
@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -117,6 +118,8 @@ class Ring {
       messages(std::max<std::size_t>(bytes, 2), std::max<std::size_t>(room, 2));
       collectives(std::max<std::size_t>(bytes, 2));
       blocks(2 + bytes % 70000);
+      elements(1 + bytes % 70000);
+      distant_blocks(1 + bytes % 70000);
     }
   }
 
@@ -287,6 +290,64 @@ class Ring {
                                 displacements.data(), received.data(), MPI_COMM_WORLD));
     for (std::size_t peer = 0; peer < peers; ++peer)
       in[peer]->check(of(static_cast<int>(peer), bytes, program_.rank), "a block");
+  }
+
+  // One element on the heap and one in GPU memory, in either order, with the distance between the two for their type's extent.
+  void elements(std::size_t bytes) {
+    CROSSLANE_STEP("case {}, two elements of {} bytes", case_, bytes);
+    Memory host(MemoryKind::host, bytes), gpu(MemoryKind::device, bytes);
+    const bool host_first = program_.local().chance(70);
+    Memory &first = host_first ? host : gpu, &second = host_first ? gpu : host;
+    MPI_Datatype element = MPI_DATATYPE_NULL, pair = MPI_DATATYPE_NULL;
+    CROSSLANE_MPI(MPI_Type_contiguous(static_cast<int>(bytes), MPI_BYTE, &element));
+    CROSSLANE_MPI(MPI_Type_create_resized(element, 0, second.as<char>() - first.as<char>(), &pair));
+    CROSSLANE_MPI(MPI_Type_commit(&pair));
+    const auto mine = of(program_.rank, 2 * bytes, 0), theirs = of(left(), 2 * bytes, 0);
+    const auto all = static_cast<int>(2 * bytes);
+    const auto split = [&](const std::vector<std::byte>& values) {
+      const auto middle = values.begin() + static_cast<std::ptrdiff_t>(bytes);
+      first.write({values.begin(), middle});
+      second.write({middle, values.end()});
+    };
+    split(mine);
+    Memory whole(MemoryKind::host, 2 * bytes);
+    CROSSLANE_MPI(MPI_Sendrecv(first.data(), 2, pair, right(), 1, whole.data(), all, MPI_BYTE, left(), 1,
+                               MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_CHECK(whole.read() == theirs, "two elements sent");
+    split(std::vector<std::byte>(2 * bytes, untouched));
+    whole.write(mine);
+    MPI_Request request = MPI_REQUEST_NULL;
+    CROSSLANE_MPI(MPI_Irecv(first.data(), 2, pair, left(), 1, MPI_COMM_WORLD, &request));
+    CROSSLANE_MPI(MPI_Send(whole.data(), all, MPI_BYTE, right(), 1, MPI_COMM_WORLD));
+    CROSSLANE_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    auto received = first.read();
+    const auto rest = second.read();
+    received.insert(received.end(), rest.begin(), rest.end());
+    CROSSLANE_CHECK(received == theirs, "two elements received");
+    CROSSLANE_MPI(MPI_Type_free(&pair));
+    CROSSLANE_MPI(MPI_Type_free(&element));
+  }
+
+  // Bytes at distances from memory of the host, which lead to that of a GPU.
+  void distant_blocks(std::size_t bytes) {
+    CROSSLANE_STEP("case {}, distant blocks of {} bytes", case_, bytes);
+    MPI_Comm ring = MPI_COMM_NULL;
+    const int periodic = 1;
+    CROSSLANE_MPI(MPI_Cart_create(MPI_COMM_WORLD, 1, &program_.size, &periodic, 0, &ring));
+    const Memory origin(MemoryKind::host, 1);
+    Memory out(MemoryKind::device, bytes);
+    const std::array<Memory, 2> in{Memory(MemoryKind::device, bytes), Memory(MemoryKind::host, bytes)};
+    out.write(of(program_.rank, bytes, 0));
+    const std::array<int, 2> counts{static_cast<int>(bytes), static_cast<int>(bytes)};
+    const std::array<MPI_Datatype, 2> types{MPI_BYTE, MPI_BYTE};
+    const auto from_origin = [&](const Memory& memory) { return memory.as<char>() - origin.as<char>(); };
+    const std::array<MPI_Aint, 2> sent{from_origin(out), from_origin(out)};
+    const std::array<MPI_Aint, 2> received{from_origin(in[0]), from_origin(in[1])};
+    CROSSLANE_MPI(MPI_Neighbor_alltoallw(origin.data(), counts.data(), sent.data(), types.data(), origin.data(),
+                                         counts.data(), received.data(), types.data(), ring));
+    CROSSLANE_CHECK(in[0].read() == of(left(), bytes, 0), "from the left");
+    CROSSLANE_CHECK(in[1].read() == of(right(), bytes, 0), "from the right");
+    CROSSLANE_MPI(MPI_Comm_free(&ring));
   }
 
   Program& program_;

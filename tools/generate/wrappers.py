@@ -70,7 +70,7 @@ def on_gpu(buffer: Single | Blocks) -> str:
     if ranks:
         return f"site.on_gpu({buffer.buffer}, {buffer.datatype}, [&] {{ {peers} return {' || '.join(ranks)}; }})"
     counted = isinstance(buffer, Single) and buffer.count.isidentifier() and buffer.count != "total"
-    return f"site.on_gpu({buffer.buffer}, {f'{buffer.count} != 0' if counted else 'true'}, {buffer.datatype})"
+    return f"site.on_gpu({buffer.buffer}, {buffer.count if counted else '1'}, {buffer.datatype})"
 
 
 def described(buffer: Single | Blocks) -> str:
@@ -223,9 +223,9 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
     if row.route in ("pack", "unpack"):
         route = row.route + ("_external" if procedure.name.endswith("_external") else "")
         inner = arguments.replace("position", "position != nullptr ? &wide_position : nullptr")
-        inbuf, outbuf = ("inbuf, true, datatype", "outbuf, true")
+        inbuf, outbuf = ("inbuf, incount, datatype", "outbuf, true")
         if row.route == "unpack":
-            inbuf, outbuf = ("inbuf, true", "outbuf, true, datatype")
+            inbuf, outbuf = ("inbuf, true", "outbuf, outcount, datatype")
         guard = f"site.watching() && (site.on_gpu({inbuf}) || site.on_gpu({outbuf}))"
         lines = [f"if (next.{member} != nullptr && !({guard})) [[likely]] return {forward};"]
         lines.append("MPI_Count wide_position = position != nullptr ? *position : 0;")
@@ -261,7 +261,7 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
     if row.route.startswith("partitioned"):
         lines = [
             absent,
-            f"if (!(site.watching() && site.on_gpu(buf, count != 0, datatype))) [[likely]] return {forward};",
+            f"if (!(site.watching() && site.on_gpu(buf, partitions * count, datatype))) [[likely]] return {forward};",
         ]
         return [*lines, f"return manual::{row.route}(site, {arguments});"]
     if row.route == "forward":
