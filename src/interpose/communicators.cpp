@@ -9,9 +9,22 @@
 
 #include <exception>
 #include <memory>
+#include <utility>
 
 namespace crosslane::interpose {
 namespace {
+
+// Runs what makes a communicator, or tells this rank that it is in none; false where it fails, with the code to return. MPICH 5.0 returns success
+// where a handler of the program's has heard of the error: `child` is as it was then, which no call makes MPI_COMM_WORLD.
+bool makes(Process& process, MPI_Comm* child, base::FunctionRef<int()> make, int& code) {
+  const MPI_Comm nothing = process.library().handles().comm_world;
+  const MPI_Comm before = child == nullptr ? nothing : std::exchange(*child, nothing);  // null is MPI's to refuse
+  code = make();
+  if (child == nullptr) return false;
+  if (*child != nothing) return code == mpi::success;
+  *child = before;
+  return false;
+}
 
 // False for one that the teams are to know. Its handle may have been another one's, which went without being freed.
 bool inherits_session(Process& process, MPI_Comm parent, MPI_Comm child) {
@@ -61,8 +74,8 @@ int make_communicator(const Site& site, const char* call, Naming naming, MPI_Com
                       base::FunctionRef<int()> make) {
   Process& process = site.process();
   const Nested nested(site.level());
-  const int code = make();
-  if (code != mpi::success) return code;
+  int code = mpi::success;
+  if (!makes(process, child, make, code)) return code;
   try {
     if (inherits_session(process, parent, *child) || !site.teams()) return code;
   } catch (...) {
@@ -76,10 +89,10 @@ int make_communicator(const Site& site, const char* call, Naming naming, MPI_Com
 // MPIs say at once which communicator it is going to be, and their Fortran procedures keep no other place for it.
 int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_Comm* child, MPI_Request* request,
                        base::FunctionRef<int()> make) {
-  const Nested nested(site.level());
-  const int code = make();
-  if (code != mpi::success) return code;
   Process& process = site.process();
+  const Nested nested(site.level());
+  int code = mpi::success;
+  if (!makes(process, child, make, code)) return code;
   try {
     if (inherits_session(process, parent, *child) || !site.teams()) return code;
   } catch (...) {
@@ -105,8 +118,8 @@ int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_
 int make_communicator_of_session(const Site& site, const char* call, MPI_Comm* child, base::FunctionRef<int()> make) {
   Process& process = site.process();
   const Nested nested(site.level());
-  const int code = make();
-  if (code != mpi::success || *child == process.library().handles().comm_null) return code;
+  int code = mpi::success;
+  if (!makes(process, child, make, code) || *child == process.library().handles().comm_null) return code;
   try {
     process.session_communicators().put(*child, std::make_shared<Process::OfSession>());
   } catch (...) {

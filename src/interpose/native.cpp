@@ -34,13 +34,9 @@ Seat seat_in(Process& process, MPI_Comm comm) {
   Seat seat{};
   int inter = mpi::untold;
   seat.members = seat.me = mpi::untold;
-  // An unknown handle is told by MPI itself.
-  const auto heed = [](int code, const int& answer) {  // which the same expression fills in
-    if (mpi::refused(code, answer)) throw mpi::Raised(code, ErrorClass::comm, "argument comm is no communicator");
-  };
-  heed(below.Comm_test_inter(comm, &inter), inter);
-  heed(below.Comm_size(comm, &seat.members), seat.members);
-  heed(below.Comm_rank(comm, &seat.me), seat.me);
+  mpi::heed(below.Comm_test_inter(comm, &inter), inter);
+  mpi::heed(below.Comm_size(comm, &seat.members), seat.members);
+  mpi::heed(below.Comm_rank(comm, &seat.me), seat.me);
   if (inter != 0) throw Error(ErrorClass::unsupported, "argument comm is an inter-communicator: use the groups' own");
   return seat;
 }

@@ -127,17 +127,12 @@ Peers peers_of(Process& process, MPI_Comm comm) {
   const auto& below = process.library().below();
   Peers peers;
   if (process.is_null(comm)) return peers;
-  int rank = mpi::untold, local = mpi::untold, inter = mpi::untold;
-  const auto told = [&](int code, const int& answer) {  // which the same expression fills in
-    if (mpi::refused(code, answer)) peers.refused = code;
-    return !peers.refused;
-  };
-  // Each would raise the error anew.
-  if (!told(below.Comm_rank(comm, &rank), rank) || !told(below.Comm_size(comm, &local), local) ||
-      !told(below.Comm_test_inter(comm, &inter), inter))
-    return peers;
-  peers.rank = rank;
-  peers.local = peers.count = local;
+  int inter = mpi::untold;
+  peers.rank = peers.local = mpi::untold;
+  mpi::heed(below.Comm_rank(comm, &peers.rank), peers.rank);
+  mpi::heed(below.Comm_size(comm, &peers.local), peers.local);
+  mpi::heed(below.Comm_test_inter(comm, &inter), inter);
+  peers.count = peers.local;
   peers.inter = inter != 0;
   if (peers.inter) below.Comm_remote_size(comm, &peers.count);
   return peers;
@@ -148,10 +143,7 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   Neighbours result;
   if (process.is_null(comm)) return result;
   int topology = mpi::untold;
-  if (const int code = below.Topo_test(comm, &topology); mpi::refused(code, topology)) {
-    result.refused = code;
-    return result;
-  }
+  mpi::heed(below.Topo_test(comm, &topology), topology);
   if (topology == mpi::cart) {
     int dimensions = 0;
     below.Cartdim_get(comm, &dimensions);
@@ -170,24 +162,9 @@ Neighbours neighbours_of(Process& process, MPI_Comm comm) {
   return result;
 }
 
-namespace {
-
-void throw_if_refused(const std::optional<int>& code) {
-  if (code) throw mpi::Raised(*code, base::ErrorClass::comm, "not a communicator");
-}
-
-}  // namespace
-
-Peers Route::peers(MPI_Comm comm) const {
-  const Peers found = peers_of(process_, comm);
-  throw_if_refused(found.refused);
-  return found;
-}
-
 // Not left to the MPI: MPICH 4.0 reads as many counts first as it takes for the number of neighbours, which nobody has set.
 Neighbours Route::neighbours(MPI_Comm comm) const {
   const Neighbours found = neighbours_of(process_, comm);
-  throw_if_refused(found.refused);
   if (!found.none) return found;
   throw base::Error(base::ErrorClass::topology,
                     "{}: argument comm has no virtual topology; make it with MPI_Cart_create, MPI_Graph_create or "

@@ -15,7 +15,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -42,8 +41,6 @@ struct Peers {
   int local = 0;  ///< Size of the local group.
   int count = 0;  ///< Size of the group that data comes from and goes to: the remote one of an inter-communicator.
   bool inter = false;
-  std::optional<int>
-      refused;  ///< What MPI has returned where it has raised an error instead; the rest is nothing then.
 
   [[nodiscard]] bool is_root(int root) const noexcept { return inter ? root == mpi::root : root == rank; }
   [[nodiscard]] bool contributes(int root) const noexcept {
@@ -56,11 +53,10 @@ struct Peers {
 /// Degrees of the own vertex in a communicator's virtual topology.
 struct Neighbours {
   int in = 0, out = 0;
-  bool none = false;           ///< There is no topology.
-  std::optional<int> refused;  ///< As above.
+  bool none = false;  ///< There is no topology.
 };
 
-/// Nobody on MPI_COMM_NULL, which the MPI refuses itself; the same below.
+/// Nobody on MPI_COMM_NULL, which the MPI refuses itself; the same below. Throws mpi::Raised of what is no communicator.
 [[nodiscard]] Peers peers_of(Process& process, MPI_Comm comm);
 [[nodiscard]] Neighbours neighbours_of(Process& process, MPI_Comm comm);
 
@@ -73,7 +69,7 @@ class Route {
   /// That of the next single buffer's type, where the caller has it.
   void has_layout(std::shared_ptr<const layout::Layout> layout) noexcept { layout_ = std::move(layout); }
 
-  [[nodiscard]] Peers peers(MPI_Comm comm) const;
+  [[nodiscard]] Peers peers(MPI_Comm comm) const { return peers_of(process_, comm); }
   [[nodiscard]] Neighbours neighbours(MPI_Comm comm) const;
 
   /// Sum of an array of counts; throws Error (count) naming the argument when one is negative.

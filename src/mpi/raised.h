@@ -12,8 +12,8 @@ namespace crosslane::mpi {
 
 /// What a question's answer is set to before: MPICH 5.0 returns success where a handler of the application's has heard of the error.
 inline constexpr int untold = std::numeric_limits<int>::min();
-/// Whether MPI, which returned `code`, has raised an error in place of an answer.
-[[nodiscard]] inline bool refused(int code, int answer) noexcept { return code != success || answer == untold; }
+/// Whether MPI, which returned `code`, has raised an error in place of an answer. That is read last: the same expression may fill it in.
+[[nodiscard]] inline bool refused(int code, const int& answer) noexcept { return code != success || answer == untold; }
 
 class Raised : public base::Error {
  public:
@@ -26,5 +26,10 @@ class Raised : public base::Error {
  private:
   int code_;
 };
+
+/// Of a question about a communicator: throws Raised where MPI has raised an error in place of an answer, as it does each time.
+inline void heed(int code, const int& answer) {
+  if (refused(code, answer)) throw Raised(code, base::ErrorClass::comm, "not a communicator");
+}
 
 }  // namespace crosslane::mpi

@@ -154,8 +154,7 @@ Communicators::~Communicators() {
 const Communicators::Facts* Communicators::find(MPI_Comm communicator) const {
   void* attached = nullptr;
   int found = mpi::untold;
-  const int code = mpi_.Comm_get_attr(communicator, key_, &attached, &found);
-  if (mpi::refused(code, found)) throw mpi::Raised(code, base::ErrorClass::comm, "not a communicator");
+  mpi::heed(mpi_.Comm_get_attr(communicator, key_, &attached, &found), found);
   return found != 0 ? &static_cast<Attached*>(attached)->facts : nullptr;
 }
 

@@ -147,6 +147,15 @@ void freed_communicator() {
   MPI_Win window = MPI_WIN_NULL;
   MPI_Status status;
   int there = 0;
+  // Whether blocks of it are GPU memory is asked with their counts, and so of the communicator.
+  MPI_Datatype spread = MPI_DATATYPE_NULL;
+  CROSSLANE_MPI(MPI_Type_vector(2, 1, 3, MPI_INT, &spread));
+  CROSSLANE_MPI(MPI_Type_commit(&spread));
+  const std::array<int, 8> counts{1, 1, 1, 1, 1, 1, 1, 1}, places{};
+  const std::array<MPI_Aint, 8> bytes{};
+  std::array<MPI_Datatype, 8> types{};
+  types.fill(spread);
+  MPI_Comm made = MPI_COMM_NULL;
   const auto check_all = [&] {
     check("MPI_Bcast", [&](void*, void* to) { return MPI_Bcast(to, many, MPI_INT, 0, gone); });
     check("MPI_Allgather",
@@ -178,12 +187,29 @@ void freed_communicator() {
     check("MPI_Mprobe", [&](void*, void*) { return MPI_Mprobe(0, 1, gone, &message, &status); });
     check("MPI_Improbe", [&](void*, void*) { return MPI_Improbe(0, 1, gone, &there, &message, &status); });
     check("MPI_Win_create", [&](void*, void* to) { return MPI_Win_create(to, many, 1, MPI_INFO_NULL, gone, &window); });
+    check("MPI_Gather", [&](void* from, void* to) { return MPI_Gather(from, 1, spread, to, 1, spread, 0, gone); });
+    check("MPI_Scatterv", [&](void* from, void* to) {
+      return MPI_Scatterv(from, counts.data(), places.data(), spread, to, 1, spread, 0, gone);
+    });
+    check("MPI_Alltoallw", [&](void* from, void* to) {
+      return MPI_Alltoallw(from, counts.data(), places.data(), types.data(), to, counts.data(), places.data(),
+                           types.data(), gone);
+    });
+    check("MPI_Neighbor_alltoallw", [&](void* from, void* to) {
+      return MPI_Neighbor_alltoallw(from, counts.data(), bytes.data(), types.data(), to, counts.data(), bytes.data(),
+                                    types.data(), gone);
+    });
+    check("MPI_Comm_dup", [&](void*, void*) { return MPI_Comm_dup(gone, &made); });
+    check("MPI_Comm_idup", [&](void*, void*) { return MPI_Comm_idup(gone, &made, &request); });
+    check("MPI_Comm_split", [&](void*, void*) { return MPI_Comm_split(gone, 0, 0, &made); });
+    CROSSLANE_CHECK(made == MPI_COMM_NULL, "a communicator was made of a freed one");
   };
   check_all();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   heard = false;
   check_all();
+  CROSSLANE_MPI(MPI_Type_free(&spread));
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 #endif
