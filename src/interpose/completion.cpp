@@ -14,30 +14,19 @@
 namespace crosslane::interpose {
 namespace {
 
-// Runs a call of ours; what it throws is raised on `blamed`.
-template <class Body>
-int blaming(const Site& site, const char* call, const Target& blamed, Body&& body) {
-  auto& process = site.process();
-  try {
-    const Nested nested(site.level());
-    process.settle(false);
-    return body();
-  } catch (...) {
-    return raise_caught(process, blamed, call);
-  }
-}
-
 // Runs a completion call; errors of ours are raised on the communicator of the request that they belong to.
 template <class Body>
 int completing(const Site& site, const char* call, const MPI_Request requests[], int count, Body&& body,
                Pending::Purpose purpose = Pending::Purpose::completion) {
   Target blamed = Target::self();
-  return blaming(site, call, blamed, [&] {
+  const auto complete = [&] {
+    site.process().settle(false);
     Pending pending(site, call, requests, count, blamed, purpose);
     const int result = body(pending);
     pending.raise_failures();
     return result;
-  });
+  };
+  return raising(site.process(), blamed, call, complete, site.level());
 }
 
 int test_one(const Site& site, Pending& pending, MPI_Request* request, int* flag, MPI_Status* status) {
@@ -364,14 +353,16 @@ int manual::testsome(const Site& site, int incount, MPI_Request requests[], int*
 int manual::request_free(const Site& site, MPI_Request* request) {
   const auto& next = site.next();
   if (nothing_ours(site) || request == nullptr) return next.Request_free(request);
-  return blaming(site, "MPI_Request_free", Target::self(), [&] {
-    auto& process = site.process();
+  auto& process = site.process();
+  const auto let_go = [&] {
+    process.settle(false);
     auto operation = process.requests().take(*request);
     if (!operation || (operation->persistent && !operation->active)) return next.Request_free(request);
     process.requests().adopt(*request, std::move(operation));
     *request = process.library().handles().request_null;
     return mpi::success;
-  });
+  };
+  return raising(process, Target::self(), "MPI_Request_free", let_go, site.level());
 }
 
 int manual::request_get_status(const Site& site, MPI_Request request, int* flag, MPI_Status* status) {

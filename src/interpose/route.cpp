@@ -304,9 +304,9 @@ int run_route(const Site& site, const char* call, const Target& target, base::Fu
   });
 }
 
-int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body) {
+int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body, Level level) {
   try {
-    const Nested nested;  // the MPI below, and tools between, may call wrappers again
+    const Nested nested(level);  // the MPI below, and tools between, may call wrappers again
     return body();
   } catch (...) {
     return raise_caught(process, target, call);

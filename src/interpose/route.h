@@ -177,8 +177,10 @@ class Route {
   std::size_t other_bytes_ = 0;
 };
 
-/// Runs a call's work; what that throws is raised on the target, as it is by then, and its code returned.
-int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body);
+/// Runs a call's work; what that throws is raised on the target, as it is by then, and its code returned. `level`: where the call arrived, if
+/// the work goes on to the next of its own name alone.
+int raising(Process& process, const Target& target, const char* call, base::FunctionRef<int()> body,
+            Level level = Level::mpi);
 
 /// Runs a route; what it throws is raised on the target. With the site, what that has seen need not be asked about again.
 int run_route(const Site& site, const char* call, const Target& target, base::FunctionRef<int(Route&)> body);
