@@ -103,15 +103,17 @@ int manual::win_create(const Site& site, const char* call, void* base, MPI_Aint 
         return mpi::success;
       }
     }
-    std::unique_ptr<Shadow> shadow;
+    std::shared_ptr<Window> window;
+    std::exception_ptr failure;
     if (on_gpu) {
       process.took_route(call, "shadowed", static_cast<std::uint64_t>(size));
-      shadow = std::make_unique<Shadow>(process, call, base, size);
+      base::attempt(failure,
+                    [&] { window = std::make_shared<Window>(std::make_unique<Shadow>(process, call, base, size)); });
     }
-    void* const memory = shadow ? shadow->host() : base;
+    if (site.watching()) agree(process, call, comm, failure);
+    void* const memory = window ? window->shadow()->host() : base;
     const int result = mpi::calls::Win_create(route.next(), memory, size, disp_unit, info, comm, win);
-    if (result != mpi::success || !shadow) return result;
-    process.windows().put(*win, std::make_shared<Window>(std::move(shadow)));
+    if (result == mpi::success && window) process.windows().put(*win, std::move(window));
     return result;
   });
 }

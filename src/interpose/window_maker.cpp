@@ -6,13 +6,14 @@
 #include "gpu/context.h"
 #include "interpose/memories.h"
 #include "interpose/teams.h"
-#include "mpi/returns_errors.h"
+#include "mpi/aside.h"
 #include "team/messenger.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -83,21 +84,50 @@ std::vector<MappedWindow::Part> mapped_parts(Process& process, team::Home& home,
   return parts;
 }
 
+[[noreturn]] void cannot_take_part(const char* call, std::ptrdiff_t rank) {
+  throw base::Error(base::ErrorClass::buffer,
+                    "{}: rank {} of the communicator cannot take part in the window, and has been told why", call,
+                    rank);
+}
+
+// Of exchanges on the application's communicator, where MPI raises its errors.
+void must_succeed(int code, const char* call) {
+  if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::other, call);
+}
+
 }  // namespace
+
+bool tell_each_other(Process& process, MPI_Comm comm) {
+  const team::World* const world = process.world();
+  if (world == nullptr || !world->agreed() || process.of_session(comm)) return false;
+  const team::CommunicatorFacts& facts = process.communicators()->of(comm);
+  return !facts.inter && std::ranges::all_of(facts.world_ranks, [&](int rank) { return world->takes_part(rank); }) &&
+         std::ranges::any_of(facts.world_ranks, [&](int rank) { return world->may_have_gpus(rank); });
+}
+
+void agree(Process& process, const char* call, MPI_Comm comm, const std::exception_ptr& failure) {
+  if (!process.is_null(comm) && tell_each_other(process, comm)) {
+    constexpr int nobody = std::numeric_limits<int>::max();
+    const auto& below = process.library().below();
+    const auto& handles = process.library().handles();
+    int mine = nobody, first = nobody;
+    if (failure) below.Comm_rank(comm, &mine);
+    must_succeed(below.Allreduce(&mine, &first, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
+    if (!failure && first != nobody) cannot_take_part(call, first);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
 
 std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, void* base, MPI_Aint size, bool on_gpu,
                                          MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm) {
   // The same on all ranks.
   team::World* const world = process.world();
   Teams* const teams = process.teams();
-  if (!process.settings().mapped_windows || world == nullptr || !world->agreed() || !world->node_looks() ||
-      teams == nullptr || process.of_session(comm))
+  if (!process.settings().mapped_windows || !tell_each_other(process, comm) || !world->node_looks() || teams == nullptr)
     return nullptr;
   const auto facts = process.communicators()->share(comm);
   const auto& ranks = facts->world_ranks;
-  if (facts->inter || !std::ranges::all_of(ranks, [&](int rank) { return world->on_my_node(rank); }) ||
-      std::ranges::none_of(ranks, [&](int rank) { return world->may_have_gpus(rank); }))
-    return nullptr;
+  if (!std::ranges::all_of(ranks, [&](int rank) { return world->on_my_node(rank); })) return nullptr;
 
   const auto& below = process.library().below();
   const auto& handles = process.library().handles();
@@ -122,15 +152,11 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
   }
   std::vector<Card> cards(ranks.size());
   static_assert(std::is_trivially_copyable_v<Card>);
-  const mpi::ReturnsErrors returns(below, comm);
-  team::check(below, below.Allgather(&mine, sizeof mine, handles.byte, cards.data(), sizeof mine, handles.byte, comm),
-              "MPI_Allgather");
+  must_succeed(below.Allgather(&mine, sizeof mine, handles.byte, cards.data(), sizeof mine, handles.byte, comm),
+               "MPI_Allgather");
   if (failure) std::rethrow_exception(failure);
   const auto failed = std::ranges::find(cards, State::failed, &Card::state);
-  if (failed != cards.end())
-    throw base::Error(base::ErrorClass::buffer,
-                      "{}: rank {} of the communicator cannot take part in the window, and has been told why", call,
-                      failed - cards.begin());
+  if (failed != cards.end()) cannot_take_part(call, failed - cards.begin());
   const auto some = [&](State state) { return std::ranges::find(cards, state, &Card::state) != cards.end(); };
   if (some(State::elsewhere) || !(some(State::takes_part) || some(State::unshown))) return nullptr;
   if (mine.state == State::unshown)
@@ -155,10 +181,11 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
   } catch (const std::exception& error) {
     say_unmapped(*teams, call, error.what());
   }
+  const mpi::Aside aside(below, comm);
   const int ready = made != nullptr ? 1 : 0;
   int all_ready = 0;
-  team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
-  if (all_ready != 0 && made->epochs().open(disp_unit, info, comm)) return made;
+  team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, aside.comm()), "MPI_Allreduce");
+  if (all_ready != 0 && made->epochs().open(disp_unit, info, aside.comm())) return made;
   if (all_ready != 0)
     say_unmapped(*teams, call, "the MPI gives no shared memory for its epochs (MPI_Win_allocate_shared)");
   return nullptr;

@@ -152,6 +152,14 @@ class Wrong {
     MPI_Win window = MPI_WIN_NULL;
     expect_refused(MPI_Win_create(small, too_many, 1, MPI_INFO_NULL, own, &window), {"MPI_Win_create", "base"});
     expect_refused(MPI_Win_create(freed, 64, 1, MPI_INFO_NULL, own, &window), {"MPI_Win_create", "base"});
+    // Of one rank alone: the others are told as well, and wait for nobody.
+    const bool mine = program_.rank == 0;
+    expect_refused(MPI_Win_create(small, mine ? too_many : small_bytes, 1, MPI_INFO_NULL, own, &window),
+                   {"MPI_Win_create", mine ? "base" : "rank 0"});
+    std::vector<int> host(16);
+    expect_refused(mine ? MPI_Win_create(freed, 64, 1, MPI_INFO_NULL, own, &window)
+                        : MPI_Win_create(host.data(), 64, 1, MPI_INFO_NULL, own, &window),
+                   {"MPI_Win_create", mine ? "base" : "rank 0"});
     polite_barrier();
     CROSSLANE_MPI(MPI_Win_create(small, small_bytes, 1, MPI_INFO_NULL, own, &window));
     polite_barrier();

@@ -241,8 +241,8 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
         lines.append(f"if (position != nullptr) *position = {narrowed};")
         return [*lines, "return result;"]
     if row.route == "win_create":
-        # Ranks of one node ask each other whether they can map each other's memory, whatever theirs is.
-        guard = "site.teams() || (site.watching() && size > 0 && beyond_cpu(site, base))"
+        # Ranks ask each other whether they can take part, and map each other's memory, whatever theirs is.
+        guard = "site.watching() && (site.process().world() != nullptr || (size > 0 && beyond_cpu(site, base)))"
         lines = [f"if (next.{member} != nullptr && !({guard})) [[likely]] return {forward};"]
         return [*lines, f'return manual::win_create(site, "{call}", {arguments});']
     if row.route == "win_shared_query":
