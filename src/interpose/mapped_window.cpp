@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "interpose/elements.h"
 #include "mpi/calls.h"
-#include "mpi/returns_errors.h"
 
 #include <algorithm>
 #include <utility>
@@ -273,13 +272,14 @@ void MappedWindow::combine_on_host(const char* call, const TypedMemory& remote, 
   std::vector<std::byte> operand(room), result(room);
   type->unpack(operand.data(), ours.data, count, 0, bytes);
   type->unpack(result.data(), theirs.data, count, 0, bytes);
-  int code = mpi::success;
-  {
-    const std::lock_guard alone(process_.returning());
-    const mpi::ReturnsErrorsOfRequests returns(below);
-    code = mpi::calls::Reduce_local(below, operand.data(), result.data(), count, how.type, how.op);
-  }
-  if (code != mpi::success)
+  // Whether it combines them is asked where that raises nothing: errors of MPI_Reduce_local may end the program.
+  const auto is_combined = [&] {
+    const MPI_Comm self = process_.layouts().private_self();
+    const std::lock_guard one_at_a_time(process_.on_private_self());
+    return mpi::calls::Allreduce(below, mpi::in_place(), result.data(), count, how.type, how.op, self) == mpi::success;
+  };
+  if (!is_combined() ||
+      mpi::calls::Reduce_local(below, operand.data(), result.data(), count, how.type, how.op) != mpi::success)
     throw base::Error(base::ErrorClass::op,
                       "{}: op: the MPI does not have that operation for the elements of the datatypes", call);
   type->pack(theirs.data, result.data(), count, 0, bytes);

@@ -130,8 +130,8 @@ class Process {
   [[nodiscard]] Awaited& awaited() noexcept { return awaited_; }
   /// Several threads may call MPI at once.
   [[nodiscard]] bool multiple() const noexcept { return multiple_.load(std::memory_order_relaxed); }
-  /// Held by who has MPI return errors (mpi::ReturnsErrorsOfRequests) where several threads may: each puts back the handlers that it found.
-  [[nodiscard]] std::mutex& returning() noexcept { return returning_; }
+  /// Held in collectives on layouts().private_self(), which several threads may ask.
+  [[nodiscard]] std::mutex& on_private_self() noexcept { return on_private_self_; }
   /// Looks at an operation, completes or cancels it: one thread at a time.
   [[nodiscard]] std::unique_lock<std::mutex> handle(Operation& operation) const {
     return multiple() ? std::unique_lock(operation.handling) : std::unique_lock<std::mutex>();
@@ -216,7 +216,7 @@ class Process {
   std::unique_ptr<message::Unexpected> unexpected_;
   bool looks_ = false;
   std::atomic<bool> multiple_{false};
-  std::mutex returning_;
+  std::mutex on_private_self_;
   message::ShortReceives short_receives_;
   std::atomic<bool> device_seen_{false};
 

@@ -61,6 +61,9 @@ class Cache {
   /// there is no communicator to ask about (see of()).
   [[nodiscard]] bool packs_plainly();
 
+  /// A communicator of this rank alone whose errors are returned, for questions to the MPI; made once. Freed by release().
+  [[nodiscard]] MPI_Comm private_self();
+
   /// Takes everything back that the MPI below was given: attributes, twins, the keyval. Call before MPI_Finalize, while
   /// no other thread uses the cache. What is asked for afterwards is made anew.
   void release() noexcept;
@@ -94,7 +97,6 @@ class Cache {
   MPI_Datatype find_twin(MPI_Datatype type);
   void require_committed(MPI_Datatype type);
   int keyval();
-  MPI_Comm private_self();
   void forget(MPI_Datatype type, const Entry* entry) noexcept;
   void free_doomed() noexcept;
   static int on_delete(MPI_Datatype type, int keyval, void* value, void* extra_state);

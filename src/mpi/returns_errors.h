@@ -6,7 +6,7 @@
 namespace crosslane::mpi {
 
 /// While one lives the errors of calls on a communicator are returned: a program may have the MPI end it where a call fails that it has
-/// not made.
+/// not made. For one thread: another one's errors would be returned as well, and a handler that it sets lost.
 class ReturnsErrors {
  public:
   ReturnsErrors(const Functions& mpi, MPI_Comm comm) : mpi_(mpi), comm_(comm) {

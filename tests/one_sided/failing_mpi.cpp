@@ -1,4 +1,5 @@
-// An MPI some of whose procedures fail when they are told to. It stands between Crosslane and the MPI, and must not know Crosslane.
+// An MPI some of whose procedures fail when they are told to, and that counts how often the error handlers of its own communicators are set. It
+// stands between Crosslane and the MPI, and must not know Crosslane.
 #include <dlfcn.h>
 #include <mpi.h>
 
@@ -8,6 +9,7 @@
 namespace {
 
 std::atomic<const char*> failing{nullptr};
+std::atomic<int> handlers_set{0};
 
 bool fails(const char* procedure) {
   const char* const name = failing;
@@ -27,6 +29,14 @@ Procedure* behind(const char* name, Procedure* /*of this type*/) {
 CROSSLANE_TEST_EXPORT void crosslane_test_fail(const char* procedure);
 CROSSLANE_TEST_EXPORT void crosslane_test_fail(const char* procedure) { failing = procedure; }
 
+/// How often they have been, past the application's own calls.
+CROSSLANE_TEST_EXPORT int crosslane_test_handlers_set();
+CROSSLANE_TEST_EXPORT int crosslane_test_handlers_set() { return handlers_set; }
+
+CROSSLANE_TEST_EXPORT int PMPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
+  if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF) ++handlers_set;
+  return behind("PMPI_Comm_set_errhandler", PMPI_Comm_set_errhandler)(comm, handler);
+}
 CROSSLANE_TEST_EXPORT int PMPI_Win_create(void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
                                           MPI_Win* win) {
   return fails("MPI_Win_create") ? MPI_ERR_OTHER

@@ -17,6 +17,7 @@ namespace crosslane::tests {
 namespace {
 
 using Fail = void (*)(const char* procedure);
+using HandlersSet = int (*)();
 
 class Failing {
  public:
@@ -70,6 +71,29 @@ class Failing {
     CROSSLANE_MPI(MPI_Win_detach(window_, memory_.data()));
     CROSSLANE_CHECK(memory_.values<int>() == put_, "not what was put, after MPI_Win_detach");
     free();
+  }
+
+  // Another thread may use them.
+  void handlers_stay(HandlersSet handlers_set) {
+    CROSSLANE_STEP("the program's error handlers while windows are made, and an operation is refused");
+    const int before = handlers_set();
+    create();
+    free();
+    polite_barrier();
+    CROSSLANE_MPI(MPI_Win_create(memory_.data(), bytes(), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_));
+    CROSSLANE_MPI(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
+    polite_barrier();
+    CROSSLANE_MPI(MPI_Win_fence(0, window_));
+    const Memory out(MemoryKind::device, sizeof(long double));
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(
+        MPI_Accumulate(out.data(), 1, MPI_LONG_DOUBLE, program_.rank, 0, 1, MPI_LONG_DOUBLE, MPI_BAND, window_),
+        &error_class);
+    CROSSLANE_CHECK_EQUAL(error_class, MPI_ERR_OP);
+    polite_barrier();
+    CROSSLANE_MPI(MPI_Win_fence(0, window_));
+    free();
+    CROSSLANE_CHECK_EQUAL(handlers_set() - before, 0);
   }
 
  private:
@@ -140,6 +164,7 @@ int main(int argc, char** argv) {
     test.no_tables();
     test.nothing_by_halves();
     test.still_attached();
+    test.handlers_stay(reinterpret_cast<HandlersSet>(dlsym(RTLD_DEFAULT, "crosslane_test_handlers_set")));
   }
   return program.finish();
 }
