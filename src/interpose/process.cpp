@@ -13,6 +13,7 @@
 #include "layout/reach.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -218,6 +219,9 @@ void Process::form_world() {
   const std::string alike = fmt::format("Crosslane's table of algorithms={:016x}\n", collective::catalogue_hash());
   world_ =
       std::make_unique<team::World>(below, handles, engine(), settings_, gpu_->may_appear(), share::all_methods, alike);
+  pthread_atfork(nullptr, nullptr, [] {
+    if (team::World* const world = get().world()) world->directory().leave_to_parent();
+  });
   communicators_ =
       std::make_unique<team::Communicators>(below, handles, [this](MPI_Comm comm) { return of_session(comm); });
   const bool spans = world_->nodes().nodes() > 1 && choice_->spans_nodes();

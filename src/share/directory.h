@@ -78,6 +78,9 @@ class Directory {
   [[nodiscard]] const RankRecord& record(int local_rank) const noexcept {
     return records_[static_cast<std::size_t>(local_rank)];
   }
+  /// In a child of fork(), which is no rank: others are to learn of its parent's end though it goes on.
+  void leave_to_parent() noexcept { segment_.leave_marks(); }
+
   /// False if it is certain that the rank's process has ended without leave(). For reports and bounded waits: a system call.
   [[nodiscard]] bool alive(int local_rank) const noexcept;
 

@@ -177,6 +177,10 @@ bool Segment::hold_mark(int index) noexcept {
   return fcntl(descriptor_, F_OFD_SETLK, &lock) == 0;
 }
 
+void Segment::leave_marks() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
 bool Segment::mark_held(int index) const noexcept {
   struct flock lock = lock_of(index);
   return descriptor_ < 0 || fcntl(descriptor_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;

@@ -61,9 +61,11 @@ class Segment {
     return mapped_.empty() ? mapped_ : mapped_.subspan(header_bytes);
   }
 
-  /// Takes mark `index` for this process, and for what it forks that executes nothing else, until the last of these ends, however it ends, or
-  /// the segment is destroyed. False where the system has no such locks.
+  /// Takes mark `index` for this process, and for what it forks that neither executes something else nor calls leave_marks(), until the last of these
+  /// ends, however it ends, or the segment is destroyed. False where the system has no such locks.
   bool hold_mark(int index) noexcept;
+  /// In a child of fork(): its parent's marks are the parent's alone. Opens nothing anew; the memory stays.
+  void leave_marks() noexcept;
   /// True unless it is certain that no process holds the mark: then its holder is gone. Not to be asked by the holder.
   [[nodiscard]] bool mark_held(int index) const noexcept;
 

@@ -1,5 +1,5 @@
-// A rank that dies while the job goes on. Launchers end jobs whose ranks die, so it is stopped, after it has given up the lock of a file by which others
-// know that it lives: that is all that this knows of Crosslane.
+// A rank that dies while the job goes on. Launchers end jobs whose ranks die, so it is stopped, after it has closed the file by whose lock others know
+// that it lives: that is all that this knows of Crosslane. A child of fork() lives on meanwhile, and is no rank.
 #pragma once
 
 #include <sys/types.h>
