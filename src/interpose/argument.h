@@ -2,6 +2,7 @@
 // An argument in host memory passes through untouched. It must not know which call it belongs to.
 #pragma once
 
+#include "base/recycler.h"
 #include "lane/copier.h"
 #include "layout/layout.h"
 #include "mpi/abi.h"
@@ -95,10 +96,10 @@ class Argument {
   bool apart_ = false;
   lane::Place place_;
   gpu::PointerInfo seen_;
-  std::optional<Part> only_;      // mostly there is one,
-  std::vector<Part> several_;     // or these
-  std::size_t bytes_ = 0;         // of the packed stream of all parts
-  std::size_t host_bytes_ = 0;    // of the host copy
+  std::optional<Part> only_;                                   // mostly there is one,
+  std::vector<Part, base::RecyclingAllocator<Part>> several_;  // or these
+  std::size_t bytes_ = 0;                                      // of the packed stream of all parts
+  std::size_t host_bytes_ = 0;                                 // of the host copy
   std::ptrdiff_t first_ = 0;      // from the host copy's start to the address that the MPI is given
   mutable lane::HostBlock host_;  // notes that it was used
 };

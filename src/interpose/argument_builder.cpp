@@ -113,6 +113,7 @@ void ArgumentBuilder::blocks(Argument& argument, const char* name, const void* b
   if (direction == Direction::none || base == mpi::in_place()) return;
 
   // One part a block that holds anything, or several where it lies in several memories.
+  argument.several_.reserve(list.size());
   std::shared_ptr<const layout::Layout> layout;
   std::vector<std::size_t> holds;  // the block of each part
   layout::Span whole{};            // of all blocks, from the buffer's address
