@@ -224,7 +224,7 @@ void early(Program& program) {
   CROSSLANE_CUDA(cuMemHostAlloc(&memory, sizeof(std::uint64_t), CU_MEMHOSTALLOC_DEVICEMAP));
   CROSSLANE_CUDA(cuMemHostGetDevicePointer(&address, memory, 0));
   auto* const open = new (memory) std::atomic<std::uint64_t>(0);
-  Memory early(MemoryKind::device, count * word), late(MemoryKind::device, count * word);
+  Memory before(MemoryKind::device, count * word), behind(MemoryKind::device, count * word);
   const Stream stream, other;
   const auto sum = [&](Memory& data, MPI_Comm communicator, const Stream& on) {
     CROSSLANE_MPI(crosslane_allreduce_enqueue(MPI_IN_PLACE, data.data(), count, MPI_UINT32_T, MPI_SUM, communicator,
@@ -233,17 +233,17 @@ void early(Program& program) {
   MPI_Comm freed = MPI_COMM_NULL;
   CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
   prepare(freed, count * word);
-  for (Memory* const data : {&early, &late}) data->fill(std::vector<std::uint32_t>(count, 1));
+  for (Memory* const data : {&before, &behind}) data->fill(std::vector<std::uint32_t>(count, 1));
   CROSSLANE_CUDA(cuStreamWaitValue64(stream.handle(), address, 1, CU_STREAM_WAIT_VALUE_GEQ));
-  sum(early, freed, stream);
+  sum(before, freed, stream);
   CROSSLANE_STEP("freeing a communicator too early");
   CROSSLANE_MPI(MPI_Comm_free(&freed));
   prepare(MPI_COMM_WORLD, count * word);
-  sum(late, MPI_COMM_WORLD, other);
+  sum(behind, MPI_COMM_WORLD, other);
   other.finish();
   open->store(1);
   stream.finish();
-  for (const Memory* const data : {&early, &late})
+  for (const Memory* const data : {&before, &behind})
     CROSSLANE_CHECK(
         data->values<std::uint32_t>() == std::vector<std::uint32_t>(count, static_cast<std::uint32_t>(program.size)),
         "the sum is wrong");
