@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "interpose/window_maker.h"
-#include "mpi/aside.h"
+#include "mpi/returns_errors.h"
 #include "team/communicators.h"
 #include "team/messenger.h"
 
@@ -27,13 +27,12 @@ std::unique_ptr<Attachments> Attachments::make(Process& process, MPI_Comm comm) 
   const auto& ranks = process.communicators()->of(comm).world_ranks;
   const auto& below = process.library().below();
   std::unique_ptr<Attachments> made(new Attachments(process, comm, static_cast<int>(ranks.size())));
-  const mpi::Aside aside(below, comm);
+  const mpi::ReturnsErrors returns(below, comm);
   // Whether it is open, on all; and the number that the first one has for it. Signed: of MPI_UINT64_T MPICH 4.0.2 takes the largest for -1.
-  std::array<std::int64_t, 2> mine{made->open(aside.comm()) ? 1 : 0, std::numeric_limits<std::int64_t>::max()}, all{};
+  std::array<std::int64_t, 2> mine{made->open(comm) ? 1 : 0, std::numeric_limits<std::int64_t>::max()}, all{};
   if (made->me_ == 0) mine[1] = process.count_dynamic_window();
   const auto& handles = process.library().handles();
-  team::check(below, below.Allreduce(mine.data(), all.data(), 2, handles.int64, handles.min, aside.comm()),
-              "MPI_Allreduce");
+  team::check(below, below.Allreduce(mine.data(), all.data(), 2, handles.int64, handles.min, comm), "MPI_Allreduce");
   made->order_ = {ranks.front(), all[1]};
   if (all[0] != 0) return made;
   base::log(base::Topic::warning,

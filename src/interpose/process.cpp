@@ -342,8 +342,10 @@ bool Site::reaches_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) c
   if (static_cast<std::size_t>(extent) >= gpu::region_bytes) {
     try {
       const Nested nested;
+      const auto layout = process_.layouts().of(type);
+      const auto lowest = layout->span(count).begin;
       const auto on_one = [this](const std::byte* one) { return on_gpu(one); };
-      return layout::reaches(on_one, buffer, *process_.layouts().of(type), count);
+      return (lowest != low && on_gpu(byte(lowest))) || layout::reaches(on_one, buffer, *layout, count);
     } catch (const std::exception&) {
       return false;  // the MPI has its own words for such a type
     }

@@ -6,7 +6,8 @@
 #include "gpu/context.h"
 #include "interpose/memories.h"
 #include "interpose/teams.h"
-#include "mpi/aside.h"
+#include "mpi/raised.h"
+#include "mpi/returns_errors.h"
 #include "team/messenger.h"
 
 #include <algorithm>
@@ -90,11 +91,6 @@ std::vector<MappedWindow::Part> mapped_parts(Process& process, team::Home& home,
                     rank);
 }
 
-// Of exchanges on the application's communicator, where MPI raises its errors.
-void must_succeed(int code, const char* call) {
-  if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::other, call);
-}
-
 }  // namespace
 
 bool tell_each_other(Process& process, MPI_Comm comm) {
@@ -112,7 +108,8 @@ void agree(Process& process, const char* call, MPI_Comm comm, const std::excepti
     const auto& handles = process.library().handles();
     int mine = nobody, first = nobody;
     if (failure) below.Comm_rank(comm, &mine);
-    must_succeed(below.Allreduce(&mine, &first, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
+    const int code = below.Allreduce(&mine, &first, 1, handles.int_, handles.min, comm);
+    if (code != mpi::success) throw mpi::Raised(code, base::ErrorClass::other, "MPI_Allreduce");
     if (!failure && first != nobody) cannot_take_part(call, first);
   }
   if (failure) std::rethrow_exception(failure);
@@ -152,8 +149,10 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
   }
   std::vector<Card> cards(ranks.size());
   static_assert(std::is_trivially_copyable_v<Card>);
-  must_succeed(below.Allgather(&mine, sizeof mine, handles.byte, cards.data(), sizeof mine, handles.byte, comm),
-               "MPI_Allgather");
+  // Not a communicator of our own: MPICH 4.0 names windows by theirs, and would give two one name once that is freed.
+  const mpi::ReturnsErrors returns(below, comm);
+  team::check(below, below.Allgather(&mine, sizeof mine, handles.byte, cards.data(), sizeof mine, handles.byte, comm),
+              "MPI_Allgather");
   if (failure) std::rethrow_exception(failure);
   const auto failed = std::ranges::find(cards, State::failed, &Card::state);
   if (failed != cards.end()) cannot_take_part(call, failed - cards.begin());
@@ -181,11 +180,10 @@ std::unique_ptr<MappedWindow> map_window(Process& process, const char* call, voi
   } catch (const std::exception& error) {
     say_unmapped(*teams, call, error.what());
   }
-  const mpi::Aside aside(below, comm);
   const int ready = made != nullptr ? 1 : 0;
   int all_ready = 0;
-  team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, aside.comm()), "MPI_Allreduce");
-  if (all_ready != 0 && made->epochs().open(disp_unit, info, aside.comm())) return made;
+  team::check(below, below.Allreduce(&ready, &all_ready, 1, handles.int_, handles.min, comm), "MPI_Allreduce");
+  if (all_ready != 0 && made->epochs().open(disp_unit, info, comm)) return made;
   if (all_ready != 0)
     say_unmapped(*teams, call, "the MPI gives no shared memory for its epochs (MPI_Win_allocate_shared)");
   return nullptr;

@@ -173,6 +173,12 @@ void Segment::forget() noexcept {
 }
 
 bool Segment::hold_mark(int index) noexcept {
+  // By a description of its own: the mapping holds the one that it was made with, in each child of fork(), too.
+  const int own = ::open(fmt::format("/proc/self/fd/{}", descriptor_).c_str(), O_RDWR | O_CLOEXEC);
+  if (own >= 0) {
+    dup3(own, descriptor_, O_CLOEXEC);
+    ::close(own);
+  }
   struct flock lock = lock_of(index);
   return fcntl(descriptor_, F_OFD_SETLK, &lock) == 0;
 }

@@ -1,18 +1,23 @@
 // A rank dies before or in the middle of collectives between GPUs of a job that goes on: the others get errors that name it, and get rid of their
-// communicators. In the end it is killed; the script beside this looks at that. It must not know Crosslane.
-#include "support/death.h"
+// communicators. Launchers end jobs whose ranks die, so the rank is stopped, after it has closed the file by whose lock
+// others know that it lives: that is all that this knows of Crosslane. A child of fork() lives on meanwhile, and is no rank. In the end the rank is
+// killed; the script beside this looks at that.
 #include "support/direct_calls.h"
 #include "support/program.h"
 #include "support/sharing.h"
 
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace crosslane::tests {
@@ -23,6 +28,37 @@ constexpr int elements = direct_in_turns_from / sizeof(int);
 
 // On each of its communicators the rank dies at another point.
 enum Died { after_it_arrived, before_a_call, before_a_start, deaths };
+
+// Which ends with this process, as it knows once this returns.
+void leave_a_child() {
+  std::array<int, 2> ready{};
+  char there = 0;
+  CROSSLANE_CHECK_EQUAL(pipe(ready.data()), 0);
+  if (fork() == 0) {
+    const bool told = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && write(ready[1], &there, 1) == 1;
+    while (told) pause();
+    _exit(1);
+  }
+  CROSSLANE_CHECK_EQUAL(read(ready[0], &there, 1), ssize_t{1});
+}
+
+void die() {
+  leave_a_child();
+  std::vector<int> files;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (!std::filesystem::read_symlink(entry, gone).string().starts_with("/memfd:crosslane ")) continue;
+    files.push_back(std::stoi(entry.path().filename()));
+  }
+  for (const int file : files) close(file);
+  CROSSLANE_CHECK(!files.empty(), "the node's memory was not found");
+  for (;;) raise(SIGSTOP);
+}
+
+void await_death(pid_t process) {
+  for (std::string stat; stat.find(") T") == std::string::npos; sched_yield())
+    std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), stat);
+}
 
 // A message that its sender packs, and that is longer than what it can have packed before others have read of it.
 class Irregular {

@@ -118,7 +118,7 @@ class Ring {
       messages(std::max<std::size_t>(bytes, 2), std::max<std::size_t>(room, 2));
       collectives(std::max<std::size_t>(bytes, 2));
       blocks(2 + bytes % 70000);
-      elements(1 + bytes % 70000);
+      elements(1 + bytes % 70000 + (case_ % 8 == 0 ? std::size_t{3} << 20 : 0));
       distant_blocks(1 + bytes % 70000);
     }
   }
