@@ -144,7 +144,7 @@ def run(  # noqa: PLR0917 - options of a command line
         _become(command, variables | launcher.own_environment(found.family))
     chosen = launcher.find(found, launcher_command or None)
     words = launcher.command_line(chosen, ranks, variables, command, own=bool(launcher_command))
-    _become(words, launcher.own_environment(found.family))
+    _become(words, launcher.environment_of(chosen, found, variables))
 
 
 def _become(words: list[str], variables: dict[str, str]) -> None:

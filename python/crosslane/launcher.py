@@ -185,6 +185,14 @@ def command_line(
     return words + program
 
 
+def environment_of(launcher: Launcher, mpi: Mpi, environment: dict[str, str]) -> dict[str, str]:
+    """What the launcher itself must be told: see own_environment(). Open MPI 5 hands what -x says to the ranks that it
+    starts, but not to those that they spawn (MPI_Comm_spawn); these get the launcher's own, on its own node.
+    """
+    passes_on = launcher.family == "openmpi" and launcher.major >= 5
+    return own_environment(mpi.family) | (environment if passes_on else {})
+
+
 def _require_room(ranks: int, *, elsewhere: bool) -> None:
     """Problem where so many ranks can only be a slip of the hand: a launcher would fill the memory with them."""
     most = _MOST_RANKS if elsewhere else min(_MOST_RANKS, _MOST_RANKS_A_CPU * len(os.sched_getaffinity(0)))

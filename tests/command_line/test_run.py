@@ -280,6 +280,25 @@ def test_unknown_launcher_gets_the_environment_as_words(crosslane: CommandLine, 
     assert names(rank["preload"])[0] == "libcuda"
 
 
+@pytest.mark.parametrize(("version", "passes_on"), [("4.1.6", False), ("5.0.11", True)])
+def test_what_ranks_spawn_is_served_under_open_mpi_5(
+    crosslane: CommandLine, family: str, program: Path, tmp_path: Path, version: str, *, passes_on: bool
+) -> None:
+    if family != "openmpi":
+        pytest.skip("MPICH's launcher hands on what it was told")
+    # A spawned process has the launcher's environment, whatever -x said.
+    other = tmp_path / "mpirun"
+    other.write_text(f'#!/bin/sh\n[ "$1" != --version ] || exec echo "mpirun (Open MPI) {version}"\nexec {program}\n')
+    other.chmod(0o755)
+    done = crosslane("run", "-n", 1, "--launcher", other, "--gpus", "emulated:2", program)
+    assert done.status == 0, done.err
+    (rank,) = done.ranks()
+    assert (rank["gpu"] == "emulated:2") is passes_on
+    assert [name for name in names(rank["preload"]) if name.startswith("libcrosslane_")] == (
+        ["libcrosslane_openmpi"] if passes_on else []
+    )
+
+
 def test_program_that_env_would_take_for_a_variable(crosslane: CommandLine, program: Path, tmp_path: Path) -> None:
     other = tmp_path / "srun"
     other.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
