@@ -15,15 +15,32 @@ namespace crosslane::interpose {
 namespace {
 
 // Runs what makes a communicator, or tells this rank that it is in none; false where it fails, with the code to return. MPICH 5.0 returns success
-// where a handler of the program's has heard of the error: `child` is as it was then, which no call makes MPI_COMM_WORLD.
-bool makes(Process& process, MPI_Comm* child, base::FunctionRef<int()> make, int& code) {
+// where a handler of the program's has heard of the error: what it was to fill in is then as before, which no call makes MPI_COMM_WORLD. Callbacks of the
+// program's run meanwhile, for which `child` is what it was.
+bool makes(Process& process, MPI_Comm* child, base::FunctionRef<int(MPI_Comm*)> make, int& code) {
   const MPI_Comm nothing = process.library().handles().comm_world;
-  const MPI_Comm before = child == nullptr ? nothing : std::exchange(*child, nothing);  // null is MPI's to refuse
+  MPI_Comm made = nothing;
+  code = make(child == nullptr ? nullptr : &made);  // null is MPI's to refuse
+  if (made == nothing) return false;
+  *child = made;
+  return code == mpi::success;
+}
+
+// The same of what only starts, and may fill in the program's own place later. An error handler may throw.
+bool starts_making(Process& process, MPI_Comm* child, base::FunctionRef<int()> make, int& code) {
+  struct Place {
+    MPI_Comm* child;
+    MPI_Comm nothing, before;
+    ~Place() {
+      if (*child == nothing) *child = before;
+    }
+  };
+  const MPI_Comm nothing = process.library().handles().comm_world;
+  MPI_Comm none = nothing;
+  const Place place{child == nullptr ? &none : child, nothing,
+                    child == nullptr ? nothing : std::exchange(*child, nothing)};
   code = make();
-  if (child == nullptr) return false;
-  if (*child != nothing) return code == mpi::success;
-  *child = before;
-  return false;
+  return *place.child != nothing && code == mpi::success;
 }
 
 // False for one that the teams are to know. Its handle may have been another one's, which went without being freed.
@@ -71,7 +88,7 @@ int end_communicator(const Site& site, MPI_Comm* comm, base::FunctionRef<int()> 
 }  // namespace
 
 int make_communicator(const Site& site, const char* call, Naming naming, MPI_Comm parent, MPI_Comm* child,
-                      base::FunctionRef<int()> make) {
+                      base::FunctionRef<int(MPI_Comm*)> make) {
   Process& process = site.process();
   const Nested nested(site.level());
   int code = mpi::success;
@@ -92,7 +109,7 @@ int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_
   Process& process = site.process();
   const Nested nested(site.level());
   int code = mpi::success;
-  if (!makes(process, child, make, code)) return code;
+  if (!starts_making(process, child, make, code)) return code;
   try {
     if (inherits_session(process, parent, *child) || !site.teams()) return code;
   } catch (...) {
@@ -115,7 +132,8 @@ int start_communicator(const Site& site, const char* call, MPI_Comm parent, MPI_
   return code;
 }
 
-int make_communicator_of_session(const Site& site, const char* call, MPI_Comm* child, base::FunctionRef<int()> make) {
+int make_communicator_of_session(const Site& site, const char* call, MPI_Comm* child,
+                                 base::FunctionRef<int(MPI_Comm*)> make) {
   Process& process = site.process();
   const Nested nested(site.level());
   int code = mpi::success;

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "gpu/driver.h"
 #include "gpu/host_memory.h"
+#include "gpu/region.h"
 #include "interpose/awaited.h"
 #include "interpose/handle_table.h"
 #include "interpose/requests.h"
@@ -325,10 +326,15 @@ class Site {
     if (on_gpu(buffer, true)) return true;
     if (is_no_address(buffer) || !driver()) return false;  // with MPI_IN_PLACE the arrays mean nothing
     const int blocks = length();
+    std::uintptr_t host = 0;  // the region that was asked about last
     for (int i = 0; i < blocks; ++i) {
       if (counts[i] == 0) continue;
       const std::byte* const block = lane::byte_at(buffer, static_cast<std::ptrdiff_t>(displacements[i]));
-      if (may_be_shifted(types[i]) ? reaches_gpu(block, counts[i], types[i]) : on_gpu(block)) return true;
+      if (const std::uintptr_t region = gpu::region_of(block); region != host) {
+        if (on_gpu(block)) return true;
+        host = region;
+      }
+      if (may_be_shifted(types[i]) && reaches_gpu(block, counts[i], types[i])) return true;
     }
     return false;
   }

@@ -5,25 +5,38 @@
 #include "gpu/region.h"
 #include "layout/layout.h"
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 
 namespace crosslane::layout {
 
-/// Whether `on_gpu`, of a byte's address, is true of an end of some run of `count` elements from `base` on. It is asked once where runs of one
-/// region follow each other.
+/// Whether `on_gpu`, of a byte's address, is true of an end of some run of `count` elements from `base` on. It is asked once about each region of the
+/// first few hundred, in whatever order the runs come; further ones once where runs of one region follow each other.
 template <class OnGpu>
 [[nodiscard]] bool any_run(const OnGpu& on_gpu, const void* base, const Layout& layout, std::int64_t count) {
+  constexpr std::size_t most = 512;
+  std::bitset<most> asked;
+  std::uintptr_t last = 0;
+  const auto address = [&](std::int64_t offset) {
+    return reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(base) +
+                                              static_cast<std::uintptr_t>(offset));
+  };
+  const std::uintptr_t lowest = gpu::region_of(address(layout.span(count).begin));
+  const auto is_new = [&](std::uintptr_t region) {
+    if (region == last) return false;
+    last = region;
+    const std::uintptr_t nth = region - lowest;
+    if (nth >= most) return true;
+    const bool known = asked.test(nth);
+    asked.set(nth);
+    return !known;
+  };
   bool found = false;
-  std::uintptr_t host = 0;
   layout.for_each_run(count, 0, layout.packed_size(count), [&](std::int64_t offset, std::size_t length) {
-    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset);
-    for (const std::uintptr_t end : {first, first + length - 1}) {
-      const auto* const byte = reinterpret_cast<const std::byte*>(end);
-      const std::uintptr_t region = gpu::region_of(byte);
-      if (found || region == host) continue;
-      found = on_gpu(byte);
-      host = region;
+    for (const std::int64_t end : {offset, offset + static_cast<std::int64_t>(length) - 1}) {
+      const std::byte* const byte = address(end);
+      if (!found && is_new(gpu::region_of(byte))) found = on_gpu(byte);
     }
   });
   return found;

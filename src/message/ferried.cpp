@@ -97,6 +97,7 @@ engine::Task<> Transfers::copy_declined(Offering& offering, std::shared_ptr<void
     co_await to_host(offering.buffer_, 0, copy, offering.watch_);
     copied->payload.emplace(copy->address, copy->address + copy->bytes);
   } catch (...) {
+    const std::lock_guard lock(offerings_mutex_);
     offering.uncopied_ = std::current_exception();
   }
   // Once that has said so the send is over for its sender; until then, that has the offering, too, so that nothing ends on this thread.
@@ -258,11 +259,18 @@ void Transfers::start_ferries() {
     std::shared_ptr<void> owner;
     {
       const std::lock_guard lock(offerings_mutex_);
+      if (!offers.declined(line)) continue;  // it has failed meanwhile, and the line may be another one's
       offering = open_[line].load(std::memory_order_acquire);
       if (offering != nullptr && !std::exchange(offering->copied_, true)) owner = offering->owner_.lock();
     }
     if (owner != nullptr) helper().spawn(copy_declined(*offering, std::move(owner)));
   }
+}
+
+// The helper thread may still say so where the receiver has died meanwhile.
+std::exception_ptr Transfers::why_uncopied(const Offering& offering) {
+  const std::lock_guard lock(offerings_mutex_);
+  return offering.uncopied_;
 }
 
 // Whether it is this thread's to make a copy of it for its receiver.

@@ -212,7 +212,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   tags_.give_back(header.tag);
   if (state != State::failed) co_return;
   if (failure) std::rethrow_exception(failure);
-  if (offering.uncopied_) std::rethrow_exception(offering.uncopied_);
+  if (const auto why = why_uncopied(offering)) std::rethrow_exception(why);
   throw reader_failure(watch, to);
 }
 

@@ -191,6 +191,7 @@ class Transfers {
   [[nodiscard]] std::vector<Packed> take_declined();
   engine::Task<> copy_packed(Packed packed);
   engine::Task<> copy_blocks(const Packed& packed, Ferrying::Copy& copied, const engine::Watch& watch);
+  [[nodiscard]] std::exception_ptr why_uncopied(const Offering& offering);
   [[nodiscard]] bool may_copy(Offering& offering) noexcept;
   void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
   void begin_looking() noexcept;

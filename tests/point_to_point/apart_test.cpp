@@ -119,7 +119,7 @@ class Ring {
       collectives(std::max<std::size_t>(bytes, 2));
       blocks(2 + bytes % 70000);
       elements(1 + bytes % 70000 + (case_ % 8 == 0 ? std::size_t{3} << 20 : 0));
-      distant_blocks(1 + bytes % 70000);
+      distant_blocks(case_ % 4 == 0 ? 1 : 1 + bytes % 70000 + (case_ % 8 == 1 ? std::size_t{2} << 20 : 0));
     }
   }
 
@@ -328,9 +328,22 @@ class Ring {
     CROSSLANE_MPI(MPI_Type_free(&element));
   }
 
-  // Bytes at distances from memory of the host, which lead to that of a GPU.
+  // Bytes at distances from memory of the host, which lead to that of a GPU: as they are, as one element, and of a type that is no predefined one.
   void distant_blocks(std::size_t bytes) {
-    CROSSLANE_STEP("case {}, distant blocks of {} bytes", case_, bytes);
+    const auto all = static_cast<int>(bytes);
+    distant_blocks(bytes, all, MPI_BYTE);
+    MPI_Datatype whole = MPI_DATATYPE_NULL, byte = MPI_DATATYPE_NULL;
+    CROSSLANE_MPI(MPI_Type_contiguous(all, MPI_BYTE, &whole));
+    CROSSLANE_MPI(MPI_Type_dup(MPI_BYTE, &byte));
+    for (MPI_Datatype* const type : {&whole, &byte}) {
+      CROSSLANE_MPI(MPI_Type_commit(type));
+      distant_blocks(bytes, type == &whole ? 1 : all, *type);
+      CROSSLANE_MPI(MPI_Type_free(type));
+    }
+  }
+
+  void distant_blocks(std::size_t bytes, int count, MPI_Datatype type) {
+    CROSSLANE_STEP("case {}, distant blocks of {} bytes, {} elements", case_, bytes, count);
     MPI_Comm ring = MPI_COMM_NULL;
     const int periodic = 1;
     CROSSLANE_MPI(MPI_Cart_create(MPI_COMM_WORLD, 1, &program_.size, &periodic, 0, &ring));
@@ -338,8 +351,8 @@ class Ring {
     Memory out(MemoryKind::device, bytes);
     const std::array<Memory, 2> in{Memory(MemoryKind::device, bytes), Memory(MemoryKind::host, bytes)};
     out.write(of(program_.rank, bytes, 0));
-    const std::array<int, 2> counts{static_cast<int>(bytes), static_cast<int>(bytes)};
-    const std::array<MPI_Datatype, 2> types{MPI_BYTE, MPI_BYTE};
+    const std::array<int, 2> counts{count, count};
+    const std::array<MPI_Datatype, 2> types{type, type};
     const auto from_origin = [&](const Memory& memory) { return memory.as<char>() - origin.as<char>(); };
     const std::array<MPI_Aint, 2> sent{from_origin(out), from_origin(out)};
     const std::array<MPI_Aint, 2> received{from_origin(in[0]), from_origin(in[1])};

@@ -12,6 +12,7 @@ table that `crosslane doctor` prints), interpose/exports_<level>.map (what a lib
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -222,10 +223,15 @@ def body(procedure: Procedure, row: Staged | Manual | Maker, large: bool) -> lis
         else:
             known = "site.watching()"
             made = f'make_communicator_of_session(site, "{call}", {row.child},'
+        if row.started:
+            body = f"[&] {{ return {forward}; }}"
+        else:
+            into = re.sub(rf"\b{row.child}\b", "made", forward)
+            body = f"[&](MPI_Comm* made) {{ return {into}; }}"
         return [
             absent,
             f"if (!{known}) [[likely]] return {forward};",
-            f"return {made} [&] {{ return {forward}; }});",
+            f"return {made} {body});",
         ]
     if row.route in ("pack", "unpack"):
         route = row.route + ("_external" if procedure.name.endswith("_external") else "")
