@@ -447,7 +447,11 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
       engine_.wait(participation.start(true), watching_kernels(watch, team));
     } catch (...) {
       participation.fall();
-      engine_.wait(participation.leftovers(), watch);
+      try {
+        engine_.wait(participation.leftovers(), watch);
+      } catch (const std::exception& error) {
+        base::log(base::Topic::debug, "behind a call that has failed: {}", error.what());
+      }
       throw;
     }
     participation.check();

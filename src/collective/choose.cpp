@@ -19,7 +19,7 @@ constexpr int any_number = std::numeric_limits<int>::max();
 
 // Measured on one node of H200 with NVSwitch: @4 on four of them, @8 on eight; the rest on eight, too, or for teams that nobody has
 // measured; @2 on two H100, and as a whole on two H200. Not measured: the v forms. Bytes as in Shape. What ends at 260k, 388k, 412k or 516k does
-// so where the algorithm supports no more, just above a size that it supports.
+// so where the algorithm supports no more in the largest team that it is for, just above a size that it supports.
 constexpr std::string_view shipped(Collective collective) noexcept {
   switch (collective) {
     case Collective::allreduce:

@@ -51,7 +51,7 @@ class Choice {
   /// Nothing (null) where no algorithm supports the call, or none that does is preferred to MPI.
   [[nodiscard]] const Algorithm* choose(const Shape& shape, const TeamFacts& facts) const;
   /// The same with what became of each preference in their order, up to the one that was taken. None is taken where
-  /// members take turns on a GPU; the last one is where that is "mpi", and the result is null.
+  /// what is shipped for turns on a GPU decides; the last one is where that is "mpi", and the result is null.
   [[nodiscard]] const Algorithm* explain(const Shape& shape, const TeamFacts& facts, std::vector<Step>& steps) const;
 
   /// The same where members are on several nodes, whose ranks can agree on nothing about a single call: null where no algorithm that spans

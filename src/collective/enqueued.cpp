@@ -155,13 +155,14 @@ const Algorithm& Enqueued::run(const team::Prepared& prepared, const Shape& shap
   if (tells && facts.told) parts = parts_of(prepared, shape, mine);
   const auto plan = algorithm->prepare(
       Call{shape, mine, team, all, pieces, landing ? &*landing : nullptr, parts ? &*parts : nullptr});
+  const bool captured = captures(stream);
   try {
     plan->start(stream, report);
   } catch (...) {
-    if (!captures(stream)) prepared.give_up();  // of a capture that has failed nothing runs
+    if (!captured) prepared.give_up();  // of a capture that has failed nothing runs
     throw;
   }
-  if (!captures(stream)) prepared.enqueued();
+  if (!captured) prepared.enqueued(plan->launches());
   return *algorithm;
 }
 

@@ -91,6 +91,9 @@ class Plan {
     return false;
   }
 
+  /// How many launches start() enqueues that the team's region counts (kernel/team.h), at least.
+  [[nodiscard]] virtual std::uint64_t launches() const noexcept { return 1; }
+
   /// Thread blocks that it keeps on the GPU until other members' have come: the most of its launches. The same on all members.
   [[nodiscard]] virtual unsigned blocks() const noexcept = 0;
   /// As blocks(): nothing else is to run beside it on its members' GPUs.

@@ -36,6 +36,9 @@ class Parted : public Plan {
     } while (done < bytes);
   }
 
+  [[nodiscard]] std::uint64_t launches() const noexcept override {
+    return std::max<std::uint64_t>((shape_.bytes + part_bytes_ - 1) / part_bytes_, 1);
+  }
   [[nodiscard]] unsigned blocks() const noexcept override {
     return blocks_for_part(std::min(shape_.bytes, part_bytes_));
   }
@@ -198,6 +201,7 @@ class UnevenReduction final : public Plan {
     }
   }
 
+  [[nodiscard]] std::uint64_t launches() const noexcept override { return parts_; }
   [[nodiscard]] unsigned blocks() const noexcept override { return blocks_; }
 
  private:

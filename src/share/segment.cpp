@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -174,7 +175,9 @@ void Segment::forget() noexcept {
 
 bool Segment::hold_mark(int index) noexcept {
   // By a description of its own: the mapping holds the one that it was made with, in each child of fork(), too.
-  const int own = ::open(fmt::format("/proc/self/fd/{}", descriptor_).c_str(), O_RDWR | O_CLOEXEC);
+  std::array<char, 32> path{};
+  fmt::format_to_n(path.data(), path.size() - 1, "/proc/self/fd/{}", descriptor_);
+  const int own = ::open(path.data(), O_RDWR | O_CLOEXEC);
   if (own >= 0) {
     dup3(own, descriptor_, O_CLOEXEC);
     ::close(own);

@@ -61,8 +61,9 @@ class Segment {
     return mapped_.empty() ? mapped_ : mapped_.subspan(header_bytes);
   }
 
-  /// Takes mark `index` for this process, and for what it forks that neither executes something else nor calls leave_marks(), until the last of these
-  /// ends, however it ends, or the segment is destroyed. False where the system has no such locks.
+  /// Takes mark `index` for this process, one of a segment, and for what it forks that neither executes something else nor calls leave_marks(), until
+  /// the last of these ends, however it ends, or the segment is destroyed. False where the system has no such locks. Where the memory's file cannot be
+  /// opened anew, children hold the mark as long as they have the memory.
   bool hold_mark(int index) noexcept;
   /// In a child of fork(): its parent's marks are the parent's alone. Opens nothing anew; the memory stays.
   void leave_marks() noexcept;

@@ -5,7 +5,8 @@
 // Its place on the board is for the end alone: a member that leaves shows how many launches its kernels have ended, and whether it knows of one that
 // has not (as its first and only arrival), and waits for all others' word. Unless the numbers are equal, and nobody knows of one, others may still
 // use its region, which then is not used again; and so it is where a member cannot tell, or has died, for whom nobody waits. What nobody knows of is
-// what graphs have launched, until a block of it has ended on some member: that the application waits for its streams first is up to that.
+// what graphs have launched, until a block of it has ended on some member, and as many launches that were enqueued behind that; and what copy engines
+// carry out: that the application waits for its streams first is up to that.
 #pragma once
 
 #include "base/error.h"
@@ -90,8 +91,8 @@ class Prepared {
 
   /// Where kernels say which member they gave up waiting for, as the GPU knows it.
   [[nodiscard]] std::uint64_t* failed_word() const noexcept;
-  /// A call was enqueued that runs once: not while its stream is captured.
-  void enqueued() const noexcept { enqueued_.fetch_add(1, std::memory_order_relaxed); }
+  /// A call was enqueued that runs once, not while its stream is captured: so many launches at least.
+  void enqueued(std::uint64_t launches) const noexcept { enqueued_.fetch_add(launches, std::memory_order_relaxed); }
   /// This rank has enqueued but a part of a call, or nothing: its next one would meet what is left of the others' part in it. From now on it is
   /// itself missing().
   void give_up() const noexcept;
@@ -152,7 +153,7 @@ class Prepared {
   int me_;
   std::shared_ptr<Connection> connection_;
   std::vector<Shared> buffers_;
-  mutable std::atomic<std::uint64_t> enqueued_{0};  // that run once: each has a launch at least
+  mutable std::atomic<std::uint64_t> enqueued_{0};  // launches that run once, at least
   bool announced_ = false;
 };
 

@@ -294,7 +294,7 @@ def test_what_ranks_spawn_is_served_under_open_mpi_5(
     assert done.status == 0, done.err
     (rank,) = done.ranks()
     assert (rank["gpu"] == "emulated:2") is passes_on
-    assert [name for name in names(rank["preload"]) if name.startswith("libcrosslane_")] == (
+    assert [name for name in names(rank["preload"] or "") if name.startswith("libcrosslane_")] == (
         ["libcrosslane_openmpi"] if passes_on else []
     )
 
