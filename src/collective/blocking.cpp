@@ -193,8 +193,8 @@ engine::Task<> reached(engine::Completion end, const team::Team& team) {
   }
 }
 
-// However a call ends: then others may leave, and use anew what it reads and writes of theirs. Of one that fails nothing is to be left on the GPU by then
-// (Participation::leftovers(), and what host-driven algorithms do).
+// However a call ends: then others may leave, and use anew what it reads and writes of theirs. Of one that fails nothing is left on the GPU by then
+// (Participation::leftovers(), and what host-driven algorithms do), unless that has not begun within a second, and writes too late.
 struct Finish {
   team::Team& team;
   ~Finish() { team.finish(); }
