@@ -3,6 +3,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "kernel/team.h"
+#include "kernel/wire.h"
+#include "share/board.h"
+#include "team/region.h"
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +20,14 @@ namespace {
 constexpr std::string_view mpi_itself = "mpi";
 constexpr std::size_t without_end = std::numeric_limits<std::size_t>::max();
 constexpr int any_number = std::numeric_limits<int>::max();
+
+constexpr bool ll_takes(std::size_t bytes) noexcept {
+  for (int members = 1; members <= share::Board::most_members; ++members)
+    if (kernel::Packets::payload(team::region_layout(members).packets.slot_bytes) < bytes) return false;
+  return true;
+}
+// Up to there reductions of more than eight members have ll alone; teams larger than the board takes are none, and their calls MPI's.
+static_assert(ll_takes(std::size_t{16} << 10) && share::Board::most_members <= int{kernel::most_members});
 
 // Measured on one node of H200 with NVSwitch: @4 on four of them, @8 on eight; the rest on eight, too, or for teams that nobody has
 // measured; @2 on two H100, and as a whole on two H200. Not measured: the v forms. Bytes as in Shape. What ends at 260k, 388k, 412k or 516k does

@@ -2,6 +2,7 @@
 #include "collective/describe.h"
 
 #include "kernel/launch.h"
+#include "share/board.h"
 
 #include <array>
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr std::size_t least_bytes = 16;  // a whole number of any element
 constexpr std::size_t many_bytes = std::size_t{1} << 50;
-constexpr int many_members = 32;
 
 constexpr std::array<std::string_view, kernel::element_count> elements{
     "i8",  "u8",  "i16",  "u16",     "i32",     "u32",     "i64",     "u64",     "f16",     "bf16",   "f32",
@@ -55,7 +55,7 @@ class Asked {
   }
   /// The first kind of team that it takes calls of.
   [[nodiscard]] bool find_team() {
-    for (int members = 2; members <= many_members; ++members) {
+    for (int members = 2; members <= share::Board::most_members; ++members) {
       for (const int sharing : {1, 2}) {
         facts_.members = members;
         facts_.most_on_one_gpu = sharing;
@@ -100,7 +100,7 @@ std::optional<Support> support_of(const Algorithm& algorithm) {
     const auto some = support.most_bytes == 0 ? std::nullopt : asked.some_size(facts);
     if (some) support.limits.push_back({members, limit(asked, facts, *some)});
   }
-  for (facts.members = many_members; facts.members > support.least_members; --facts.members) {
+  for (facts.members = share::Board::most_members; facts.members > support.least_members; --facts.members) {
     if (!asked.some_size(facts)) continue;
     support.most_members = facts.members;
     break;
@@ -110,7 +110,7 @@ std::optional<Support> support_of(const Algorithm& algorithm) {
   support.needs_mapped_buffers = !asked.some_size(facts);
   facts = asked.facts();
   facts.most_on_one_gpu = 2;
-  for (facts.members = 2; facts.members <= many_members && !support.several_ranks_a_gpu; ++facts.members)
+  for (facts.members = 2; facts.members <= share::Board::most_members && !support.several_ranks_a_gpu; ++facts.members)
     support.several_ranks_a_gpu = asked.some_size(facts).has_value();
   if (!combines(algorithm.collective)) return support;
   for (std::size_t op = 0; op < kernel::op_count; ++op) {

@@ -8,11 +8,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -179,19 +181,66 @@ TEST(Choice, SpansNodesOnlyWhereTheUserSaysSo) {
   EXPECT_FALSE(Choice(settings).spans_nodes());
 }
 
+// Around where any of a collective's preferences begins or ends, where what LL's slots of teams of so many hold ends, at nothing, and at what is
+// larger than any. Where the sizes are private, unknown_bytes is one.
+std::set<std::size_t> sizes_around_thresholds(const Choice& choice, Collective collective, int members) {
+  constexpr std::size_t without_end = std::numeric_limits<std::size_t>::max();
+  const team::RegionLayout layout = team::region_layout(members);
+  std::set<std::size_t> thresholds{1, kernel::Packets::payload(layout.packets.slot_bytes),
+                                   kernel::Lines::payload(layout.lines.slot_bytes)};
+  for (std::size_t bytes = 1024; bytes <= std::size_t{1} << 40; bytes *= 16) thresholds.insert(bytes);
+  for (const Preference& preference : choice.preferences(collective)) {
+    thresholds.insert(std::max<std::size_t>(preference.begin, 1));
+    if (preference.end != without_end) thresholds.insert(preference.end);
+  }
+  std::set<std::size_t> sizes;
+  for (const std::size_t threshold : thresholds) sizes.insert({threshold - 1, threshold, threshold + 1});
+  if (sizes_are_private(collective)) sizes.insert(unknown_bytes);
+  return sizes;
+}
+
+// Nobody is to find out in a call that nothing takes it: where kernels may wait for one another, something always does; where they may not,
+// hosts do what is long, if GPUs' streams can wait for one another and the parts can be numbered, or MPI does.
 TEST(Choice, HasAnAlgorithmForEverything) {
-  const Choice choice(base::Settings{});
+  constexpr std::size_t least_driven = std::size_t{256} << 10, most_driven = std::size_t{32} << 30;
+  base::Settings same_bits;
+  same_bits.deterministic = true;
+  const std::array choices{Choice(base::Settings{}), Choice(same_bits)};
+  constexpr std::array operations{std::pair{kernel::Element::f32, kernel::Op::sum},
+                                  std::pair{kernel::Element::u8, kernel::Op::bxor},
+                                  std::pair{kernel::Element::f64_i32, kernel::Op::minloc}};
   for (std::size_t index = 0; index < collective_count; ++index) {
-    for (std::size_t bytes = 1; bytes <= std::size_t{1} << 32; bytes += bytes / 4 + 1) {
-      for (int members = 2; members <= share::Board::most_members; ++members) {
-        for (const bool exposed : {false, true}) {
-          const Shape shape{.collective = static_cast<Collective>(index), .bytes = bytes};
-          const TeamFacts facts{.members = members, .exposed = exposed};
-          const Algorithm* const row = choice.choose(shape, facts);
-          ASSERT_NE(row, nullptr) << name_of(shape.collective) << ' ' << bytes << ' ' << members;
-          EXPECT_EQ(row->collective, shape.collective);
-          EXPECT_TRUE(row->supports(shape, facts));
-          EXPECT_FALSE(choice.left_to_mpi(shape, 4));
+    const auto collective = static_cast<Collective>(index);
+    for (int members = 1; members <= share::Board::most_members; ++members) {
+      for (const std::size_t bytes : sizes_around_thresholds(choices[0], collective, members)) {
+        for (unsigned bits = 0; bits < 1U << 7; ++bits) {
+          const auto has = [bits](unsigned bit) { return (bits >> bit & 1U) != 0; };
+          for (const auto& [element, op] : operations) {
+            if (!combines(collective) && element != kernel::Element::u8) continue;
+            if (collective != Collective::reduce_scatter && !has(0)) continue;
+            const Shape shape{.collective = collective, .bytes = bytes, .even = has(0), .element = element, .op = op};
+            const TeamFacts facts{.members = members,
+                                  .most_on_one_gpu = has(1) ? members : 1,
+                                  .exposed = has(2),
+                                  .large_windows = has(3),
+                                  .spinning = has(4),
+                                  .driven = has(5),
+                                  .deterministic = has(6)};
+            const Choice& choice = choices[has(6) ? 1 : 0];
+            const auto call = [&] {
+              return fmt::format("{} of {} bytes among {}, {:#x}", name_of(collective), bytes, members, bits);
+            };
+            ASSERT_FALSE(choice.left_to_mpi(shape, members)) << call();
+            const Algorithm* const row = choice.choose(shape, facts);
+            const bool driven = collective == Collective::allreduce || collective == Collective::reduce ||
+                                collective == Collective::broadcast;
+            const bool hosts = driven && facts.driven && bytes >= least_driven && bytes <= most_driven;
+            ASSERT_EQ(row != nullptr, facts.spinning || hosts) << call();
+            if (row == nullptr) continue;
+            ASSERT_EQ(row->collective, collective) << call();
+            ASSERT_TRUE(row->supports(shape, facts)) << call();
+            ASSERT_TRUE(facts.spinning || row->drive() == Drive::host) << call();
+          }
         }
       }
     }
