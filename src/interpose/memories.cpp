@@ -35,7 +35,7 @@ bool reaches_gpu(lane::Copier& copier, const void* base, const layout::Layout& l
   const auto span = layout.span(count);
   const auto on_gpu = [&](const std::byte* byte) { return copier.gpu().inspect(byte).on_gpu(); };
   const bool wide = base == nullptr || static_cast<std::size_t>(span.end - span.begin) >= wide_span;
-  return wide ? layout::any_run(on_gpu, base, layout, count) : layout::reaches(on_gpu, base, layout, count);
+  return wide ? layout::any_run(on_gpu, base, layout, count) : layout::reaches(on_gpu, base, layout, nullptr, count);
 }
 
 // In the stream's order. Costs a look at each run. Throws Error (buffer), naming the argument, where a run is in no memory, or ends beyond its

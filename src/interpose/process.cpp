@@ -345,7 +345,8 @@ bool Site::reaches_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) c
       const auto layout = process_.layouts().of(type);
       const auto lowest = layout->span(count).begin;
       const auto on_one = [this](const std::byte* one) { return on_gpu(one); };
-      return (lowest != low && on_gpu(byte(lowest))) || layout::reaches(on_one, buffer, *layout, count);
+      const auto outline = layout::is_scattered(*layout) ? process_.layouts().outline_of(type) : nullptr;
+      return (lowest != low && on_gpu(byte(lowest))) || layout::reaches(on_one, buffer, *layout, outline.get(), count);
     } catch (const std::exception&) {
       return false;  // the MPI has its own words for such a type
     }

@@ -78,6 +78,14 @@ MPI_Datatype Cache::find_twin(MPI_Datatype type) {
   return entry->twin;
 }
 
+std::shared_ptr<const Outline> Cache::find_outline(MPI_Datatype type) {
+  const auto entry = find(type);
+  auto outline = std::make_shared<const Outline>(*entry->layout);
+  const std::lock_guard lock(mutex_);
+  if (entry->outline == nullptr) entry->outline = std::move(outline);  // else another thread was first
+  return entry->outline;
+}
+
 bool Cache::packs_plainly() {
   if (!mpi::world_exists(below_)) return false;
   std::call_once(packing_once_, [this] {

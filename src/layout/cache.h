@@ -5,6 +5,7 @@
 
 #include "base/light_mutex.h"
 #include "layout/layout.h"
+#include "layout/outline.h"
 #include "mpi/abi.h"
 #include "mpi/functions.h"
 #include "mpi/handles.h"
@@ -57,6 +58,17 @@ class Cache {
     return find_twin(type);
   }
 
+  /// Where an element's runs end, found once a type. Throws as of() does.
+  [[nodiscard]] std::shared_ptr<const Outline> outline_of(MPI_Datatype type) {
+    {
+      const std::lock_guard lock(mutex_);
+      const Slot& slot = slots_[slot_of(type)];
+      if (slot.entry != nullptr && slot.type == type && slot.entry->outline != nullptr) [[likely]]
+        return slot.entry->outline;
+    }
+    return find_outline(type);
+  }
+
   /// True if the MPI's MPI_Pack makes the plain stream that layouts describe, as far as one example tells; asked once. False where
   /// there is no communicator to ask about (see of()).
   [[nodiscard]] bool packs_plainly();
@@ -69,12 +81,13 @@ class Cache {
   void release() noexcept;
 
  private:
-  // The twin is made at first use; published under the lock.
+  // The twin and the outline are made at first use; published under the lock.
   struct Entry {
     std::shared_ptr<const Layout> layout;
     bool predefined = false;
     bool has_twin = false;
     MPI_Datatype twin{};
+    std::shared_ptr<const Outline> outline;
   };
   struct Slot {
     MPI_Datatype type{};
@@ -95,6 +108,7 @@ class Cache {
 
   std::shared_ptr<Entry> find(MPI_Datatype type);
   MPI_Datatype find_twin(MPI_Datatype type);
+  std::shared_ptr<const Outline> find_outline(MPI_Datatype type);
   void require_committed(MPI_Datatype type);
   int keyval();
   void forget(MPI_Datatype type, const Entry* entry) noexcept;

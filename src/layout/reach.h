@@ -4,6 +4,7 @@
 
 #include "gpu/region.h"
 #include "layout/layout.h"
+#include "layout/outline.h"
 
 #include <bitset>
 #include <cstddef>
@@ -11,47 +12,79 @@
 
 namespace crosslane::layout {
 
-/// Whether `on_gpu`, of a byte's address, is true of an end of some run of `count` elements from `base` on. It is asked once about each region of the
-/// first few hundred, in whatever order the runs come; further ones once where runs of one region follow each other.
+/// Asks `on_gpu`, of a byte's address, about bytes of a buffer until it is true of one: once about each region of the first few hundred, in
+/// whatever order they come; about further ones once where bytes of one region follow each other.
+template <class OnGpu>
+class Regions {
+ public:
+  /// `lowest`: of all bytes, from `base` on.
+  Regions(const OnGpu& on_gpu, const void* base, std::int64_t lowest)
+      : on_gpu_(on_gpu), base_(reinterpret_cast<std::uintptr_t>(base)), lowest_(gpu::region_of(address(lowest))) {}
+
+  void ask(std::int64_t offset) {
+    const std::byte* const byte = address(offset);
+    if (!found_ && is_new(gpu::region_of(byte))) found_ = on_gpu_(byte);
+  }
+  [[nodiscard]] bool found() const noexcept { return found_; }
+
+ private:
+  static constexpr std::size_t most = 512;
+
+  [[nodiscard]] const std::byte* address(std::int64_t offset) const noexcept {
+    return reinterpret_cast<const std::byte*>(base_ + static_cast<std::uintptr_t>(offset));
+  }
+  bool is_new(std::uintptr_t region) noexcept {
+    if (region == last_) return false;
+    last_ = region;
+    const std::uintptr_t nth = region - lowest_;
+    if (nth >= most) return true;
+    const bool known = asked_.test(nth);
+    asked_.set(nth);
+    return !known;
+  }
+
+  const OnGpu& on_gpu_;
+  const std::uintptr_t base_, lowest_;
+  std::bitset<most> asked_;
+  std::uintptr_t last_ = 0;
+  bool found_ = false;
+};
+
+/// Whether `on_gpu`, of a byte's address, is true of an end of some run of `count` elements from `base` on. Costs some nanoseconds a run.
 template <class OnGpu>
 [[nodiscard]] bool any_run(const OnGpu& on_gpu, const void* base, const Layout& layout, std::int64_t count) {
-  constexpr std::size_t most = 512;
-  std::bitset<most> asked;
-  std::uintptr_t last = 0;
-  const auto address = [&](std::int64_t offset) {
-    return reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(base) +
-                                              static_cast<std::uintptr_t>(offset));
-  };
-  const std::uintptr_t lowest = gpu::region_of(address(layout.span(count).begin));
-  const auto is_new = [&](std::uintptr_t region) {
-    if (region == last) return false;
-    last = region;
-    const std::uintptr_t nth = region - lowest;
-    if (nth >= most) return true;
-    const bool known = asked.test(nth);
-    asked.set(nth);
-    return !known;
-  };
-  bool found = false;
+  Regions regions(on_gpu, base, layout.span(count).begin);
   layout.for_each_run(count, 0, layout.packed_size(count), [&](std::int64_t offset, std::size_t length) {
-    for (const std::int64_t end : {offset, offset + static_cast<std::int64_t>(length) - 1}) {
-      const std::byte* const byte = address(end);
-      if (!found && is_new(gpu::region_of(byte))) found = on_gpu(byte);
-    }
+    regions.ask(offset);
+    regions.ask(offset + static_cast<std::int64_t>(length) - 1);
   });
-  return found;
+  return regions.found();
 }
 
-/// The same of some byte but the lowest. It is asked about the highest and, within elements that span much of blocks here and there, about each
-/// block, which costs some nanoseconds each; not about the middle of what is an array.
+/// The same by the outline of the layout, which costs as much a region of each element.
 template <class OnGpu>
-[[nodiscard]] bool reaches(const OnGpu& on_gpu, const void* base, const Layout& layout, std::int64_t count) {
+[[nodiscard]] bool any_run(const OnGpu& on_gpu, const void* base, const Layout& layout, const Outline& outline,
+                           std::int64_t count) {
+  Regions regions(on_gpu, base, layout.span(count).begin);
+  for (std::int64_t element = 0; element < count && !regions.found(); ++element) {
+    for (const Span& stretch : outline.stretches()) {
+      regions.ask(element * layout.extent() + stretch.begin);
+      regions.ask(element * layout.extent() + stretch.end - 1);
+    }
+  }
+  return regions.found();
+}
+
+/// The same of some byte but the lowest. It is asked about the highest and, within scattered elements, about each block; not about the middle of
+/// what is an array. `outline` is of the layout, or null, and then found where it is needed.
+template <class OnGpu>
+[[nodiscard]] bool reaches(const OnGpu& on_gpu, const void* base, const Layout& layout, const Outline* outline,
+                           std::int64_t count) {
   if (layout.contiguous(count)) return false;
   const auto highest = static_cast<std::uintptr_t>(layout.span(count).end - 1);
   if (on_gpu(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(base) + highest))) return true;
-  const bool is_array = layout.as_strided(1).has_value();
-  return !is_array && static_cast<std::size_t>(layout.true_extent()) >= gpu::region_bytes &&
-         any_run(on_gpu, base, layout, count);
+  if (!is_scattered(layout)) return false;
+  return outline != nullptr ? any_run(on_gpu, base, layout, *outline, count) : any_run(on_gpu, base, layout, count);
 }
 
 }  // namespace crosslane::layout

@@ -179,6 +179,24 @@ void twins_are_contiguous_and_kept(layout::Cache& cache, const mpi::Handles& han
   CHECK(cache.packed_twin(handles.int_) == cache.packed_twin(handles.int_));
 }
 
+// Not anew in each call; and not for a type that comes after, by the same handle.
+void outlines_are_found_once(layout::Cache& cache) {
+  int places[] = {0, 7 << 20, 64 << 20};
+  for (const std::size_t stretches : {std::size_t{3}, std::size_t{2}}) {
+    MPI_Datatype type{};
+    CHECK(functions->Type_create_indexed_block(static_cast<int>(stretches), 8, places, functions->handles->byte,
+                                               &type) == mpi::success);
+    CHECK(functions->Type_commit(&type) == mpi::success);
+    const auto outline = cache.outline_of(type);
+    CHECK(outline->stretches().size() == stretches && outline->stretches().back().begin == places[stretches - 1]);
+    CHECK(cache.outline_of(type) == outline);
+    static_cast<void>(cache.packed_twin(type));
+    CHECK(cache.outline_of(type) == outline);
+    functions->Type_free(&type);
+    CHECK(outline.use_count() == 1);
+  }
+}
+
 void threads_share_it(layout::Cache& cache, const mpi::Handles& handles) {
   // Shared types are read by all; each thread also makes and frees its own.
   std::vector<MPI_Datatype> shared;
@@ -238,6 +256,7 @@ int main(int argc, char** argv) {
     what_is_freed_while_in_use_is_not_mistaken(cache, handles);
     what_may_not_be_used_is_refused(cache, handles);
     twins_are_contiguous_and_kept(cache, handles);
+    outlines_are_found_once(cache);
     if (provided == mpi::thread_multiple)
       threads_share_it(cache, handles);
     else

@@ -1,10 +1,13 @@
-// Which bytes of elements are asked about, by memory of three allocations of which any may be a GPU's.
+// Which bytes of elements are asked about, by memory of three allocations of which any may be a GPU's; and that an outline leads to the same regions as
+// a walk of all runs.
 #include "layout/reach.h"
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <random>
+#include <set>
 #include <vector>
 
 namespace crosslane::layout {
@@ -23,7 +26,13 @@ struct Memory {
       const auto address = reinterpret_cast<std::uintptr_t>(byte);
       return address >= begin && address < end;
     };
-    return reaches(on_gpu, reinterpret_cast<const void*>(base), layout, count);
+    const auto* const at = reinterpret_cast<const void*>(base);
+    const std::size_t before = questions;
+    const bool walked = reaches(on_gpu, at, layout, nullptr, count);
+    questions = before;
+    const Outline outline(layout);
+    EXPECT_EQ(reaches(on_gpu, at, layout, &outline, count), walked);
+    return walked;
   }
   static constexpr std::uintptr_t base = std::uintptr_t{1} << 40;
 };
@@ -60,6 +69,36 @@ TEST(Reach, AnArrayIsAskedAboutOnce) {
   memory = gpu_at(2 * apart);
   EXPECT_FALSE(memory.reached(structures, 1'000'000));
   EXPECT_EQ(memory.questions, 1U);
+}
+
+// All regions that a buffer's runs end in, by a walk of them and by the outline of one element.
+TEST(Reach, OutlinesLeadToTheRegionsOfAllRuns) {
+  const auto seed = std::random_device{}();
+  std::mt19937 random(seed);
+  const auto upto = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(0, most)(random); };
+  for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << " round " << round);
+    std::vector<Placed> placed;
+    // Here and there within a few regions, before the buffer's address too; now and then where one region ends and the next begins.
+    for (std::int64_t run = 0, runs = 1 + upto(200); run < runs; ++run) {
+      std::int64_t offset = upto(5 * apart) - 2 * apart;
+      if (upto(9) == 0) offset = offset / std::int64_t{gpu::region_bytes} * std::int64_t{gpu::region_bytes} - upto(1);
+      placed.push_back({offset, block(0, static_cast<std::size_t>(1 + upto(upto(9) == 0 ? apart : 1000)))});
+    }
+    const std::int64_t count = 1 + upto(3);
+    const Layout layout = of(placed, upto(2 * apart) - apart / 2);
+    const Outline outline(layout);
+    EXPECT_LE(outline.stretches().size(),
+              static_cast<std::size_t>(layout.true_extent()) / gpu::region_bytes + std::size_t{2});
+    const auto* const at = reinterpret_cast<const void*>(Memory::base + static_cast<std::uintptr_t>(upto(apart)));
+    std::set<std::uintptr_t> walked, outlined;
+    const auto into = [](std::set<std::uintptr_t>& regions) {
+      return [&regions](const std::byte* byte) { return regions.insert(gpu::region_of(byte)), false; };
+    };
+    EXPECT_FALSE(any_run(into(walked), at, layout, count));
+    EXPECT_FALSE(any_run(into(outlined), at, layout, outline, count));
+    EXPECT_EQ(outlined, walked);
+  }
 }
 
 TEST(Reach, OneBlockIsNotAskedAbout) {
