@@ -204,6 +204,9 @@ int Process::initialized() noexcept {
   }
   // Of this rank alone: the others count on it all the same.
   return raising(*this, Target::self(), "MPI_Init", [&] {
+    const Nested nested;
+    // Not when it is first asked, in some send: another thread may then be in a collective on MPI_COMM_SELF.
+    if (gpu_->may_appear()) static_cast<void>(layouts().private_self());
     if (tracer_ != nullptr) tracer_->open(world_->rank());
     return mpi::success;
   });

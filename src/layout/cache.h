@@ -73,7 +73,8 @@ class Cache {
   /// there is no communicator to ask about (see of()).
   [[nodiscard]] bool packs_plainly();
 
-  /// A communicator of this rank alone whose errors are returned, for questions to the MPI; made once. Freed by release().
+  /// A communicator of this rank alone whose errors are returned, for questions to the MPI; made once, by a collective call on MPI_COMM_SELF: ask
+  /// for it ahead of anything that the application's threads may do beside. Freed by release().
   [[nodiscard]] MPI_Comm private_self();
 
   /// Takes everything back that the MPI below was given: attributes, twins, the keyval. Call before MPI_Finalize, while
