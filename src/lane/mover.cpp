@@ -173,6 +173,14 @@ std::shared_ptr<Mover::Site> Mover::site(CUcontext context) {
   }
 }
 
+// Another thread may have found since that the context ended, and forgotten it.
+std::shared_ptr<Mover::Site> Mover::prepared_site(CUcontext context) {
+  auto here = load(context);
+  if (here == nullptr)
+    throw base::Error(base::ErrorClass::other, "the kernels of a CUDA context are gone; was it destroyed or reset?");
+  return here;
+}
+
 bool Mover::prepare(CUcontext context) {
   const gpu::ContextScope scope(driver_(), context);
   return load(context) != nullptr;
@@ -340,8 +348,12 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
   }
   // What is contiguous, alone or long.
   const bool by_engine = contiguous != 0 && (parts.size() == 1 || bytes > contiguous * short_copy);
-  const bool by_kernel = !by_engine || contiguous != parts.size();
-  const auto there = memory == Memory::gpu && by_kernel ? site(context) : nullptr;
+  std::shared_ptr<Site> there;
+  if (contiguous != parts.size()) {
+    there = prepared_site(context);
+  } else if (memory == Memory::gpu && !by_engine) {
+    there = site(context);
+  }
   std::vector<kernel::Part> rest;
   if (there == nullptr || by_engine) {
     gpu::CopyList copies;
@@ -368,13 +380,13 @@ void Mover::copy_all(CUcontext context, gpu::StreamView stream, std::span<const 
 
 void Mover::push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
                  const kernel::Revocation& revocation, const gpu::WordWrite& word, const gpu::Buffer& control) {
-  site(context)->copies.push(stream, to, from, bytes, revocation,
-                             {kernel::pointer_to<std::uint64_t>(word.address), word.value},
-                             reinterpret_cast<kernel::PushControl*>(control.data()), push_blocks);
+  prepared_site(context)->copies.push(stream, to, from, bytes, revocation,
+                                      {kernel::pointer_to<std::uint64_t>(word.address), word.value},
+                                      reinterpret_cast<kernel::PushControl*>(control.data()), push_blocks);
 }
 
 void Mover::swap(CUcontext context, gpu::StreamView stream, const kernel::SwapParameters& parameters) {
-  site(context)->copies.swap(stream, parameters);
+  prepared_site(context)->copies.swap(stream, parameters);
 }
 
 std::optional<Listed> Mover::listed(CUcontext context, const layout::Layout& layout, std::int64_t count) {

@@ -95,16 +95,18 @@ class Mover {
   [[nodiscard]] std::optional<kernel::Part> part_of(CUcontext context, const Side& to, const Side& from,
                                                     std::size_t bytes, Memory memory);
   /// Enqueues copies that do not overlap, none of which waits for another, and the words that tell of the end of all of them: by one kernel
-  /// where they are short, for a copy engine begins one behind the other. `counter`: of the stream alone, 0 at first.
+  /// where they are short, for a copy engine begins one behind the other. `counter`: of the stream alone, 0 at first. Throws Error, before anything is
+  /// enqueued, where parts have loops and the context's kernels are gone with it.
   void copy_all(CUcontext context, gpu::StreamView stream, std::span<const kernel::Part> parts,
                 std::span<const gpu::WordWrite> words, const gpu::Buffer& counter, Memory memory);
   /// Enqueues a copy to GPU memory of a peer, and the word that tells of its end, by one kernel that takes a small part of this GPU: while the
   /// peer's copy engines read here, it fills what they leave of the link. It may be called off until it has begun. `control`: of the stream
-  /// alone, a kernel::PushControl that is zero at first. `word` has an address. Where prepare() has said that there are kernels.
+  /// alone, a kernel::PushControl that is zero at first. `word` has an address. Where prepare() has said that there are kernels; throws Error where
+  /// they are gone with the context.
   void push(CUcontext context, gpu::StreamView stream, std::byte* to, const std::byte* from, std::size_t bytes,
             const kernel::Revocation& revocation, const gpu::WordWrite& word, const gpu::Buffer& control);
 
-  /// Enqueues that a short value is replaced, where prepare() has said that there are kernels.
+  /// Enqueues that a short value is replaced, where prepare() has said that there are kernels; throws as push().
   void swap(CUcontext context, gpu::StreamView stream, const kernel::SwapParameters& parameters);
 
   /// The list that copies of `count` elements of an irregular layout to or from the packed stream use; nothing unless such a copy
@@ -132,6 +134,7 @@ class Mover {
   static std::size_t average_run(const Resolved& side);
   std::shared_ptr<Site> load(CUcontext context);
   std::shared_ptr<Site> site(CUcontext context);
+  std::shared_ptr<Site> prepared_site(CUcontext context);
   bool has_kernels(CUcontext context);
   static bool copy_rows(gpu::StreamView stream, const Side& to, const Side& from, const Resolved& resolved_to,
                         const Resolved& resolved_from, std::size_t begin, std::size_t end, Memory memory);
