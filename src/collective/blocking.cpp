@@ -181,14 +181,9 @@ engine::Watch watching_kernels(const engine::Watch& watch, const team::Team& tea
   return mine;
 }
 
-// Not in the coroutine: GCC 12 cannot await what takes an initializer list.
-engine::Completion or_a_second(const engine::Completion& completion) {
-  return engine::Completion::when_any({completion, engine::Completion::after(std::chrono::seconds{1})});
-}
-
 engine::Task<> reached(engine::Completion end, const team::Team& team) {
   while (!end.done()) {
-    co_await or_a_second(end);
+    co_await or_look(end);
     if (!end.done()) look_at_kernels(team);
   }
 }
@@ -296,11 +291,11 @@ class Blocking::Participation {
     team_.lose();
   }
 
-  /// After fall(): done once what was enqueued has ended, which waits for nobody any more; or after a second. Nothing is left on a GPU that failed.
+  /// After fall(): done once what was enqueued has ended, which waits for nobody any more; or after a second (look_every). Nothing is left on a GPU that failed.
   [[nodiscard]] engine::Completion leftovers() const noexcept {
     try {
       connection_.throw_if_failed();
-      return or_a_second(all_enqueued(connection_));
+      return or_look(all_enqueued(connection_));
     } catch (const std::exception& error) {
       base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
       return {};
@@ -585,7 +580,7 @@ engine::Task<> Blocking::pass(Started& call) const {
   for (int member = 0; member < team.size(); ++member) {
     const engine::Completion arrival = team.arrival_of(member);
     while (!arrival.done()) {
-      co_await or_a_second(arrival);
+      co_await or_look(arrival);
       if (!arrival.done()) team.check_all_come();
     }
   }

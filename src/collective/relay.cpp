@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -223,7 +224,7 @@ class Relay {
     if (is_at(word, wanted)) co_return;
     site_.waits_for(member);
     for (const base::Time begin = base::now(); !is_at(word, wanted); site_.look(member, begin)) {
-      co_await reached_or_look(word, wanted.value());
+      co_await or_look(engine::Completion::of(word, wanted.value()));
     }
   }
 
@@ -269,8 +270,8 @@ class Relay {
 
 }  // namespace
 
-engine::Completion reached_or_look(const std::atomic<std::uint64_t>& word, std::uint64_t value) {
-  return engine::Completion::when_any({engine::Completion::of(word, value), engine::Completion::after(look_every)});
+engine::Completion or_look(const engine::Completion& completion) {
+  return engine::Completion::when_any({completion, engine::Completion::after(look_every)});
 }
 
 engine::Task<> relay(Site& site, Relayed call, std::vector<RelayLevel> levels) {

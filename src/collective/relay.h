@@ -19,7 +19,6 @@
 #include "engine/completion.h"
 #include "share/board.h"
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -63,8 +62,8 @@ inline constexpr int the_gpu = -1, other_nodes = -2;
 
 /// How long a task waits until it looks whether that is in vain.
 inline constexpr std::chrono::seconds look_every{1};
-/// Done once the word is there, or it is time to look.
-[[nodiscard]] engine::Completion reached_or_look(const std::atomic<std::uint64_t>& word, std::uint64_t value);
+/// Done once `completion` is, or it is time to look. A function, for GCC 12 cannot await what takes an initializer list.
+[[nodiscard]] engine::Completion or_look(const engine::Completion& completion);
 
 /// One level of the hierarchy, the lowest first. `slots`: of the largest group of that level, equal on all members.
 struct RelayLevel {

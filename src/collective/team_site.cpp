@@ -62,7 +62,7 @@ class TeamSite final : public Site {
     const auto& word = connection_.marker->word();
     waits_for(the_gpu);
     for (const base::Time begin = base::now(); word.load(std::memory_order_acquire) < mark; look(the_gpu, begin)) {
-      co_await reached_or_look(word, mark);
+      co_await or_look(engine::Completion::of(word, mark));
     }
   }
 
@@ -105,7 +105,7 @@ class TeamSite final : public Site {
       base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
       co_return;
     }
-    co_await reached_or_look(connection_.marker->word(), mark);
+    co_await or_look(engine::Completion::of(connection_.marker->word(), mark));
     // What waits there for somebody's event would write to windows during later calls.
     if (connection_.marker->word().load(std::memory_order_acquire) < mark) team_.lose();
   }

@@ -96,6 +96,7 @@ std::shared_ptr<team::Span> Teams::make_span(const team::CommunicatorFacts& fact
   if (facts.inter || !facts.key || facts.world_ranks.size() < 2 || !choice_.spans_nodes()) return nullptr;
   std::map<int, std::size_t> places;
   std::vector<std::vector<int>> nodes;
+  std::vector<int> on_my_node;  // of the world
   int me = -1;
   for (std::size_t rank = 0; rank < facts.world_ranks.size(); ++rank) {
     const int world_rank = facts.world_ranks[rank];
@@ -104,16 +105,12 @@ std::shared_ptr<team::Span> Teams::make_span(const team::CommunicatorFacts& fact
     const auto place = places.try_emplace(world_.nodes().node_of(world_rank), nodes.size()).first->second;
     if (place == nodes.size()) nodes.emplace_back();
     nodes[place].push_back(static_cast<int>(rank));
+    if (world_.on_my_node(world_rank)) on_my_node.push_back(world_rank);
   }
   const std::vector<int> mine = nodes[places.at(world_.nodes().node_of(world_.rank()))];
-  auto team_of_node = [this, key = *facts.key, world_ranks = facts.world_ranks, mine, me] {
-    std::vector<int> local_ranks;
-    local_ranks.reserve(mine.size());
-    for (const int rank : mine)
-      local_ranks.push_back(world_.nodes().local_rank(world_ranks[static_cast<std::size_t>(rank)]));
+  auto team_of_node = [this, key = *facts.key, local_ranks = world_.local_ranks(on_my_node).value(), mine, me] {
     const std::lock_guard lock(mutex_);
-    auto team =
-        make_team(key, std::move(local_ranks), static_cast<int>(std::ranges::find(mine, me) - mine.begin()), true);
+    auto team = make_team(key, local_ranks, static_cast<int>(std::ranges::find(mine, me) - mine.begin()), true);
     team->named(mine);
     return team;
   };
