@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 namespace crosslane::message {
@@ -30,34 +31,32 @@ constexpr unsigned most_idle_rounds = 64;
 Transfers::Offering::Offering(Transfers& transfers, Buffer buffer, const Header& header, int to, MPI_Request* request,
                               MPI_Status* status, std::optional<base::Duration> returns, const engine::Watch& watch)
     : transfers_(transfers),
-      buffer_(std::move(buffer)),
+      payload_(std::move(buffer), header.offer, to, watch),
       header_(header),
-      to_(to),
       request_(request),
       status_(status),
       returns_(returns),
-      watch_(watch),
       late_(base::now() + std::min({transfers.patience_, returns.value_or(transfers.patience_), most_unaided}) / 2) {}
 
-Header Transfers::Offering::Essentials::header() const noexcept {
+Header Transfers::Offering::header() const noexcept {
   Header header;
-  header.bytes = bytes;
-  header.chunk_bytes = chunk_bytes;
-  header.token = token;
-  header.offer = offer;
-  header.sender = sender;
-  header.tag = tag;
-  header.listed.held = list;
+  header.bytes = header_.bytes;
+  header.chunk_bytes = header_.chunk_bytes;
+  header.token = header_.token;
+  header.offer = payload_.offer;
+  header.sender = header_.sender;
+  header.tag = header_.tag;
+  header.listed.held = header_.list;
   return header;
 }
 
 Transfers::Offering::~Offering() {
-  if (left_ || watched_) transfers_.forget(*this);
+  if (left_ || payload_.watched()) transfers_.forget(*this);
 }
 
 void Transfers::Offering::start(std::weak_ptr<void> owner, bool leaves) {
-  owner_ = std::move(owner);
-  transfers_.watch(*this, header_.offer);
+  payload_.owner = std::move(owner);
+  transfers_.lookout_.watch(payload_);
   if (leaves) transfers_.look_after(*this);
 }
 
@@ -84,7 +83,7 @@ void Transfers::Offering::look() {
   if (stage_.load(std::memory_order_acquire) != Stage::open) return;
   if (unwanted_.load(std::memory_order_relaxed)) return cancel();
   auto& offers = transfers_.peers_->offers();
-  const State state = offers.state(header_.offer);
+  const State state = offers.state(payload_.offer);
   if (state == State::failed) {
     if (hold()) go_on();
     return;
@@ -109,7 +108,7 @@ void Transfers::Offering::look() {
     stage_.store(Stage::open, std::memory_order_release);
     return;
   }
-  transfers_.peers_->came_for(to_, header_.bytes, true);
+  transfers_.peers_->came_for(payload_.to, header_.bytes, true);
   transfers_.close_offer(*this);
   transfers_.tags_.give_back(header_.tag);
   ++transfers_.events_;
@@ -130,7 +129,7 @@ void Transfers::Offering::cancel() {
 
 void Transfers::Offering::go_on() {
   if (request_ != nullptr) matched_ = engine::Completion::of(request_, status_);
-  task_ = transfers_.engine_.spawn(transfers_.send_offered(*this, matched_, owner_.lock()));
+  task_ = transfers_.engine_.spawn(transfers_.send_offered(*this, matched_, payload_.owner.lock()));
   stage_.store(Stage::task, std::memory_order_seq_cst);
   // Either this thread sees that it is unwanted, or who has said so sees the task.
   if (!returns_ && unwanted_.load(std::memory_order_seq_cst)) matched_.cancel();
@@ -138,12 +137,12 @@ void Transfers::Offering::go_on() {
 
 engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion matched, std::shared_ptr<void> alive) {
   auto& offers = peers_->offers();
-  const Buffer& buffer = offering.buffer_;
-  const Header header = offering.header_.header();
-  const int to = offering.to_;
+  const Buffer& buffer = offering.payload_.buffer;
+  const Header header = offering.header();
+  const int to = offering.payload_.to;
   const MPI_Status* const status = offering.status_;
   const auto returns = offering.returns_;
-  const engine::Watch watch = offering.watch_;
+  const engine::Watch watch = offering.payload_.watch;
   const auto ticket = header.offer;
   const auto over = offers.reached(ticket, State::done);
   if (!returns && !over.done()) co_await either(over, matched);
@@ -169,7 +168,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
     const bool many = ++stored_ > most_stored;
     bool is_short = false;  // of memory for it: then the receiver may read as before, however late it comes
     try {
-      co_await to_host(buffer, 0, copy, watch);
+      co_await to_host(copier_, buffer, 0, copy, watch);
       if (!many) stored->payload.emplace(copy->address, copy->address + copy->bytes);
     } catch (const std::exception& error) {
       is_short = base::is_shortage(error);
@@ -186,7 +185,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
       co_await std::move(sending);
       co_return;
     }
-    if (!by_mpi && !is_short && may_copy(offering)) {
+    if (!by_mpi && !is_short && lookout_.may_copy(offering.payload_)) {
       ferrying_.serve(stored);
       if (offers.store(ticket)) {
         forget(offering);
@@ -212,14 +211,14 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   tags_.give_back(header.tag);
   if (state != State::failed) co_return;
   if (failure) std::rethrow_exception(failure);
-  if (const auto why = why_uncopied(offering)) std::rethrow_exception(why);
+  if (const auto why = lookout_.why_uncopied(offering.payload_)) std::rethrow_exception(why);
   throw reader_failure(watch, to);
 }
 
 // The receiver reads, or asks this rank to write.
 engine::Task<> Transfers::read_or_written(Offering& offering, int to, engine::Completion over) {
   const auto& offers = peers_->offers();
-  const auto ticket = offering.header_.offer;
+  const auto ticket = offering.payload_.offer;
   const auto moves = offers.reached(ticket, State::asked);
   base::Time question = base::now() + between_questions;
   while (!over.done()) {
@@ -259,6 +258,18 @@ engine::Task<> Transfers::hasten_outstanding(Ferrying::CopyPointer stored) {
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void Transfers::close_offer(const share::Offers::Ticket& offer) {
+  lookout_.stop(offer);
+  peers_->offers().close(offer);
+}
+
+void Transfers::close_offer(Offering& offering) {
+  if (!offering.target_) return close_offer(offering.payload_.offer);
+  lookout_.stop(offering.payload_.offer);
+  peers_->writer().close(offering.payload_.offer);
+  offering.target_.reset();
+}
+
 void Transfers::look_after(Offering& offering) {
   bool first = false;
   {
@@ -281,10 +292,9 @@ void Transfers::stop_looking() {
 }
 
 void Transfers::forget(Offering& offering) noexcept {
+  lookout_.forget(offering.payload_);
   const std::lock_guard lock(offerings_mutex_);
   offering.left_ = false;
-  if (std::exchange(offering.watched_, false))
-    open_[offering.header_.offer.line].store(nullptr, std::memory_order_relaxed);
   const auto found = std::find(offerings_.begin(), offerings_.end(), &offering);
   if (found == offerings_.end()) return;
   *found = offerings_.back();
@@ -319,7 +329,7 @@ void Transfers::look_at_left() {
   {
     const std::lock_guard lock(offerings_mutex_);
     for (Offering* const offering : offerings_)
-      if (auto owner = offering->owner_.lock(); owner != nullptr) open.emplace_back(std::move(owner), offering);
+      if (auto owner = offering->payload_.owner.lock(); owner != nullptr) open.emplace_back(std::move(owner), offering);
   }
   engine::Moment moment;
   for (const auto& [owner, offering] : open) {
@@ -331,8 +341,6 @@ void Transfers::look_at_left() {
 Transfers::~Transfers() {
   const std::lock_guard lock(offerings_mutex_);
   for (Offering* const offering : offerings_) offering->left_ = false;
-  for (const auto& open : open_)
-    if (Offering* const offering = open.load(std::memory_order_relaxed)) offering->watched_ = false;
 }
 
 }  // namespace crosslane::message

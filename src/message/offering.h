@@ -49,38 +49,30 @@ class Transfers::Offering {
   void let_go_of_target() noexcept;
   void go_on_if_late(engine::Moment& moment);
   void go_on();
+  [[nodiscard]] Header header() const noexcept;
 
   Transfers& transfers_;
-  // What a task would need of the header: a tenth of it, as there is one of these for each message.
+  // What else a task would need of the header: a tenth of it, as there is one of these for each message.
   struct Essentials {
     explicit Essentials(const Header& header) noexcept
         : bytes(header.bytes),
           chunk_bytes(header.chunk_bytes),
           token(header.token),
-          offer(header.offer),
           sender(header.sender),
           tag(header.tag),
           list(header.listed.held) {}
-    [[nodiscard]] Header header() const noexcept;
     std::uint64_t bytes, chunk_bytes, token;
-    share::Offers::Ticket offer;
     std::int32_t sender, tag;
     std::shared_ptr<const void> list;  // of an irregular payload: stays while it is read
   };
 
-  const Buffer buffer_;
+  Lookout::Payload payload_;
   const Essentials header_;
-  const int to_;
   MPI_Request* request_;
   MPI_Status* const status_;
   const std::optional<base::Duration> returns_;
-  const engine::Watch watch_;
   const base::Time late_;  // from when on a task has it
-  std::weak_ptr<void> owner_;
   std::atomic<bool> left_{false};
-  bool watched_ = false;         // stands in Transfers::open_
-  bool copied_ = false;          // somebody makes a copy for its receiver
-  std::exception_ptr uncopied_;  // why the helper thread has made none
   // Where this rank writes it to, while it is held or a task's (put.cpp); empty once it is there, or was read.
   std::optional<PeerMemory::Reached> target_;
   std::atomic<unsigned> looks_{0};

@@ -192,7 +192,7 @@ engine::Task<Ferrying::CopyPointer> Transfers::store(PackingPointer packing, int
   std::exception_ptr failure;
   try {
     const std::uint64_t begin = packing->header.pieces.begin(piece);
-    co_await to_host(packing->buffer, begin, copy, watch);
+    co_await to_host(copier_, packing->buffer, begin, copy, watch);
     stored->payload.emplace(copy->address + begin, copy->address + copy->bytes);
   } catch (...) {
     failure = std::current_exception();
@@ -252,7 +252,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
   engine::Completion packed;
   try {
     if (packing->alone()) {
-      watch_packed({header.pieces, header.bytes, packing->buffer.place, to});
+      lookout_.watch(Lookout::Packed{header.pieces, header.bytes, packing->buffer.place, to});
       auto packing_all = all_packed(packing);
       co_await std::move(packing_all);
     } else {

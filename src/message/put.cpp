@@ -123,13 +123,13 @@ void Receiver::throw_if_gone(const Header& header, const engine::Watch& watch) c
 void Transfers::write_if_asked(Offering& offering) {
   auto& offers = peers_->offers();
   auto& writer = peers_->writer();
-  const auto ticket = offering.header_.offer;
-  const Buffer& buffer = offering.buffer_;
+  const auto ticket = offering.payload_.offer;
+  const Buffer& buffer = offering.payload_.buffer;
   const auto where = offers.asked(ticket);
   if (!where) return;
   share::Exposed exposed;
   std::memcpy(&exposed, where->data(), sizeof exposed);
-  auto target = peers_->memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.to_, exposed)
+  auto target = peers_->memory_in(buffer.place) == lane::Memory::gpu ? peers_->reach(offering.payload_.to, exposed)
                                                                      : PeerMemory::Reached{};
   auto& word = offers.word(ticket);
   const CUdeviceptr word_at = peers_->address_of(word);
@@ -167,7 +167,7 @@ void Transfers::give_up_if_failed(Offering& offering) {
     peers_->writer().throw_if_failed();
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "a message was not written: {}", error.what());
-    peers_->offers().give_up(offering.header_.offer);
+    peers_->offers().give_up(offering.payload_.offer);
   }
 }
 

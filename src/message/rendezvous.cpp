@@ -116,29 +116,6 @@ base::Error Transfers::reader_failure(const engine::Watch& watch, int reader) co
           watch.call, reader};
 }
 
-// A packed copy in host memory of what comes after `begin`; its address is as if all were there.
-engine::Task<> Transfers::to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
-                                  const engine::Watch& watch) {
-  lane::Batch batch(copier_, watch);
-  const auto block = std::make_shared<lane::HostBlock>(batch.lend(buffer.place, buffer.bytes - begin));
-  std::exception_ptr failure;
-  try {
-    batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, begin, buffer.bytes,
-                  lane::Form::packed);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (failure) {
-    co_await ended(batch, watch);
-    std::rethrow_exception(failure);
-  }
-  const auto copied = batch.completion();
-  co_await written(copied, batch);
-  copy->address = lane::byte_at(block->data(), -static_cast<std::ptrdiff_t>(begin));
-  copy->bytes = buffer.bytes;
-  copy->owner = block;
-}
-
 Receiver::ReadingPointer Receiver::begin_reading(const Header& header, const Buffer& buffer, const engine::Watch& watch,
                                                  Gathering* gathering) {
   if (!header.offer) return nullptr;

@@ -29,4 +29,26 @@ engine::Task<> ended(lane::Batch& batch, const engine::Watch& watch) {
   }
 }
 
+engine::Task<> to_host(lane::Copier& copier, const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
+                       const engine::Watch& watch) {
+  lane::Batch batch(copier, watch);
+  const auto block = std::make_shared<lane::HostBlock>(batch.lend(buffer.place, buffer.bytes - begin));
+  std::exception_ptr failure;
+  try {
+    batch.to_host(buffer.place, block->data(), buffer.address, *buffer.layout, buffer.count, begin, buffer.bytes,
+                  lane::Form::packed);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    co_await ended(batch, watch);
+    std::rethrow_exception(failure);
+  }
+  const auto copied = batch.completion();
+  co_await written(copied, batch);
+  copy->address = lane::byte_at(block->data(), -static_cast<std::ptrdiff_t>(begin));
+  copy->bytes = buffer.bytes;
+  copy->owner = block;
+}
+
 }  // namespace crosslane::message

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 namespace crosslane::message {
 
@@ -31,6 +32,11 @@ engine::Task<> written(engine::Completion copied, const lane::Batch& batch);
 engine::Task<> written(engine::Completion copied, lane::Copier& copier, lane::Place place);
 /// After a failure, of what was enqueued before. The batch would wait for that by turns of the engine when it ends: not on the helper thread.
 engine::Task<> ended(lane::Batch& batch, const engine::Watch& watch);
+
+/// A packed copy in host memory of what comes after `begin` of a buffer in GPU memory; its address is as if all were there. What is referred to
+/// outlives it.
+engine::Task<> to_host(lane::Copier& copier, const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
+                       const engine::Watch& watch);
 
 /// Bytes [begin, end) of a packed payload to where they belong in a buffer on the host.
 inline void unpack(const Buffer& buffer, const std::byte* packed, std::size_t begin, std::size_t end) {

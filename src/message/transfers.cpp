@@ -56,6 +56,7 @@ Transfers::Transfers(const mpi::Functions& mpi, const mpi::Handles& handles, tea
                  : nullptr),
       start_helper_(std::move(helper)),
       ferrying_(peers_.get(), [this]() -> engine::HelperThread& { return this->helper(); }),
+      lookout_(peers_.get(), copier, ferrying_, [this]() -> engine::HelperThread& { return this->helper(); }),
       receiver_({.mpi = mpi,
                  .handles = handles,
                  .world = world,

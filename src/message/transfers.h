@@ -6,8 +6,8 @@
 //   sender                                            receiver
 //   an offer (share/offers.h) in a header  ------->   matched by MPI
 //                                                     takes the offer, and reads; its GPU says when it has
-//   its helper thread copies it to the host   <----   cannot open the memory: declines
-//   and fills that in, piece by piece         ---->   takes it from its ferry (ferried.cpp, share/ferry.h)
+//   its helper thread copies it to the host   <----   cannot open the memory: declines (lookout.h)
+//   and fills that in, piece by piece         ---->   takes it from its ferry (ferrying.h, ferried.cpp, share/ferry.h)
 //   nobody has taken it for CROSSLANE_PATIENCE_MS after the header was matched, or for a moment what is short: this rank copies it to the host,
 //   and its send is over; its receiver declines, and gets it from the helper thread (of many, in chunks)
 //
@@ -41,19 +41,18 @@
 #include "message/buffer.h"
 #include "message/ferrying.h"
 #include "message/header.h"
+#include "message/lookout.h"
 #include "message/peer_memory.h"
 #include "message/receiver.h"
 #include "message/tags.h"
 #include "mpi/library.h"
 #include "team/world.h"
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -156,8 +155,6 @@ class Transfers {
   engine::Task<> keep_stored(Ferrying::CopyPointer stored, engine::Completion matched, std::shared_ptr<void> alive);
   engine::Task<> send_chunks(Buffer buffer, Header header, int to, engine::Completion matched, Manner manner,
                              engine::Watch watch, std::shared_ptr<void> alive);
-  engine::Task<> to_host(const Buffer& buffer, std::size_t begin, std::shared_ptr<Buffer> copy,
-                         const engine::Watch& watch);
   void pack_next(Packing& packing);
   engine::Task<> all_packed(PackingPointer packing);
   engine::Task<> settle(PackingPointer packing);
@@ -179,28 +176,9 @@ class Transfers {
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_left();
   void look_at_left();
-  engine::Task<> copy_declined(Offering& offering, std::shared_ptr<void> owner);
-  /// A payload that lies in blocks, one for each piece, whose sender needs it no more: until its receiver is past the first one.
-  struct Packed {
-    Pieces pieces;
-    std::uint64_t bytes;
-    lane::Place place;  // that it was packed in
-    int to;
-  };
-  void watch_packed(const Packed& packed);
-  [[nodiscard]] std::vector<Packed> take_declined();
-  engine::Task<> copy_packed(Packed packed);
-  engine::Task<> copy_blocks(const Packed& packed, Ferrying::Copy& copied, const engine::Watch& watch);
-  [[nodiscard]] std::exception_ptr why_uncopied(const Offering& offering);
-  [[nodiscard]] bool may_copy(Offering& offering) noexcept;
-  void watch(Offering& offering, const share::Offers::Ticket& offer) noexcept;
-  void begin_looking() noexcept;
-  void stop_watching(const share::Offers::Ticket& offer) noexcept;
   void close_offer(const share::Offers::Ticket& offer);
   /// The same of one that may have been written.
   void close_offer(Offering& offering);
-  engine::Task<> look_for_declined();
-  void start_ferries();
   [[nodiscard]] engine::HelperThread& helper();
   /// False where the system has refused it.
   [[nodiscard]] bool has_helper() noexcept;
@@ -217,21 +195,16 @@ class Transfers {
   std::unique_ptr<PeerMemory> peers_;
   const std::function<engine::HelperThread&()> start_helper_;
   std::atomic<engine::HelperThread*> helper_{nullptr};  // once it is there
-  // Of each word of an offer: whose it is, until it is closed.
-  std::array<std::atomic<Offering*>, share::Offers::most> open_{};
-  std::mutex packed_mutex_;  // of the next one
-  std::vector<Packed> packed_;
-  std::atomic<std::size_t> packed_size_{0};
-  std::atomic<bool> watches_{false};         // look_for_declined() runs
-  base::LightMutex offerings_mutex_;         // of the next three
-  std::vector<Offering*> offerings_;         // whose calls have left them to look_after_left(),
-  bool looks_after_left_ = false;            // which runs
-  bool finishing_ = false;                   // and is to end
-  std::atomic<int> outstanding_{0};          // transfers that their calls have left to tasks of their own
-  std::atomic<std::size_t> stored_{0};       // copies of what was offered: made, or in the making
-  std::atomic<std::uint64_t> events_{0};     // offers made and ended
-  std::atomic<std::uint64_t> asks_seen_{0};  // share::Directory::asks()
+  base::LightMutex offerings_mutex_;                    // of the next three
+  std::vector<Offering*> offerings_;                    // whose calls have left them to look_after_left(),
+  bool looks_after_left_ = false;                       // which runs
+  bool finishing_ = false;                              // and is to end
+  std::atomic<int> outstanding_{0};                     // transfers that their calls have left to tasks of their own
+  std::atomic<std::size_t> stored_{0};                  // copies of what was offered: made, or in the making
+  std::atomic<std::uint64_t> events_{0};                // offers made and ended
+  std::atomic<std::uint64_t> asks_seen_{0};             // share::Directory::asks()
   Ferrying ferrying_;
+  Lookout lookout_;
   Receiver receiver_;
 };
 
