@@ -79,6 +79,7 @@ engine::Task<> Receiver::read_ferried(Header header, std::size_t begin, Buffer b
     ferry.end_turn();
   for (std::size_t i = 0; !failure && i < slots.size(); ++i) co_await written(slots[i].copied, batch);
   if (failure) std::rethrow_exception(failure);
+  if (abandoned) throw_if_gone(header, watch);
   received->bytes = received->failed ? 0 : std::min<std::size_t>(header.bytes, room);
 }
 
