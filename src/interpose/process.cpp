@@ -274,14 +274,21 @@ void Process::finalizing() noexcept {
   step([this] { layouts_->release(); });
   for (MPI_Request idle{}; requests_.lend_idle(&idle);) library_.below().Request_free(&idle);
   // First, for others may still read what this rank has sent from the memory that goes with its teams.
-  if (transfers_) step([this] { transfers_->finish(); });
+  bool over = transfers_ == nullptr;  // else what only the dead could end stays, and with it what it refers to
+  if (transfers_) step([&] { over = transfers_->finish(); });
   teams_.reset();
   report();
   looks_ = false;
   unexpected_.reset();
-  transfers_.reset();
+  if (over)
+    transfers_.reset();
+  else
+    static_cast<void>(transfers_.release());
   communicators_.reset();
-  world_.reset();
+  if (over)
+    world_.reset();
+  else
+    team::World::leave_behind(std::move(world_));
 }
 
 // Of dynamic windows that the program has not freed, which MPIs put up with; but MPICH ends a program that leaves others, such as our tables'.

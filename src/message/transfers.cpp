@@ -234,18 +234,28 @@ void Transfers::close(const Outgoing& outgoing) {
 
 // Every rank is here once the first barrier is done, and has completed its receives: what is still under way nobody will
 // ask for. Each rank takes such chunks until all ranks' own are gone, which the second barrier tells (Hoefler, Siebert,
-// Lumsdaine: "Scalable communication protocols for dynamic sparse data exchange", PPoPP 2010).
+// Lumsdaine: "Scalable communication protocols for dynamic sparse data exchange", PPoPP 2010). A rank that has died comes to neither: those of its
+// node go on once all of them that live are here. What others still receive MPI has by then, which needs nothing of this but the memory.
 engine::Task<> Transfers::drain() {
   const MPI_Comm communicator = world_.messenger().communicator();
   MPI_Request barrier{};
   team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
   const engine::Completion all_here = engine::Completion::of(&barrier);
-  co_await all_here;
+  world_.directory().have_received();
+  while (!all_here.done()) {
+    co_await either(all_here, engine::Completion::after(between_questions));
+    if (!all_here.done() && bereaved()) co_return;
+  }
   ferrying_.all_received();
   std::vector<std::byte> scratch;
   bool told = false;
   engine::Completion all_gone;
+  base::Time question = base::now() + between_questions;
   while (!told || !all_gone.done()) {
+    if (base::now() >= question) {
+      if (bereaved()) co_return;
+      question = base::now() + between_questions;
+    }
     if (!told && outstanding_.load(std::memory_order_relaxed) == 0) {
       team::check(mpi_, mpi_.Ibarrier(communicator, &barrier), "MPI_Ibarrier");
       all_gone = engine::Completion::of(&barrier);
@@ -274,12 +284,24 @@ engine::Task<> Transfers::drain() {
   }
 }
 
-void Transfers::finish() {
+bool Transfers::bereaved() {
+  const auto& directory = world_.directory();
+  const auto dead = directory.only_dead();
+  if (!dead) return false;
+  bereaved_ = true;
+  base::log(base::Topic::warning,
+            "MPI_Finalize: the process of rank {} of MPI_COMM_WORLD has ended: what is on its way to it is left there",
+            directory.record(*dead).world_rank);
+  return true;
+}
+
+bool Transfers::finish() {
   int looking = 0;
   for (int rank = 0; rank < world_.size(); ++rank) looking += world_.looks_at_receives(rank) ? 1 : 0;
   // Elsewhere nobody was ever sent a header.
   if (looking != 0 && world_.size() >= 2) engine_.wait(engine_.spawn(drain()), {.call = "MPI_Finalize"});
   stop_looking();
+  return !bereaved_;
 }
 
 }  // namespace crosslane::message

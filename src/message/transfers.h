@@ -132,8 +132,9 @@ class Transfers {
     if (peers_ != nullptr) peers_->tend();
   }
 
-  /// In MPI_Finalize, by every rank of the world: ends payloads that nobody asked for (their receive was truncated).
-  void finish();
+  /// In MPI_Finalize, by every rank of the world: ends payloads that nobody asked for (their receive was truncated). False where a rank of this node
+  /// has died: then some may be under way for ever, and refer to this object and to the world.
+  [[nodiscard]] bool finish();
 
  private:
   // MPI promises nothing, but the MPIs' own limits within a node are 4 to 64 KiB.
@@ -169,6 +170,7 @@ class Transfers {
   void close(const Outgoing& outgoing);
   void post(Outgoing& outgoing, const std::byte* data, std::size_t bytes) const;
   engine::Task<> drain();
+  [[nodiscard]] bool bereaved();
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
   engine::Task<> read_or_written(Offering& offering, int to, engine::Completion over);
@@ -199,6 +201,7 @@ class Transfers {
   std::vector<Offering*> offerings_;                    // whose calls have left them to look_after_left(),
   bool looks_after_left_ = false;                       // which runs
   bool finishing_ = false;                              // and is to end
+  bool bereaved_ = false;                               // drain() has given up
   std::atomic<int> outstanding_{0};                     // transfers that their calls have left to tasks of their own
   std::atomic<std::size_t> stored_{0};                  // copies of what was offered: made, or in the making
   std::atomic<std::uint64_t> events_{0};                // offers made and ended

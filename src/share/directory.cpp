@@ -63,14 +63,29 @@ void Directory::join(int world_rank) noexcept {
   own.presence.store(Presence::joined, std::memory_order_release);  // after the plain writes above; read by record()
 }
 
+void Directory::have_received() noexcept {
+  records_[count(local_rank_)].presence.store(Presence::received, std::memory_order_release);
+}
+
 void Directory::leave() noexcept {
   records_[count(local_rank_)].presence.store(Presence::left, std::memory_order_release);
 }
 
 bool Directory::alive(int local_rank) const noexcept {
-  if (record(local_rank).presence.load(std::memory_order_acquire) != Presence::joined || local_rank == local_rank_)
-    return true;
+  const Presence presence = record(local_rank).presence.load(std::memory_order_acquire);
+  if (presence == Presence::absent || presence == Presence::left || local_rank == local_rank_) return true;
   return segment_.mark_held(local_rank);
+}
+
+std::optional<int> Directory::only_dead() const noexcept {
+  std::optional<int> dead;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (!alive(rank))
+      dead = rank;
+    else if (record(rank).presence.load(std::memory_order_acquire) < Presence::received)
+      return std::nullopt;
+  }
+  return dead;
 }
 
 void Directory::begin_wait() noexcept { records_[count(local_rank_)].waits.fetch_add(1, std::memory_order_relaxed); }

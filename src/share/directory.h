@@ -4,8 +4,9 @@
 // States (who may change them, and what holds then). All start at zero, which the new segment is.
 //
 //   presence of a rank      0 absent -> 1 joined   by that rank, after process, world_rank are written (release)
-//                           1 joined -> 2 left     by that rank in MPI_Finalize; it touches the directory no more
-//                           a joined rank whose mark is free has died (Segment::mark_held); the state stays 1
+//                           1 joined -> 2 received by that rank in MPI_Finalize; it waits for no message of others any more (release)
+//                           1, 2 -> 3 left         by that rank in MPI_Finalize; it touches the directory no more
+//                           a rank in state 1 or 2 whose mark is free has died (Segment::mark_held); the state stays
 //   device_seen of a rank   0 -> 1                 by that rank, after its gpu_uuid is written (release); never back
 //   device_seen of the node 0 -> 1                 by any rank, before it first uses device memory in a collective
 //                                                  (sequentially consistent, see Directory::device_seen); never back
@@ -20,6 +21,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace crosslane::share {
@@ -36,7 +38,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Line) ==
 
 using Uuid = std::array<std::uint8_t, 16>;
 
-enum class Presence : std::uint32_t { absent, joined, left };
+enum class Presence : std::uint32_t { absent, joined, received, left };
 
 struct alignas(line_bytes) RankRecord {
   std::atomic<Presence> presence;
@@ -72,6 +74,8 @@ class Directory {
 
   /// This rank is there: called once by each, before the node's first use of the directory is agreed on.
   void join(int world_rank) noexcept;
+  /// This rank waits for no message of others any more: called once.
+  void have_received() noexcept;
   /// This rank is gone: called once, after its last use.
   void leave() noexcept;
 
@@ -83,6 +87,8 @@ class Directory {
 
   /// False if it is certain that the rank's process has ended without leave(). For reports and bounded waits: a system call.
   [[nodiscard]] bool alive(int local_rank) const noexcept;
+  /// A rank that has died, once all that live have received: then the dead alone could want anything of this one. Nothing before. As alive(), of each.
+  [[nodiscard]] std::optional<int> only_dead() const noexcept;
 
   /// A thread of this rank begins to wait in a call that looks all the time whether asks() has grown; and ends that. Any thread.
   void begin_wait() noexcept;

@@ -23,7 +23,7 @@ namespace crosslane::team {
 namespace {
 
 // Counts the changes of what ranks exchange or share; ranks with different numbers must not meet.
-constexpr std::uint64_t protocol = 5;
+constexpr std::uint64_t protocol = 6;
 
 Cookie random_cookie() {
   Cookie cookie{};
@@ -171,10 +171,19 @@ std::optional<std::vector<int>> World::local_ranks(std::span<const int> world_ra
   return found;
 }
 
-World::~World() {
+void World::leave() noexcept {
   directory_->leave();
+  if (agreed()) engine_.keep_mpi_progressing(std::nullopt);
+}
+
+void World::leave_behind(std::unique_ptr<World> world) noexcept {
+  world->leave();
+  static_cast<void>(world.release());
+}
+
+World::~World() {
+  leave();
   if (!agreed()) return;
-  engine_.keep_mpi_progressing(std::nullopt);
   mpi_.Comm_free(&communicator_);  // a failure here is nothing that MPI_Finalize could act on
 }
 

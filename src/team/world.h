@@ -35,6 +35,8 @@ class World {
         bool looks, std::span<const share::Method> methods = share::all_methods, const std::string& alike = {});
   /// In MPI_Finalize, before MPI's own: frees the communicator. Never throws.
   ~World();
+  /// The same of one that what is under way without an end refers to: it stays, with its communicator.
+  static void leave_behind(std::unique_ptr<World> world) noexcept;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -82,6 +84,7 @@ class World {
 
  private:
   struct Card;
+  void leave() noexcept;
   engine::Task<> form(const base::Settings& settings, bool looks, std::span<const share::Method> methods,
                       std::string alike);
 

@@ -1,10 +1,11 @@
 // A rank dies before or in the middle of collectives between GPUs of a job that goes on: the others get errors that name it, and get rid of their
-// communicators. Launchers end jobs whose ranks die, so the rank is stopped, after it has closed the file by whose lock
-// others know that it lives: that is all that this knows of Crosslane. A child of fork() lives on meanwhile, and is no rank. In the end the rank is
-// killed; the script beside this looks at that.
+// communicators, and of MPI_Finalize as far as that is Crosslane's. Launchers end jobs whose ranks die, so the rank is stopped, after it has closed the
+// file by whose lock others know that it lives: that, and what is printed last with CROSSLANE_STATS=1, is all that this knows of Crosslane. A child of
+// fork() lives on meanwhile, and is no rank. In the end the rank is killed; the script beside this looks at that.
 #include "support/direct_calls.h"
 #include "support/program.h"
 #include "support/sharing.h"
+#include "support/words.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -14,10 +15,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace crosslane::tests {
@@ -25,6 +30,7 @@ namespace {
 
 constexpr int victim = 1;
 constexpr int elements = direct_in_turns_from / sizeof(int);
+constexpr int brief = 48 << 10;  // its send returns before it is received
 
 // On each of its communicators the rank dies at another point.
 enum Died { after_it_arrived, before_a_call, before_a_start, deaths };
@@ -86,6 +92,26 @@ class Irregular {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
+// From now on what this process prints goes through a thread, which calls `heard` at those words.
+void listen_for(std::string words, std::function<void()> heard) {
+  std::array<int, 2> ends{};
+  const int terminal = dup(STDERR_FILENO);
+  CROSSLANE_CHECK(pipe(ends.data()) == 0 && dup2(ends[1], STDERR_FILENO) >= 0, "no pipe");
+  std::thread([terminal, from = ends[0], words = std::move(words), heard = std::move(heard)] {
+    std::string said;
+    std::array<char, 4096> piece{};
+    for (bool is_new = true;;) {
+      const ssize_t got = read(from, piece.data(), piece.size());
+      if (got <= 0 || write(terminal, piece.data(), static_cast<std::size_t>(got)) != got) _exit(1);
+      said.append(piece.data(), static_cast<std::size_t>(got));
+      if (is_new && said.find(words) != std::string::npos) {
+        is_new = false;
+        heard();
+      }
+    }
+  }).detach();
+}
+
 }  // namespace
 }  // namespace crosslane::tests
 
@@ -112,17 +138,28 @@ int main(int argc, char** argv) {
     }
     CROSSLANE_CHECK_EQUAL(direct_calls("allreduce") - before, std::int64_t{1});
   }
+  const Words words;
   int process = getpid();
   CROSSLANE_MPI(MPI_Bcast(&process, 1, MPI_INT, victim, MPI_COMM_WORLD));
   polite_barrier();
   MPI_Request request = MPI_REQUEST_NULL;
   const Irregular message;
+  const bool impatient = std::getenv("CROSSLANE_PATIENCE_MS") !=
+                         nullptr;            // what nobody waits for is put aside at once, not left to the MPI
   for (int known = 0; known < 3; ++known) {  // that they read each other's memory is found out with the first ones
     if (program.rank == victim) CROSSLANE_MPI(MPI_Send(message.data(), 1, message.type(), 0, 2, MPI_COMM_WORLD));
     if (program.rank == 0)
       CROSSLANE_MPI(MPI_Recv(message.data(), 1, message.type(), victim, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (program.rank == victim) CROSSLANE_MPI(MPI_Send(message.data(), brief, MPI_BYTE, 0, 3, MPI_COMM_WORLD));
+    if (program.rank == 0) {
+      CROSSLANE_MPI(MPI_Recv(message.data(), brief, MPI_BYTE, victim, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      CROSSLANE_MPI(MPI_Send(message.data(), brief, MPI_BYTE, victim, 4, MPI_COMM_WORLD));
+    }
+    if (program.rank == victim)
+      CROSSLANE_MPI(MPI_Recv(message.data(), brief, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   }
   if (program.rank == victim) {
+    CROSSLANE_MPI(MPI_Send(message.data(), brief, MPI_BYTE, 0, 3, MPI_COMM_WORLD));
     MPI_Request sending = MPI_REQUEST_NULL;
     CROSSLANE_MPI(MPI_Isend(message.data(), 1, message.type(), 0, 2, MPI_COMM_WORLD, &sending));
     CROSSLANE_MPI(start(all[after_it_arrived], request));
@@ -149,14 +186,21 @@ int main(int argc, char** argv) {
   expect_error(before_a_call, reduce(all[before_a_call]));
   CROSSLANE_STEP("one that is started");
   expect_error(before_a_start, started(all[before_a_start]));
+  const auto expect_named = [](int code) {
+    const std::string text = code == MPI_SUCCESS ? "no error" : describe_mpi_error(code);
+    CROSSLANE_CHECK(text.find("rank 1 of MPI_COMM_WORLD ended") != std::string::npos, "{}", text);
+  };
   // Ranks of one GPU pass it otherwise: read from memory that outlives its process while it is mapped, or by the MPI, which waits for the dead.
   int gpus = 0;
   CROSSLANE_CUDA(cuDeviceGetCount(&gpus));
   if (program.rank == 0 && gpus > 1) {
     CROSSLANE_STEP("a message that it had begun to send");
-    const int code = MPI_Recv(message.data(), 1, message.type(), victim, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    const std::string text = code == MPI_SUCCESS ? "no error" : describe_mpi_error(code);
-    CROSSLANE_CHECK(text.find("rank 1 of MPI_COMM_WORLD ended") != std::string::npos, "{}", text);
+    expect_named(MPI_Recv(message.data(), 1, message.type(), victim, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CROSSLANE_STEP("one that it had sent, and had put aside");
+    const int put_aside = MPI_Recv(message.data(), brief, MPI_BYTE, victim, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (impatient) expect_named(put_aside);
+    CROSSLANE_STEP("one that it does not receive");
+    CROSSLANE_MPI(MPI_Send(message.data(), brief, MPI_BYTE, victim, 4, MPI_COMM_WORLD));
   }
   CROSSLANE_STEP("the end");
   for (int rank = 1; rank < program.size; ++rank) {
@@ -165,9 +209,13 @@ int main(int argc, char** argv) {
     if (program.rank == rank) CROSSLANE_MPI(MPI_Send(&failed, 1, MPI_INT, 0, 1, MPI_COMM_WORLD));
     if (program.rank == 0) CROSSLANE_MPI(MPI_Recv(&failed, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   }
-  if (program.rank == 0) {
+  // Beside the dead the MPI's own part may never end.
+  CROSSLANE_STEP("MPI_Finalize");
+  listen_for("calls with GPU memory", [&] {
+    if (++words.of(0) != program.size - 1) return;
     fmt::print(stderr, "killing rank 1\n");
     kill(process, SIGKILL);
-  }
+  });
+  MPI_Finalize();
   for (;;) pause();
 }

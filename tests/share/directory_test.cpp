@@ -74,6 +74,32 @@ TEST(Directory, ARankThatEndsWithoutLeavingIsDead) {
   EXPECT_FALSE(all[0].alive(1));
 }
 
+TEST(Directory, TellsOnceOnlyTheDeadHaveNotReceived) {
+  auto all = directories({.ranks = 4});
+  for (Directory& mine : all) mine.join(mine.local_rank());
+  all[0].have_received();
+  all[3].have_received();
+  all.pop_back();  // it dies all the same
+  EXPECT_FALSE(all[0].alive(3));
+  EXPECT_FALSE(all[0].only_dead()) << "others have not";
+  all[1].have_received();
+  EXPECT_FALSE(all[0].only_dead());
+  all[2].have_received();
+  EXPECT_EQ(all[0].only_dead(), 3);
+  all[2].leave();
+  all.pop_back();
+  EXPECT_EQ(all[0].only_dead(), 3) << "who has left has received";
+}
+
+TEST(Directory, NobodyIsDeadWhereAllHaveReceived) {
+  auto all = directories({.ranks = 2});
+  for (Directory& mine : all) {
+    mine.join(mine.local_rank());
+    mine.have_received();
+  }
+  EXPECT_FALSE(all[0].only_dead());
+}
+
 TEST(Directory, TooSmallASegmentIsRefused) {
   EXPECT_THROW(Directory(Segment::unshared(64), {.ranks = 1}, 0), crosslane::base::Error);
 }
