@@ -67,6 +67,11 @@ struct flock lock_of(int index) noexcept {
 
 }  // namespace
 
+Segment::File Segment::file_of(int descriptor) noexcept {
+  struct stat facts{};
+  return fstat(descriptor, &facts) == 0 ? File{facts.st_dev, facts.st_ino} : File{};
+}
+
 std::string_view name_of(Method method) noexcept {
   switch (method) {
     case Method::anonymous:
@@ -86,8 +91,6 @@ Segment Segment::create(Method method, std::size_t bytes, std::array<std::uint64
   switch (method) {
     case Method::anonymous:
       segment.descriptor_ = memfd_create("crosslane", MFD_CLOEXEC);
-      if (segment.descriptor_ >= 0 && fchmod(segment.descriptor_, S_IRUSR | S_IWUSR) != 0)
-        fail(method, "cannot set the mode", errno);
       break;
     case Method::posix:
       name = fresh_name("", secret);
@@ -103,6 +106,7 @@ Segment Segment::create(Method method, std::size_t bytes, std::array<std::uint64
       fail(method, "no method", EINVAL);
   }
   if (segment.descriptor_ < 0) fail(method, "cannot create it", errno);
+  segment.file_ = file_of(segment.descriptor_);
   segment.token_ = {.method = method,
                     .descriptor = segment.descriptor_,
                     .process = getpid(),
@@ -117,6 +121,8 @@ Segment Segment::create(Method method, std::size_t bytes, std::array<std::uint64
     fail(method, "the name is too long", ENAMETOOLONG);
   }
   name.copy(segment.token_.name.data(), name.size());
+  if (method == Method::anonymous && fchmod(segment.descriptor_, S_IRUSR | S_IWUSR) != 0)
+    fail(method, "cannot set the mode", errno);
   reserve(method, segment.descriptor_, segment.token_.bytes);
   segment.map(segment.token_.bytes);
   std::memcpy(segment.mapped_.data(), secret.data(), sizeof secret);
@@ -141,6 +147,7 @@ Segment Segment::open(const Token& token) {
       fail(token.method, "no method", EINVAL);
   }
   if (segment.descriptor_ < 0) fail(token.method, "cannot open it", errno);
+  segment.file_ = file_of(segment.descriptor_);
   // In another namespace the same number or name may be something else altogether: look before mapping, compare after.
   struct stat facts{};
   if (fstat(segment.descriptor_, &facts) != 0) fail(token.method, "cannot look at it", errno);
@@ -186,22 +193,28 @@ bool Segment::hold_mark(int index) noexcept {
   return fcntl(descriptor_, F_OFD_SETLK, &lock) == 0;
 }
 
-void Segment::leave_marks() noexcept {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
+void Segment::leave_marks() noexcept { close_descriptor(); }
 
+// Another file has no marks, and everybody would be taken for gone.
 bool Segment::mark_held(int index) const noexcept {
   struct flock lock = lock_of(index);
-  return descriptor_ < 0 || fcntl(descriptor_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return !has_descriptor() || fcntl(descriptor_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+// The memory, while it is mapped, keeps its file's number from being another's.
+bool Segment::has_descriptor() const noexcept { return descriptor_ >= 0 && file_of(descriptor_) == file_; }
+
+void Segment::close_descriptor() noexcept {
+  if (has_descriptor()) ::close(descriptor_);
+  descriptor_ = -1;
 }
 
 void Segment::close() noexcept {
   // A child of fork() has a copy of this object, but not the name to remove.
   if (token_.process == getpid()) forget();
+  close_descriptor();
   if (!mapped_.empty()) munmap(mapped_.data(), mapped_.size());
-  if (descriptor_ >= 0) ::close(descriptor_);
   mapped_ = {};
-  descriptor_ = -1;
 }
 
 Segment::~Segment() { close(); }
@@ -210,6 +223,7 @@ Segment::Segment(Segment&& other) noexcept
     : token_(other.token_),
       mapped_(std::exchange(other.mapped_, {})),
       descriptor_(std::exchange(other.descriptor_, -1)),
+      file_(other.file_),
       named_(std::exchange(other.named_, false)) {}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
@@ -218,6 +232,7 @@ Segment& Segment::operator=(Segment&& other) noexcept {
     token_ = other.token_;
     mapped_ = std::exchange(other.mapped_, {});
     descriptor_ = std::exchange(other.descriptor_, -1);
+    file_ = other.file_;
     named_ = std::exchange(other.named_, false);
   }
   return *this;

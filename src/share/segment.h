@@ -65,18 +65,27 @@ class Segment {
   /// the last of these ends, however it ends, or the segment is destroyed. False where the system has no such locks. Where the memory's file cannot be
   /// opened anew, children hold the mark as long as they have the memory.
   bool hold_mark(int index) noexcept;
-  /// In a child of fork(): its parent's marks are the parent's alone. Opens nothing anew; the memory stays.
+  /// In a child of fork(): its parent's marks are the parent's alone. Opens nothing anew; the memory stays. Async-signal-safe.
   void leave_marks() noexcept;
   /// True unless it is certain that no process holds the mark: then its holder is gone. Not to be asked by the holder.
   [[nodiscard]] bool mark_held(int index) const noexcept;
 
  private:
+  struct File {
+    dev_t device = 0;
+    ino_t number = 0;
+    [[nodiscard]] bool operator==(const File&) const = default;
+  };
+  static File file_of(int descriptor) noexcept;
   void map(std::size_t bytes);
+  [[nodiscard]] bool has_descriptor() const noexcept;
+  void close_descriptor() noexcept;
   void close() noexcept;
 
   Token token_;
   std::span<std::byte> mapped_;
   int descriptor_ = -1;
+  File file_;  // which that is: a program may close what it has not opened, and have another file by its number
   bool named_ = false;  // has a name that this process must remove
 };
 

@@ -218,6 +218,27 @@ TEST_P(SegmentTest, MarksTellWhoIsGone) {
   close(ready[1]);
 }
 
+// A program may close what it has not opened, and open other files, which then have its numbers.
+TEST_P(SegmentTest, WhatHasItsNumberSinceIsTheProgramsOwn) {
+  Segment segment = Segment::create(GetParam(), 100, secret());
+  Segment other = Segment::open(segment.token());
+  ASSERT_TRUE(other.hold_mark(1));
+  const int number = segment.token().descriptor;
+  const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(dup3(file, number, O_CLOEXEC), number);
+  EXPECT_TRUE(segment.mark_held(1)) << "that file has no marks";
+  const auto is_open = [&] { return fcntl(number, F_GETFD) >= 0; };
+  EXPECT_EQ(in_child([&] {
+              segment.leave_marks();
+              return is_open();
+            }),
+            0);
+  segment = Segment{};
+  EXPECT_TRUE(is_open());
+  close(number);
+  close(file);
+}
+
 TEST(Segment, UnsharedMemoryIsLaidOutAlike) {
   const Segment segment = Segment::unshared(1000);
   EXPECT_EQ(segment.memory().size(), 1000U);
