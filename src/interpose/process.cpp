@@ -1,6 +1,7 @@
 // The process's object, and the calls that begin and end its life (MPI 5.0, section 11.2).
 #include "interpose/process.h"
 
+#include "base/attempt.h"
 #include "base/function_ref.h"
 #include "base/log.h"
 #include "gpu/context.h"
@@ -188,18 +189,23 @@ int Process::initialized() noexcept {
   if (!active_) return mpi::success;
   try {
     const Nested nested;
-    form_world();
-    finalize_last();
+    std::exception_ptr failure;
+    base::attempt(failure, [this] {
+      form_world();
+      finalize_last();
+    });
+    if (world_ != nullptr && world_->agreed()) world_->confirm(failure != nullptr);
+    if (failure) std::rethrow_exception(failure);
     if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
       base::log(base::Topic::info,
                 "the MPI is CUDA-capable itself: Crosslane carries out calls with GPU memory all the same; "
                 "CROSSLANE_MODE=passthrough leaves them to it");
     }
   } catch (const base::Error& error) {
-    active_ = false;
+    give_up();
     return raise(*this, Target::self(), "MPI_Init", error);
   } catch (const std::exception& error) {
-    active_ = false;
+    give_up();
     return raise(*this, Target::self(), "MPI_Init", base::Error(base::ErrorClass::other, error.what()));
   }
   // Of this rank alone: the others count on it all the same.
@@ -210,6 +216,17 @@ int Process::initialized() noexcept {
     if (tracer_ != nullptr) tracer_->open(world_->rank());
     return mpi::success;
   });
+}
+
+// All ranks do, or none that is agreed with others.
+void Process::give_up() noexcept {
+  const Nested nested;
+  active_ = looks_ = false;
+  teams_.reset();
+  unexpected_.reset();
+  transfers_.reset();
+  communicators_.reset();
+  world_.reset();
 }
 
 // Of MPI's own, not of tools': they would see communicators and messages that no application made.

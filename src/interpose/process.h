@@ -182,6 +182,8 @@ class Process {
   void finalize_last();
   void make_services();
   void form_world();
+  /// Crosslane is off from now on.
+  void give_up() noexcept;
   void free_attachments();
   void report() noexcept;
 

@@ -161,6 +161,18 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   messenger_.emplace(messenger);
 }
 
+void World::confirm(bool failed) {
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(size_));
+  const std::uint8_t mine = failed ? 1 : 0;
+  engine_.wait(engine_.spawn(messenger().all_gather(bytes_of(mine), std::as_writable_bytes(std::span{all}))),
+               {.call = "MPI_Init", .communicator = "MPI_COMM_WORLD"});
+  const auto first = std::ranges::find(all, 1);
+  if (first != all.end() && !failed)
+    throw base::Error(base::ErrorClass::other,
+                      "rank {} of MPI_COMM_WORLD could not set Crosslane up, and its own error says why",
+                      first - all.begin());
+}
+
 std::optional<std::vector<int>> World::local_ranks(std::span<const int> world_ranks) const {
   std::vector<int> found;
   found.reserve(world_ranks.size());

@@ -33,6 +33,10 @@ class World {
   /// `alike`: lines NAME=value that must be the same on all ranks, besides the settings' own; Error (argument) names what is not.
   World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Engine& engine, const base::Settings& settings,
         bool looks, std::span<const share::Method> methods = share::all_methods, const std::string& alike = {});
+  /// In MPI_Init, by every rank of an agreed world, once this one has made what it works with besides, or could not, `failed`: throws Error (other)
+  /// on all others where one could not, naming the first: they must not count on it.
+  void confirm(bool failed);
+
   /// In MPI_Finalize, before MPI's own: frees the communicator. Never throws.
   ~World();
   /// The same of one that what is under way without an end refers to: it stays, with its communicator.
