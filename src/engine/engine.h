@@ -33,7 +33,7 @@ class Engine final : private Runner {
   ~Engine() override;
 
   /// Any thread, and tasks: starts a task, up to where it first suspends if no thread is in the engine; else that thread starts it before it
-  /// leaves.
+  /// leaves. Where there is no memory for it, it throws, and has not.
   Completion spawn(Task<> task);
 
   /// Returns when the completion is done; `watch` tells the watchdog what for. Throws what a task that it waits for threw.

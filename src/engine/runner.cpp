@@ -14,6 +14,7 @@ struct Runner::Root::promise_type : task_detail::PromiseBase {
   std::shared_ptr<TaskState> state = std::make_shared<TaskState>();
   promise_type* previous = nullptr;
   promise_type* following = nullptr;
+  promise_type* next_posted = nullptr;
 
   struct Final {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -64,12 +65,15 @@ Completion Runner::post(Task<> task) {
   Completion completion{Completion::Kind::task, root.state};
   {
     const std::lock_guard lock{mutex_};
-    posted_.push_back(handle);
     root.following = roots_;
     if (roots_ != nullptr) roots_->previous = &root;
     roots_ = &root;
-    posted_count_.store(posted_.size(), std::memory_order_seq_cst);
     live_.fetch_add(1, std::memory_order_release);
+    if (posted())
+      last_posted_->next_posted = &root;
+    else
+      first_posted_.store(&root, std::memory_order_seq_cst);
+    last_posted_ = &root;
   }
   return completion;
 }
@@ -84,33 +88,30 @@ void Runner::unlink(Root::promise_type& root) noexcept {
   live_.fetch_sub(1, std::memory_order_release);
 }
 
-bool Runner::take_posted(std::vector<std::coroutine_handle<>>& ready) {
-  if (posted_count_.load(std::memory_order_acquire) == 0) return false;
-  const std::lock_guard lock{mutex_};
-  ready.insert(ready.end(), posted_.begin(), posted_.end());
-  posted_.clear();
-  posted_count_.store(0, std::memory_order_relaxed);
+// What a task throws stays in its promise.
+void Runner::resume(std::coroutine_handle<> task) noexcept {
+  next_ = task;
+  while (next_) std::exchange(next_, nullptr).resume();
+}
+
+bool Runner::start_posted() noexcept {
+  if (first_posted_.load(std::memory_order_acquire) == nullptr) return false;
+  Root::promise_type* next = nullptr;
+  {
+    const std::lock_guard lock{mutex_};
+    next = first_posted_.exchange(nullptr, std::memory_order_relaxed);
+  }
+  while (next != nullptr) {
+    Root::promise_type& root = *std::exchange(next, next->next_posted);
+    resume(std::coroutine_handle<Root::promise_type>::from_promise(root));
+  }
   return true;
 }
 
-void Runner::resume(std::vector<std::coroutine_handle<>> ready) {
-  for (const std::coroutine_handle<> task : ready) {
-    next_ = task;
-    while (next_) std::exchange(next_, nullptr).resume();
-  }
-  ready.clear();
-  ready_ = std::move(ready);  // keeps its capacity
-}
-
-void Runner::start_posted() {
-  std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
-  take_posted(ready);
-  resume(std::move(ready));
-}
-
 bool Runner::turn() {
+  bool moved = start_posted();
   std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
-  bool moved = take_posted(ready);
+  ready.reserve(suspended_.capacity());  // nothing may fail while they are taken from one to the other
   Moment moment;
   const auto still = std::remove_if(suspended_.begin(), suspended_.end(), [&](const Suspended& one) {
     if (!one.completion.done(moment)) return false;
@@ -119,18 +120,20 @@ bool Runner::turn() {
     return true;
   });
   suspended_.erase(still, suspended_.end());
-  resume(std::move(ready));
+  for (const std::coroutine_handle<> task : ready) resume(task);
+  ready.clear();
+  ready_ = std::move(ready);  // keeps its capacity
   return moved;
 }
 
 bool Runner::needs_no_polling() const {
-  return posted_count_.load(std::memory_order_acquire) == 0 &&
+  return first_posted_.load(std::memory_order_acquire) == nullptr &&
          std::all_of(suspended_.begin(), suspended_.end(),
                      [](const Suspended& one) { return one.completion.needs_no_polling() && !one.completion.done(); });
 }
 
 std::optional<base::Time> Runner::next_due() const {
-  if (posted_count_.load(std::memory_order_acquire) != 0) return std::nullopt;
+  if (first_posted_.load(std::memory_order_acquire) != nullptr) return std::nullopt;
   std::optional<base::Time> first;
   for (const Suspended& one : suspended_) {
     const auto due = one.completion.due();
@@ -146,8 +149,7 @@ void Runner::abandon() noexcept {
   suspended_.clear();
   {
     const std::lock_guard lock{mutex_};
-    posted_.clear();
-    posted_count_.store(0, std::memory_order_relaxed);
+    first_posted_.store(nullptr, std::memory_order_relaxed);
   }
   while (roots_ != nullptr) {
     Root::promise_type& root = *roots_;

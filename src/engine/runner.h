@@ -31,17 +31,18 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  /// Any thread: hands over a task; the next turn starts it. The completion is done when the task is finished.
+  /// Any thread: hands over a task; the next turn starts it. The completion is done when the task is finished. What it throws, for want of memory,
+  /// comes before that.
   Completion post(Task<> task);
 
   /// One thread at a time: resumes every task whose completion is done, and starts those posted.
   /// True if a task moved for another reason than that time passed.
   bool turn();
 
-  /// One thread at a time: starts those posted, and no more: what is suspended is not looked at.
-  void start_posted();
+  /// One thread at a time: starts those posted, and no more: what is suspended is not looked at. False if there were none. Needs no memory of its own.
+  bool start_posted() noexcept;
   /// A task waits to be started. In one order with post(), for all threads.
-  [[nodiscard]] bool posted() const noexcept { return posted_count_.load(std::memory_order_seq_cst) != 0; }
+  [[nodiscard]] bool posted() const noexcept { return first_posted_.load(std::memory_order_seq_cst) != nullptr; }
 
   /// True if no task is left, neither suspended nor posted.
   [[nodiscard]] bool idle() const noexcept { return live_.load(std::memory_order_acquire) == 0; }
@@ -71,8 +72,7 @@ class Runner {
     std::coroutine_handle<promise_type> handle;
   };
   static Root run(Task<> task);
-  bool take_posted(std::vector<std::coroutine_handle<>>& ready);
-  void resume(std::vector<std::coroutine_handle<>> ready);
+  void resume(std::coroutine_handle<> task) noexcept;
   void unlink(Root::promise_type& root) noexcept;
 
   struct Suspended {
@@ -86,11 +86,11 @@ class Runner {
   std::vector<std::coroutine_handle<>> ready_;
 
   // Any thread:
-  std::atomic<std::size_t> live_{0};  // roots not finished
-  mutable base::LightMutex mutex_;    // guards what follows
-  std::vector<std::coroutine_handle<>> posted_;
-  std::atomic<std::size_t> posted_count_{0};  // its size, to be read without the mutex
-  Root::promise_type* roots_ = nullptr;       // all that live, a doubly linked list
+  std::atomic<std::size_t> live_{0};                        // roots not finished
+  mutable base::LightMutex mutex_;                          // guards what follows
+  std::atomic<Root::promise_type*> first_posted_{nullptr};  // of a list; to be read without the mutex
+  Root::promise_type* last_posted_ = nullptr;
+  Root::promise_type* roots_ = nullptr;  // all that live, a doubly linked list
 };
 
 }  // namespace crosslane::engine
