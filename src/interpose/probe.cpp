@@ -27,8 +27,8 @@ Probed match_once(Process& process, int source, int tag, MPI_Comm comm, MPI_Mess
   const auto lock = process.gate();
   Probed probed = unexpected.probe(comm, facts, source, tag);
   if (probed.code != mpi::success || !probed.there) return probed;
-  if (auto arrived = unexpected.take(facts.get(), source, tag)) {
-    *message = unexpected.hand_out(std::move(arrived));
+  if (const auto handle = unexpected.hand_out(facts.get(), source, tag)) {
+    *message = *handle;
     return probed;
   }
   int there = 0;

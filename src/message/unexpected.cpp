@@ -17,39 +17,43 @@ bool matches(const Arrived& arrived, const team::CommunicatorFacts* facts, int s
 
 }  // namespace
 
-std::deque<ArrivedPointer>::iterator Unexpected::find(const team::CommunicatorFacts* facts, int source, int tag) {
+Unexpected::Queue::iterator Unexpected::find(const team::CommunicatorFacts* facts, int source, int tag) {
   return std::find_if(queue_.begin(), queue_.end(),
                       [&](const ArrivedPointer& arrived) { return matches(*arrived, facts, source, tag); });
 }
 
 ArrivedPointer Unexpected::take(const team::CommunicatorFacts* facts, int source, int tag) {
   const auto found = find(facts, source, tag);
-  if (found == queue_.end()) return nullptr;
-  auto arrived = std::move(*found);
-  queue_.erase(found);
-  size_.store(queue_.size(), std::memory_order_release);
-  return arrived;
+  return found == queue_.end() ? nullptr : take(found);
 }
 
-// The oldest message that MPI has from `source`; null if there is none any more.
-ArrivedPointer Unexpected::extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
-                                   int& code) {
+ArrivedPointer Unexpected::take(Queue::iterator arrived) noexcept {
+  auto taken = std::move(*arrived);
+  queue_.erase(arrived);
+  size_.store(queue_.size(), std::memory_order_release);
+  return taken;
+}
+
+// The oldest message that MPI has from `source`; none if there is none any more. Whatever memory it takes is there before MPI gives it away.
+Unexpected::Queue Unexpected::extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
+                                      int& code) {
   int there = 0;
-  auto arrived = std::make_shared<Arrived>();
+  Queue extracted(1, std::make_shared<Arrived>());
+  const ArrivedPointer& arrived = extracted.front();
   code = mpi_.Improbe(source, mpi::any_tag, comm, &there, &arrived->message, &arrived->status);
-  if (code != mpi::success || there == 0) return nullptr;
+  if (code != mpi::success || there == 0) return {};
   arrived->comm = comm;
   arrived->facts = facts;
   if (mpi::received_bytes(mpi_, arrived->status) != static_cast<MPI_Count>(header_bytes)) {
     arrived->held = true;
-    return arrived;
+    return extracted;
   }
   MPI_Status status{};
   code = mpi_.Mrecv(arrived->bytes.data(), static_cast<int>(header_bytes), handles_.byte, &arrived->message, &status);
-  if (code != mpi::success) return nullptr;
+  if (code != mpi::success) return {};
   arrived->header = decode(arrived->bytes, cookie_);
   if (arrived->header) mpi::set_received_bytes(mpi_, arrived->status, static_cast<MPI_Count>(arrived->header->bytes));
-  return arrived;
+  return extracted;
 }
 
 Unexpected::Probed Unexpected::probe(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
@@ -68,31 +72,40 @@ Unexpected::Probed Unexpected::probe(MPI_Comm comm, const std::shared_ptr<team::
   // All that came before it from there comes along, so that the queue stays the older part of what has arrived.
   const int from = probed.status.MPI_SOURCE;
   for (;;) {
-    auto arrived = extract(comm, facts, from, probed.code);
-    if (!arrived) {  // another thread's receive was faster
+    Queue extracted = extract(comm, facts, from, probed.code);
+    if (extracted.empty()) {  // another thread's receive was faster
       probed.there = false;
       return probed;
     }
-    const bool wanted = matches(*arrived, facts.get(), source, tag);
-    if (wanted) probed.status = arrived->status;
-    queue_.push_back(std::move(arrived));
+    const Arrived& arrived = *extracted.front();
+    const bool wanted = matches(arrived, facts.get(), source, tag);
+    if (wanted) probed.status = arrived.status;
+    queue_.splice(queue_.end(), extracted);
     size_.store(queue_.size(), std::memory_order_release);
     if (wanted) return probed;
   }
 }
 
 // A message to this rank itself, matched and not received, is as good a handle as any other.
-MPI_Message Unexpected::hand_out(ArrivedPointer arrived) {
-  if (arrived->held) return arrived->message;
-  const int tag = team::value(team::Tag::message_handle);
+std::optional<MPI_Message> Unexpected::hand_out(const team::CommunicatorFacts* facts, int source, int tag) {
+  const auto found = find(facts, source, tag);
+  if (found == queue_.end()) return std::nullopt;
+  if ((*found)->held) return take(found)->message;
+  decltype(handed_out_) made;
+  made.emplace(0, *found);
+  const int own_tag = team::value(team::Tag::message_handle);
   MPI_Request request{};
-  team::check(mpi_, mpi_.Isend(nullptr, 0, handles_.byte, rank_, tag, private_, &request), "MPI_Isend");
+  team::check(mpi_, mpi_.Isend(nullptr, 0, handles_.byte, rank_, own_tag, private_, &request), "MPI_Isend");
   mpi_.Request_free(&request);
   MPI_Message handle{};
   for (int there = 0; there == 0;)
-    team::check(mpi_, mpi_.Improbe(rank_, tag, private_, &there, &handle, mpi::status_ignore()), "MPI_Improbe");
+    team::check(mpi_, mpi_.Improbe(rank_, own_tag, private_, &there, &handle, mpi::status_ignore()), "MPI_Improbe");
+  static_cast<void>(take(found));
+  auto node = made.extract(made.begin());
+  node.key() = key(handle);
   const std::lock_guard lock(handles_mutex_);
-  handed_out_.insert_or_assign(key(handle), std::move(arrived));
+  handed_out_.erase(node.key());
+  handed_out_.insert(std::move(node));
   handed_out_size_.store(handed_out_.size(), std::memory_order_release);
   return handle;
 }

@@ -14,11 +14,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
+#include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 
 namespace crosslane::message {
 
@@ -60,9 +60,9 @@ class Unexpected {
   /// With the gate held: as MPI_Iprobe. A message of a header's length goes to the queue.
   [[nodiscard]] Probed probe(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source, int tag);
 
-  /// With the gate held: a handle of MPI's own that stands for a message taken from the queue, until claim(). For a
-  /// message that MPI still holds it is that message's.
-  [[nodiscard]] MPI_Message hand_out(ArrivedPointer arrived);
+  /// With the gate held: takes the same out of the queue, and tells a handle of MPI's own that stands for it, until claim(). For a message that MPI
+  /// still holds it is that message's. Where it throws, the message stays where it was.
+  [[nodiscard]] std::optional<MPI_Message> hand_out(const team::CommunicatorFacts* facts, int source, int tag);
 
   /// The message that this handle stands for; null for one that is MPI's affair.
   [[nodiscard]] ArrivedPointer handed_out(const MPI_Message& handle);
@@ -70,14 +70,16 @@ class Unexpected {
   void claim(MPI_Message& handle);
 
  private:
+  using Queue = std::list<ArrivedPointer>;
   static std::uint64_t key(MPI_Message handle) noexcept {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &handle, sizeof handle);
     return bits;
   }
-  [[nodiscard]] std::deque<ArrivedPointer>::iterator find(const team::CommunicatorFacts* facts, int source, int tag);
-  [[nodiscard]] ArrivedPointer extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
-                                       int& code);
+  ArrivedPointer take(Queue::iterator arrived) noexcept;
+  [[nodiscard]] Queue::iterator find(const team::CommunicatorFacts* facts, int source, int tag);
+  [[nodiscard]] Queue extract(MPI_Comm comm, const std::shared_ptr<team::CommunicatorFacts>& facts, int source,
+                              int& code);
 
   const mpi::Functions& mpi_;
   const mpi::Handles& handles_;
@@ -85,10 +87,10 @@ class Unexpected {
   const MPI_Comm private_;
   const int rank_;
   std::recursive_mutex gate_;  // guards the queue
-  std::deque<ArrivedPointer> queue_;
+  Queue queue_;
   std::atomic<std::size_t> size_{0};
   std::mutex handles_mutex_;  // guards what was handed out
-  std::unordered_map<std::uint64_t, ArrivedPointer> handed_out_;
+  std::map<std::uint64_t, ArrivedPointer> handed_out_;
   std::atomic<std::size_t> handed_out_size_{0};
 };
 
