@@ -343,7 +343,7 @@ void begin_fetch(Process& process, Operation& operation, const message::Header& 
   const engine::Watch watch{.call = operation.call};
   auto& receiver = process.receiver();
   auto reading = receiver.begin_reading(header, look.buffer, watch, gathering);
-  process.took_route(operation.call, message::Receiver::route_of(header, reading), header.bytes);
+  const auto route = message::Receiver::route_of(header, reading);
   if (message::Receiver::reads_by_itself(reading)) {
     look.pull = message::Receiver::end_of(*reading);
     look.reading = std::move(reading);
@@ -357,6 +357,7 @@ void begin_fetch(Process& process, Operation& operation, const message::Header& 
       throw;
     }
   }
+  process.took_route(operation.call, route, header.bytes);
 }
 
 }  // namespace

@@ -21,34 +21,35 @@ using State = share::Offers::State;
 
 }  // namespace
 
-// At once, whoever's payload comes before: the send may be over then.
-std::uint64_t Receiver::ask_for(const Header& header, const share::Offers::Ticket& offer) {
-  const std::uint64_t number = peers_->own_ferry().next_number();
-  peers_->offers().decline(peers_->owner(header), offer, number);
-  return number;
-}
-
-engine::Task<> Receiver::read_ferried(Header header, std::size_t begin, Buffer buffer,
-                                      std::shared_ptr<Received> received, std::uint64_t number, engine::Watch watch) {
+// It asks at once, whoever's payload comes before: the send may be over then. What has a number has to be read, or all that comes behind it by this
+// ferry would wait for ever: what may fail, for want of memory, too, comes before, or does not keep it from being read.
+engine::Task<> Receiver::read_ferried(Header header, share::Offers::Ticket offer, std::size_t begin, Buffer buffer,
+                                      std::shared_ptr<Received> received, engine::Watch watch) {
   struct Slot {
     lane::HostBlock block;
     engine::Completion copied;
   };
   const std::size_t room = buffer.bytes;
   received->truncated = header.bytes > room;
-  const share::Ferry ferry = peers_->own_ferry();
-  // One payload at a time, whoever it comes from: its sender's helper thread waits for nothing but this rank's looks.
-  const auto turn = ferry.turn(number);
-  co_await turn;
   std::array<Slot, 2> slots;
   lane::Batch batch(copier_, watch);  // waits for its copies before their slots go
   std::exception_ptr failure;
+  const share::Ferry ferry = peers_->own_ferry();
+  const std::uint64_t number = ferry.next_number();
+  peers_->offers().decline(peers_->owner(header), offer, number);
+  // One payload at a time, whoever it comes from: its sender's helper thread waits for nothing but this rank's looks.
+  const auto turn = ferry.turn(number);
+  co_await turn;
   bool abandoned = false;
   std::size_t chunk_number = 0;
   for (; begin < header.bytes && !received->failed; ++chunk_number) {
     const auto arrival = ferry.arrival();
     while (!arrival.done() && !abandoned) {
-      co_await either(arrival, engine::Completion::after(between_questions));
+      try {
+        co_await either(arrival, engine::Completion::after(between_questions));
+      } catch (...) {
+        failure = std::current_exception();  // there is no memory to wait with: it looks all the time
+      }
       // Asked for before the last look: what it has filled in until then counts.
       abandoned = !arrival.done() && !peers_->alive(header) && !arrival.done();
     }

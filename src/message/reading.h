@@ -32,9 +32,9 @@ struct Receiver::Reading {
     std::uint64_t wait;  ///< Receiver::waits_ then.
   };
 
-  PeerMemory::Reached source, list;      // held until the batch has ended
-  std::optional<std::uint64_t> ferried;  // as which payload of this rank's ferry
-  bool stored = false;                   // by its sender, which has waited for long
+  PeerMemory::Reached source, list;  // held until the batch has ended
+  bool ferried = false;              // comes by this rank's ferry
+  bool stored = false;               // by its sender, which has waited for long
   bool to_gpu = false;
   Received received;  // once it is done
   int owner = 0;

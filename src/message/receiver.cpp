@@ -43,23 +43,28 @@ Receiver::Receiver(Means means)
 engine::Task<> Receiver::pull(Header header, Buffer buffer, std::shared_ptr<Received> received, ReadingPointer reading,
                               engine::Watch watch) {
   if (reading != nullptr) {
-    const auto number = ferried(reading);
-    auto getting =
-        number ? read_ferried(header, 0, buffer, received, *number, watch) : read(header, buffer, reading, watch);
-    co_await std::move(getting);
-    if (!number) *received = finish_reading(*reading);
+    try {
+      auto getting = ferried(reading) ? read_ferried(header, header.offer, 0, buffer, received, watch)
+                                      : read(header, buffer, reading, watch);
+      co_await std::move(getting);
+      if (!ferried(reading)) *received = finish_reading(*reading);
+    } catch (...) {
+      fail(*reading, std::current_exception());  // where nothing of it has begun
+      throw;
+    }
     co_return;
   }
   if (header.pieces.blocks != 0) {
     const std::uint64_t piece = co_await read_packed(header, buffer, received, watch);
     if (piece == header.pieces.count(header.bytes)) co_return;
-    const std::uint64_t number = ask_for(header, header.pieces.ticket(piece));
+    const auto ticket = header.pieces.ticket(piece);
     std::exception_ptr failure;
     try {
-      auto getting = read_ferried(header, header.pieces.begin(piece), buffer, received, number, watch);
+      auto getting = read_ferried(header, ticket, header.pieces.begin(piece), buffer, received, watch);
       co_await std::move(getting);
     } catch (...) {
       failure = std::current_exception();
+      peers_->offers().fail(peers_->owner(header), ticket);  // where it has not asked
     }
     end_unread(header, piece + 1);
     if (failure) std::rethrow_exception(failure);

@@ -137,8 +137,8 @@ class Receiver {
   [[nodiscard]] std::uint64_t answered() const noexcept { return answered_.load(); }
 
  private:
-  /// This rank does not read it, and has asked for it: as which payload of its ferry.
-  [[nodiscard]] static std::optional<std::uint64_t> ferried(const ReadingPointer& reading) noexcept;
+  /// This rank does not read it, and asks for it by its ferry.
+  [[nodiscard]] static bool ferried(const ReadingPointer& reading) noexcept;
 
   void enqueue(Reading& reading, const Header& header, const Buffer& buffer);
   /// Goes with one copy, straight from where it lies into the own GPU's memory, for which nothing has to be waited for.
@@ -207,9 +207,8 @@ class Receiver {
   engine::Task<> read_long_to_host(Header header, Buffer buffer, ReadingPointer reading, engine::Watch watch);
   engine::Task<std::uint64_t> read_packed(Header header, Buffer buffer, std::shared_ptr<Received> received,
                                           engine::Watch watch);
-  [[nodiscard]] std::uint64_t ask_for(const Header& header, const share::Offers::Ticket& offer);
-  engine::Task<> read_ferried(Header header, std::size_t begin, Buffer buffer, std::shared_ptr<Received> received,
-                              std::uint64_t number, engine::Watch watch);
+  engine::Task<> read_ferried(Header header, share::Offers::Ticket offer, std::size_t begin, Buffer buffer,
+                              std::shared_ptr<Received> received, engine::Watch watch);
   void end_unread(const Header& header, std::uint64_t piece) const noexcept;
 
   const mpi::Functions& mpi_;

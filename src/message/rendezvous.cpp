@@ -131,8 +131,7 @@ Receiver::ReadingPointer Receiver::begin_reading(const Header& header, const Buf
   reading->received.truncated = header.bytes > buffer.bytes;
   try {
     if (!taken) {
-      reading->stored = true;
-      reading->ferried = ask_for(header, header.offer);
+      reading->stored = reading->ferried = true;
       return reading;
     }
     const bool listed = header.listed.entries != 0;
@@ -149,7 +148,7 @@ Receiver::ReadingPointer Receiver::begin_reading(const Header& header, const Buf
     };
     const bool follows = !listed || (reading->list.data != nullptr && kernels_here());
     if (reading->source.data == nullptr || !follows) {
-      reading->ferried = ask_for(header, header.offer);
+      reading->ferried = true;
       return reading;
     }
     // One alone is read sooner than its sender has been asked.
@@ -241,9 +240,7 @@ bool Receiver::reads_by_itself(const ReadingPointer& reading) noexcept {
          (reading->to_gpu || reading->received.bytes == 0 || reading->failure != nullptr);
 }
 
-std::optional<std::uint64_t> Receiver::ferried(const ReadingPointer& reading) noexcept {
-  return reading == nullptr ? std::nullopt : reading->ferried;
-}
+bool Receiver::ferried(const ReadingPointer& reading) noexcept { return reading != nullptr && reading->ferried; }
 
 std::string_view Receiver::route_of(const Header& header, const ReadingPointer& reading) noexcept {
   if (!ferried(reading)) return name_of(protocol_of(header));
