@@ -549,15 +549,17 @@ std::string Started::details() const {
 }
 
 void Blocking::start(const std::shared_ptr<Started>& call, engine::HelperThread* helper) const {
-  auto task = carry_out(call, call->team->queued());
+  auto task = carry_out(call, call->team->queued(), pass(*call));
   call->over = helper != nullptr ? helper->spawn(std::move(task)) : engine_.spawn(std::move(task));
   call->team->queue(call->over);
 }
 
-engine::Task<> Blocking::carry_out(std::shared_ptr<Started> call, engine::Completion before) const {
+// `passing` is there before anything has begun: by the time that it has its turn there may be no memory for it, and the others wait.
+engine::Task<> Blocking::carry_out(std::shared_ptr<Started> call, engine::Completion before,
+                                   engine::Task<> passing) const {
   try {
     co_await before;
-    co_await pass(*call);
+    co_await std::move(passing);
   } catch (...) {
     call->error = std::current_exception();
   }

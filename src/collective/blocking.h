@@ -106,7 +106,7 @@ class Blocking {
              const engine::Watch& watch) const;
   [[nodiscard]] DrivenCall driven(const Call& call, const Side& mine, team::Team& team,
                                   std::atomic<int>& waits_for) const;
-  engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before) const;
+  engine::Task<> carry_out(std::shared_ptr<Started> call, engine::Completion before, engine::Task<> passing) const;
   engine::Task<> pass(Started& call) const;
   engine::Task<> run(Participation& participation, Started& call) const;
 

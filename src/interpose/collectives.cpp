@@ -16,7 +16,9 @@
 
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -180,11 +182,19 @@ void hear_of_edges(Process& process, const team::Team& team, const CollectiveCal
   if (topology->matched(call.edges)) team.show_matched(call.edges);
 }
 
-// Who has failed before its part in a direct call began comes all the same: the others wait for it.
+// Who has failed before its part in a direct call began comes all the same: the others wait for it. Where there is no memory for coming later, it comes
+// now, behind the calls that were started before.
 void come_in_vain(Process& process, const std::shared_ptr<team::Team>& team, const CollectiveCall& call) {
-  DirectUndertaking vain(process, team, call, share::Excuse::failed);
-  vain.start({});
-  process.teams()->keep(vain.started());
+  try {
+    DirectUndertaking vain(process, team, call, share::Excuse::failed);
+    std::list kept{vain.started()};
+    vain.start({});
+    process.teams()->keep(std::move(kept));
+  } catch (const std::bad_alloc&) {
+    const NamedCommunicator named{process, call.comm};
+    process.teams()->blocking().excuse(*team, share::Excuse::failed,
+                                       {.call = call.call, .name = NamedCommunicator::name, .context = &named});
+  }
 }
 
 // A direct call under way, of whose team the verdict was so.

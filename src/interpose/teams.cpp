@@ -199,14 +199,14 @@ void Teams::keep(std::shared_ptr<team::Question> question) {
   std::erase_if(questions_, [](const auto& each) { return each->over(); });
 }
 
-void Teams::keep(std::shared_ptr<collective::Started> call) {
-  std::vector<std::shared_ptr<collective::Started>> over;  // ends outside of the lock
+void Teams::keep(std::list<std::shared_ptr<collective::Started>> call) noexcept {
+  std::list<std::shared_ptr<collective::Started>> over;  // ends outside of the lock
   const std::lock_guard lock(mutex_);
-  const auto rest =
-      std::partition(in_vain_.begin(), in_vain_.end(), [](const auto& each) { return !each->over.done(); });
-  over.assign(std::make_move_iterator(rest), std::make_move_iterator(in_vain_.end()));
-  in_vain_.erase(rest, in_vain_.end());
-  in_vain_.push_back(std::move(call));
+  for (auto next = in_vain_.begin(); next != in_vain_.end();) {
+    const auto each = next++;
+    if ((*each)->over.done()) over.splice(over.end(), in_vain_, each);
+  }
+  in_vain_.splice(in_vain_.end(), call);
 }
 
 engine::HelperThread& Teams::helper() {

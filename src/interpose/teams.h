@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -82,7 +83,7 @@ class Teams {
 
   /// The same of a call that has failed here, until the others have come to it: its team is not to end on the helper thread, which cannot wait
   /// as an end has to.
-  void keep(std::shared_ptr<collective::Started> call);
+  void keep(std::list<std::shared_ptr<collective::Started>> call) noexcept;
 
   /// Carries out direct calls that are only started; started with the first one. Throws Error (other) if the system refuses.
   [[nodiscard]] engine::HelperThread& helper();
@@ -134,7 +135,7 @@ class Teams {
   std::vector<std::shared_ptr<team::Prepared>>
       prepared_;  // those of freed communicators until all ranks have freed them
   std::vector<std::shared_ptr<team::Question>> questions_;
-  std::vector<std::shared_ptr<collective::Started>> in_vain_;
+  std::list<std::shared_ptr<collective::Started>> in_vain_;
   std::atomic<std::uint64_t> numbers_{0}, told_{0};
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
