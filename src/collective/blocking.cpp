@@ -161,13 +161,6 @@ void forget_closed(team::Team::Connection& connection) {
   connection.closings = closings;
 }
 
-// The end of what is on the team's stream so far.
-engine::Completion all_enqueued(team::Team::Connection& connection) {
-  const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
-  const std::uint64_t value = connection.marker->post(connection.queue());
-  return engine::Completion::of(connection.marker->word(), value);
-}
-
 // The GPU may fail, or have failed, by what the application runs on it: then nothing of ours ends. And another member may have, or be gone: then
 // kernels here wait for its in vain. Costs a question to the system for each member: once a second.
 void look_at_kernels(const team::Team& team) {
@@ -188,8 +181,8 @@ engine::Task<> reached(engine::Completion end, const team::Team& team) {
   }
 }
 
-// However a call ends: then others may leave, and use anew what it reads and writes of theirs. Of one that fails nothing is left on the GPU by then
-// (Participation::leftovers(), and what host-driven algorithms do), unless that has not begun within a second, and writes too late.
+// However a call ends: then others may leave, and use anew what it reads and writes of theirs. Of one that fails nothing is left on the GPU by then,
+// or all know that something is (Team::clear_away()).
 struct Finish {
   team::Team& team;
   ~Finish() { team.finish(); }
@@ -291,17 +284,6 @@ class Blocking::Participation {
     team_.lose();
   }
 
-  /// After fall(): done once what was enqueued has ended, which waits for nobody any more; or after a second (look_every). Nothing is left on a GPU that failed.
-  [[nodiscard]] engine::Completion leftovers() const noexcept {
-    try {
-      connection_.throw_if_failed();
-      return or_look(all_enqueued(connection_));
-    } catch (const std::exception& error) {
-      base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
-      return {};
-    }
-  }
-
   /// Of an algorithm that the GPU drives: true once start() may be called, at once. It never waits.
   [[nodiscard]] bool may_start() const { return team_.may_start(plan_->blocks()); }
   /// What is enqueued is complete when this is done; then comes check().
@@ -330,7 +312,7 @@ class Blocking::Participation {
     if (mine_.lower) {
       try {
         mine_.lower(connection_.queue());
-        return all_enqueued(connection_);
+        return connection_.all_enqueued();
       } catch (...) {
         failure_ = std::current_exception();  // the call's kernels run all the same
       }
@@ -443,7 +425,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
     } catch (...) {
       participation.fall();
       try {
-        engine_.wait(participation.leftovers(), watch);
+        engine_.wait(engine_.spawn(team.clear_away()), watch);
       } catch (const std::exception& error) {
         base::log(base::Topic::debug, "behind a call that has failed: {}", error.what());
       }
@@ -626,8 +608,7 @@ engine::Task<> Blocking::run(Participation& participation, Started& call) const 
       failure = std::current_exception();
     }
     if (failure) {
-      const engine::Completion left = participation.leftovers();
-      co_await left;
+      co_await call.team->clear_away();
       std::rethrow_exception(failure);
     }
     participation.check();

@@ -2,7 +2,6 @@
 #include "collective/team_site.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "collective/among_nodes.h"
 #include "gpu/context.h"
 #include "gpu/copy.h"
@@ -94,20 +93,10 @@ class TeamSite final : public Site {
                       driven_.limit_s);
   }
 
-  // Others are not to wait for this rank; and what it has enqueued is not to outlive the call, if that can be had.
+  // Others are not to wait for this rank; and what it has enqueued, which may wait for somebody's event, is not to outlive the call, if that can be had.
   engine::Task<> give_up() {
     team_.fail(culprit_);
-    if (!home_.stands()) co_return;  // what was enqueued went with it
-    std::uint64_t mark = 0;
-    try {
-      mark = this->mark();
-    } catch (const base::Error& error) {
-      base::log(base::Topic::debug, "a GPU that has failed: {}", error.what());
-      co_return;
-    }
-    co_await or_look(engine::Completion::of(connection_.marker->word(), mark));
-    // What waits there for somebody's event would write to windows during later calls.
-    if (connection_.marker->word().load(std::memory_order_acquire) < mark) team_.lose();
+    co_await team_.clear_away();
   }
 
  private:

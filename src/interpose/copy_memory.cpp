@@ -10,6 +10,16 @@
 #include <utility>
 
 namespace crosslane::interpose {
+namespace {
+
+// Of a call that has failed: nobody can tell when others are through with it.
+struct KeptBlock final : team::Leftover {
+  explicit KeptBlock(lane::HostBlock&& block) noexcept : kept(std::move(block)) {}
+  [[nodiscard]] bool over() noexcept override { return false; }
+  lane::HostBlock kept;
+};
+
+}  // namespace
 
 CopyMemory::CopyMemory(Process& process, team::Home& home, const char* call, std::size_t bytes) : home_(home) {
   try {
@@ -28,7 +38,7 @@ CopyMemory::CopyMemory(Process& process, team::Home& home, const char* call, std
 CopyMemory::~CopyMemory() {
   if (block_.data() == nullptr) return;  // memory of the GPU is freed once that has ended what it was given
   try {
-    home_.keep(std::make_shared<lane::HostBlock>(std::move(block_)));
+    home_.keep(std::make_unique<KeptBlock>(std::move(block_)));
   } catch (const std::bad_alloc&) {
     base::log(base::Topic::debug, "no memory left to keep a buffer's copy in");
   }

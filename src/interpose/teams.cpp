@@ -145,6 +145,7 @@ void Teams::give_back_freed() noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);  // the thread that has freed it may have ended it
     return each->over();
   });
+  if (home_ != nullptr) home_->let_go();
 }
 
 void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {

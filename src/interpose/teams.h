@@ -73,7 +73,7 @@ class Teams {
   /// What enqueued calls on a communicator need; made empty where it has none yet. `local_ranks` and `me` as team::Prepared wants
   /// them.
   [[nodiscard]] team::Prepared& prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me);
-  /// Ends what was prepared on communicators that all ranks have freed since.
+  /// Ends what was prepared on communicators that all ranks have freed since, and gives back what else was left of any, and is over since.
   void give_back_freed() noexcept;
   /// A number that this process never gave before.
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++numbers_; }

@@ -39,7 +39,10 @@ struct TeamPlace::Member {
     std::atomic<std::uint64_t> word;
     std::array<Excuse, 2> excuse;  // by parity
   } arrived;
-  Line finished;
+  struct alignas(line_bytes) {
+    std::atomic<std::uint64_t> word;
+    std::atomic<bool> remains;
+  } finished;
   struct alignas(line_bytes) {
     std::atomic<Ready> ready;
     std::uint32_t turns;
@@ -217,6 +220,14 @@ void TeamPlace::finish(std::uint64_t direct) const noexcept {
 
 const std::atomic<std::uint64_t>& TeamPlace::finished(int which) const noexcept { return member(which).finished.word; }
 
+void TeamPlace::show_remains(bool any) const noexcept {
+  member(me_).finished.remains.store(any, std::memory_order_release);
+}
+
+bool TeamPlace::has_remains(int which) const noexcept {
+  return member(which).finished.remains.load(std::memory_order_acquire);
+}
+
 std::optional<std::uint64_t> TeamPlace::turn(std::uint64_t direct) const noexcept {
   if (slot_->turned.load(std::memory_order_acquire) < direct) return std::nullopt;
   return slot_->turn[direct % 2].load(std::memory_order_relaxed);
@@ -363,6 +374,7 @@ std::optional<TeamPlace> Board::join(const TeamKey& key, int members, int me) no
     member.entered.unasked_until.store(for_ever, std::memory_order_relaxed);
     member.arrived.word.store(0, std::memory_order_relaxed);
     member.finished.word.store(0, std::memory_order_relaxed);
+    member.finished.remains.store(false, std::memory_order_relaxed);
     member.window.ready.store(Ready::no, std::memory_order_relaxed);
     member.window.matched.store(0, std::memory_order_relaxed);
     for (std::size_t level = 0; level < Entry::levels; ++level) {

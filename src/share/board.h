@@ -35,6 +35,9 @@
 //                                            window of others before call d + 1. Who leaves the team waits for it.
 //                           d -> all         under the lock, by who finds that the member's process has ended in a call with a turn: its kernels
 //                                            have, too
+//   remains of a member     no -> yes        by that member alone, before it finishes a direct call that failed, and of which something that its GPU has
+//                                            not ended may still write to members' regions: who leaves the team uses its own for nothing else
+//                           yes -> no        by that member alone, with release, once its GPU has
 //   ready of a member       0 -> 1 region    by that member alone, with release, after its region is written
 //                           1 -> 2 mapped    ... after it can reach every other member's region
 //                           any -> 3 never   ... when it finds that it cannot take part, or can no more (a lapse); the reason is said by it
@@ -247,6 +250,9 @@ class TeamPlace {
   [[nodiscard]] Excuse excuse(int member, std::uint64_t direct) const noexcept;
   /// This member's direct call number `direct` is over; also where it failed.
   void finish(std::uint64_t direct) const noexcept;
+  /// Of this member's direct calls that are over something may still be on its GPU, or nothing any more.
+  void show_remains(bool any) const noexcept;
+  [[nodiscard]] bool has_remains(int member) const noexcept;
   /// The turn of the direct call; nothing before it has one (Board::give_turn). To be asked before this member's next arrive().
   [[nodiscard]] std::optional<std::uint64_t> turn(std::uint64_t direct) const noexcept;
   [[nodiscard]] const std::atomic<std::uint64_t>& finished(int member) const noexcept;

@@ -155,9 +155,20 @@ void Home::take_back_large_window(const share::Window::Piece& piece) noexcept {
   large_lent_ -= std::min(large_lent_, piece.bytes);
 }
 
-void Home::keep(std::shared_ptr<const void> leftover) {
+void Home::keep(std::unique_ptr<Leftover> leftover) {
   const std::lock_guard lock(mutex_);
   leftovers_.push_back(std::move(leftover));
+}
+
+void Home::let_go() noexcept {
+  for (;;) {
+    std::unique_ptr<Leftover> over;  // ends outside of the lock
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(leftovers_, [](const auto& each) { return each->over(); });
+    if (found == leftovers_.end()) return;
+    over = std::move(*found);
+    leftovers_.erase(found);
+  }
 }
 
 }  // namespace crosslane::team

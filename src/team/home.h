@@ -24,6 +24,17 @@
 
 namespace crosslane::team {
 
+/// What the GPU may still use though nobody waits for it.
+class Leftover {
+ public:
+  Leftover() = default;
+  Leftover(const Leftover&) = delete;
+  Leftover& operator=(const Leftover&) = delete;
+  virtual ~Leftover() = default;
+  /// True once it is known that the GPU does not; never waits.
+  [[nodiscard]] virtual bool over() noexcept = 0;
+};
+
 class Home {
  public:
   /// Loads the kernels into `context` of GPU `device`. Throws Error where the GPU cannot have them.
@@ -65,8 +76,9 @@ class Home {
   void take_back_large_window(const share::Window::Piece& piece) noexcept;
   /// Device memory for buffers that kernels cannot use where they are.
   [[nodiscard]] gpu::Spares& spares() noexcept { return spares_; }
-  /// Keeps what the GPU may still use though nobody waits for it, to the end.
-  void keep(std::shared_ptr<const void> leftover);
+  /// Keeps it until it is over(), at the latest to the end: that is asked when others may need what it has.
+  void keep(std::unique_ptr<Leftover> leftover);
+  void let_go() noexcept;
   /// True if several processes' kernels run on the GPU at the same time (MPS, emulation), rather than in turns.
   [[nodiscard]] bool runs_side_by_side() const noexcept { return side_by_side_; }
   /// share::whole_lines if it holds of all these ranks, else nothing. Memory of emulated GPUs is the machine's, whoever shares them.
@@ -96,7 +108,7 @@ class Home {
   gpu::Buffer door_;
   std::atomic<bool> door_settled_{false};
   bool door_short_ = false;
-  std::vector<std::shared_ptr<const void>> leftovers_;
+  std::vector<std::unique_ptr<Leftover>> leftovers_;
 };
 
 }  // namespace crosslane::team

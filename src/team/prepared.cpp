@@ -460,6 +460,13 @@ bool Prepared::comes_to_leave(const Connection& connection, int member) const {
   return comes.done();
 }
 
+// What others may use up to the end.
+struct Prepared::Kept final : Leftover {
+  [[nodiscard]] bool over() noexcept override { return false; }
+  std::shared_ptr<Connection> connection;
+  std::vector<Shared> buffers;
+};
+
 void Prepared::leave() noexcept {
   if (connection_ == nullptr) return;
   announce();
@@ -489,8 +496,10 @@ void Prepared::leave() noexcept {
           "ranks; wait for your streams first. Its library memory is not used again");
       Connection& left = *connection;
       left.home->board().leave(left.place);
-      left.home->keep(connection);
-      left.home->keep(std::make_shared<std::vector<Shared>>(std::move(buffers_)));
+      auto kept = std::make_unique<Kept>();
+      kept->connection = connection;
+      kept->buffers = std::move(buffers_);
+      left.home->keep(std::move(kept));
       // As far as is known its own kernels, which others' may wait for, are over, or have given up.
       if (mine.facts[launches_ended] != unknown && mine.facts[under_way] == 0) free_seats();
       return;

@@ -132,6 +132,7 @@ class Prepared {
     std::uint64_t buffer_id = 0;                               ///< Of the own one.
     bool mapped = false;                                       ///< By all.
   };
+  struct Kept;
   struct Opening;
   struct Shown;
   static void look_for_failure(const void* connection);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -40,9 +41,55 @@ Team::Team(share::Directory& directory, share::Board& board, engine::Engine& eng
 
 Team::~Team() { leave(); }
 
+// What a team has on the board and in the window until all members' remains are over.
+class Team::Ending final : public Leftover {
+ public:
+  Ending(share::Board& board, const share::TeamPlace& place, std::vector<int> local_ranks,
+         std::unique_ptr<Connection> connection) noexcept
+      : board_(board), place_(place), local_ranks_(std::move(local_ranks)), connection_(std::move(connection)) {}
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  ~Ending() override {
+    board_.leave(place_);
+    if (connection_ != nullptr && !connection_->home->driver().unloading())
+      connection_->home->window().give_back(connection_->region);
+  }
+
+  [[nodiscard]] bool over() noexcept override {
+    if (place_.has_remains(place_.me()) && own_are_over()) place_.show_remains(false);
+    for (int member = 0; member < place_.members(); ++member)
+      if (place_.has_remains(member) && board_.alive(local_ranks_[static_cast<std::size_t>(member)])) return false;
+    return true;
+  }
+
+ private:
+  [[nodiscard]] bool own_are_over() noexcept {
+    if (!connection_->home->stands()) return true;  // what was enqueued went with the context
+    try {
+      if (!end_) end_ = connection_->all_enqueued();
+      return end_->done();
+    } catch (const std::exception& error) {
+      base::log(base::Topic::debug, "the GPU does not say what is left of a call that has failed: {}", error.what());
+      return false;
+    }
+  }
+
+  share::Board& board_;
+  const share::TeamPlace place_;
+  const std::vector<int> local_ranks_;
+  std::unique_ptr<Connection> connection_;
+  std::optional<engine::Completion> end_;
+};
+
 gpu::StreamView Team::Connection::queue() noexcept {
   lingerer->dismiss();
   return *stream;
+}
+
+engine::Completion Team::Connection::all_enqueued() {
+  const gpu::ContextScope scope(home->driver(), home->context());
+  const std::uint64_t value = marker->post(queue());
+  return engine::Completion::of(marker->word(), value);
 }
 
 void Team::Connection::throw_if_ended() const {
@@ -59,25 +106,23 @@ void Team::Connection::throw_if_failed() const {
 void Team::leave() noexcept {
   wait_for_readers();
   send_lingerer_away();
-  if (place_) board_.leave(*place_);
+  if (!place_) return;
+  Home* const home = connection_ == nullptr ? nullptr : connection_->home;
+  auto ending = std::make_unique<Ending>(board_, *place_, local_ranks_, std::move(connection_));
   place_.reset();
-  if (connection_ != nullptr && !connection_->home->driver().unloading())
-    connection_->home->window().give_back(connection_->region);
-  connection_.reset();
+  if (home != nullptr && !home->driver().unloading() && !ending->over()) home->keep(std::move(ending));
 }
 
-// Up to its end it uses the region, which others may get next.
+// Up to its end it uses the region, which others may get next. Where there are remains it was sent away before them.
 void Team::send_lingerer_away() noexcept {
   if (connection_ == nullptr || !connection_->lingerer->used() || !connection_->home->stands() ||
-      connection_->home->driver().unloading())
+      connection_->home->driver().unloading() || place_->has_remains(me_))
     return;
   try {
-    const gpu::ContextScope scope(connection_->home->driver(), connection_->home->context());
-    const std::uint64_t last = connection_->marker->post(connection_->queue());
-    engine_.wait(engine::Completion::of(connection_->marker->word(), last), {.call = "leaving a communicator",
-                                                                             .sequence = sequence_,
-                                                                             .check = check_connection,
-                                                                             .checked = connection_.get()});
+    engine_.wait(connection_->all_enqueued(), {.call = "leaving a communicator",
+                                               .sequence = sequence_,
+                                               .check = check_connection,
+                                               .checked = connection_.get()});
   } catch (const std::exception& error) {
     base::log(base::Topic::warning, "leaving a communicator: {}", error.what());
   }
@@ -156,6 +201,31 @@ void Team::stop_waiting() const noexcept {
 void Team::lose() noexcept {
   stop_waiting();
   if (!withdrawn()) withdraw();
+}
+
+namespace {
+
+// Not in the coroutine: GCC 12 cannot await what takes an initializer list.
+engine::Completion or_a_second(const engine::Completion& completion) {
+  return engine::Completion::when_any({completion, engine::Completion::after(std::chrono::seconds{1})});
+}
+
+}  // namespace
+
+engine::Task<> Team::clear_away() {
+  std::optional<engine::Completion> end;
+  try {
+    connection_->throw_if_failed();  // nothing is left on a GPU that has, nor of a context that has ended
+    place_->show_remains(true);
+    end = connection_->all_enqueued();
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "behind a call that has failed: {}", error.what());
+  }
+  if (end) co_await or_a_second(*end);
+  if (end && end->done())
+    place_->show_remains(false);
+  else if (place_->has_remains(me_))
+    lose();
 }
 
 Verdict Team::enter(Verdict wish, Pace pace, engine::Watch watch) {
@@ -406,6 +476,7 @@ void Team::take_region(Home& home) {
   made->home = &home;
   made->layout = region_layout(size(), part_bytes_);
   // First: where memory is short, nothing was made whose end would wait for the GPU.
+  home.let_go();
   const auto region = home.window().take(made->layout.bytes);
   if (!region)
     throw base::Error(base::ErrorClass::no_memory,

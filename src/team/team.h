@@ -50,7 +50,8 @@ class Team {
        std::size_t part_bytes = default_part_bytes);
   ~Team();
   /// Gives back what the team has on the board and in the window, ahead of its end: no collective follows. Waits until the
-  /// members that live are through with the last direct call, in which they may still read this rank's window.
+  /// members that live are through with the last direct call, in which they may still read this rank's window. What may be used yet, since
+  /// calls have failed, is kept in the home.
   void leave() noexcept;
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -130,6 +131,8 @@ class Team {
 
     /// The stream, to enqueue more than kernels that stay: none stays behind this.
     [[nodiscard]] gpu::StreamView queue() noexcept;
+    /// The end of what is on the stream so far.
+    [[nodiscard]] engine::Completion all_enqueued();
     /// Throws Error (other) where the application has ended the context.
     void throw_if_ended() const;
     /// The same, and where the GPU has failed: it never ends then what is on the stream.
@@ -198,6 +201,9 @@ class Team {
   /// Not all have launched the kernels of a call, or some have given up: from here on, what others' kernels have written may be of another call
   /// than it seems. Kernels end, and this rank withdraws.
   void lose() noexcept;
+  /// After fail(), before finish(): over once nothing that this rank has enqueued in the call is left on its GPU; or after a second: then the team is
+  /// lost, and no member's region is used for anything else before what is left has ended.
+  [[nodiscard]] engine::Task<> clear_away();
 
   /// The number of the direct call under way, and the members' entries in the directory of host-driven ones.
   [[nodiscard]] std::uint64_t direct_call() const noexcept { return direct_; }
@@ -209,6 +215,7 @@ class Team {
   [[nodiscard]] std::optional<int> dead() const noexcept;
 
  private:
+  class Ending;
   [[nodiscard]] bool far_ahead() noexcept;
   void wait_for_laggards(engine::Watch watch);
   [[nodiscard]] std::uint64_t last_begun() const noexcept;
