@@ -8,6 +8,8 @@
 #include "kernel/exchange.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace crosslane::collective::copy_engine {
@@ -54,6 +56,9 @@ class Push final : public Plan {
     enqueue_barrier(team_, stream, report);
   }
 
+  [[nodiscard]] std::uint64_t launches() const noexcept override {
+    return in_step_ && !moves_.empty() ? 1 + moves_.size() : 2;
+  }
   [[nodiscard]] unsigned blocks() const noexcept override { return 1; }
 
  private:
@@ -82,6 +87,7 @@ class TwoShot final : public Plan {
     enqueue_in_step(moves_, team_, stream, report);
   }
 
+  [[nodiscard]] std::uint64_t launches() const noexcept override { return shares_->launches() + moves_.size(); }
   [[nodiscard]] unsigned blocks() const noexcept override { return shares_->blocks(); }
 
  private:

@@ -91,7 +91,7 @@ class Plan {
     return false;
   }
 
-  /// How many launches start() enqueues that the team's region counts (kernel/team.h), at least.
+  /// How many launches start() enqueues that the team's region counts (kernel/team.h): nothing else comes behind them.
   [[nodiscard]] virtual std::uint64_t launches() const noexcept { return 1; }
 
   /// Thread blocks that it keeps on the GPU until other members' have come: the most of its launches. The same on all members.

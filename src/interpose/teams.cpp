@@ -143,7 +143,7 @@ void Teams::give_back_freed() noexcept {
   std::erase_if(prepared_, [](const auto& each) {
     if (each.use_count() != 1) return false;
     std::atomic_thread_fence(std::memory_order_acquire);  // the thread that has freed it may have ended it
-    return each->over();
+    return each->settle();
   });
   if (home_ != nullptr) home_->let_go();
 }

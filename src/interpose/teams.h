@@ -73,7 +73,7 @@ class Teams {
   /// What enqueued calls on a communicator need; made empty where it has none yet. `local_ranks` and `me` as team::Prepared wants
   /// them.
   [[nodiscard]] team::Prepared& prepared(team::CommunicatorFacts& facts, std::vector<int> local_ranks, int me);
-  /// Ends what was prepared on communicators that all ranks have freed since, and gives back what else was left of any, and is over since.
+  /// Gives back what was left of communicators that all ranks have freed, and is over since.
   void give_back_freed() noexcept;
   /// A number that this process never gave before.
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++numbers_; }
@@ -133,7 +133,7 @@ class Teams {
   std::mutex mutex_;
   std::vector<std::weak_ptr<team::Team>> living_;
   std::vector<std::shared_ptr<team::Prepared>>
-      prepared_;  // those of freed communicators until all ranks have freed them
+      prepared_;  // those of freed communicators until all ranks have freed them, and all calls on them have ended
   std::vector<std::shared_ptr<team::Question>> questions_;
   std::list<std::shared_ptr<collective::Started>> in_vain_;
   std::atomic<std::uint64_t> numbers_{0}, told_{0};

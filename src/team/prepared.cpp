@@ -393,37 +393,122 @@ int Prepared::missing() const noexcept {
 // Facts of an arrival: launches that have ended, or that nobody knows that; and, not 0, that one has not.
 constexpr std::size_t launches_ended = 0, under_way = 1;
 
-// Read from the GPU, for no host knows how often a graph was launched. On a stream of its own: the application's may be busy.
+constexpr std::size_t counters_bytes = 2 * sizeof(std::uint64_t);  // launches, finished: the first of kernel::Control
+static_assert(offsetof(kernel::Control, launches) == 0 && offsetof(kernel::Control, finished) == sizeof(std::uint64_t));
+
+// What others may use up to the end.
+struct Prepared::Kept final : Leftover {
+  [[nodiscard]] bool over() noexcept override { return false; }
+  std::shared_ptr<Connection> connection;
+  std::vector<Shared> buffers;
+};
+
+struct Prepared::Count {
+  std::uint64_t launches;
+  bool under_way;  // one of which this rank knows has not ended
+};
+
+// Of the GPU, for no host knows how often a graph was launched. On a stream of its own: the application's may be busy.
+void Prepared::ask_for_count(Connection& connection) const {
+  const gpu::ContextScope scope(connection.home->driver(), connection.home->context());
+  gpu::copy_async(connection.words.data() + share::line_bytes, connection.region.data, counters_bytes,
+                  *connection.stream);
+  connection.asked = connection.marker->post(*connection.stream);
+}
+
+// Once it has answered.
+Prepared::Count Prepared::count(const Connection& connection) const noexcept {
+  std::array<std::uint64_t, 2> counted;
+  std::memcpy(counted.data(), connection.words.data() + share::line_bytes, counters_bytes);
+  const auto [launches, finished] = counted;
+  return {launches, finished != 0 || launches < enqueued_.load(std::memory_order_relaxed)};
+}
+
+void Prepared::show(Connection& connection, std::uint64_t launches, bool any_under_way) const noexcept {
+  share::Arrival& mine = connection.place.own_arrival(connection.shown + 1);
+  mine.facts = {};
+  mine.facts[launches_ended] = launches;
+  mine.facts[under_way] = any_under_way ? 1 : 0;
+  connection.place.arrive(++connection.shown);
+}
+
 void Prepared::announce() noexcept {
-  if (connection_ == nullptr || announced_) return;
-  announced_ = true;
+  if (connection_ == nullptr || connection_->shown != 0) return;
   Connection& connection = *connection_;
-  share::Arrival& mine = connection.place.own_arrival(1);
-  mine.facts = {unknown};
   try {
-    const Home& home = *connection.home;
-    if (!home.stands()) return connection.place.arrive(1);
-    const gpu::ContextScope scope(home.driver(), home.context());
-    std::byte* const seen = connection.words.data() + share::line_bytes;
-    constexpr std::size_t counters = 2 * sizeof(std::uint64_t);  // launches, finished: the first of kernel::Control
-    static_assert(offsetof(kernel::Control, launches) == 0 &&
-                  offsetof(kernel::Control, finished) == sizeof(std::uint64_t));
-    gpu::copy_async(seen, connection.region.data, counters, *connection.stream);
-    const std::uint64_t copied = connection.marker->post(*connection.stream);
-    engine_.wait(engine::Completion::of(connection.marker->word(), copied),
-                 {.call = "leaving a communicator", .check = look_for_failure, .checked = &connection});
-    std::array<std::uint64_t, 2> counted;
-    std::memcpy(counted.data(), seen, counters);
-    const auto [launches, finished] = counted;
-    mine.facts[launches_ended] = launches;
-    mine.facts[under_way] = finished != 0 || launches < enqueued_.load(std::memory_order_relaxed) ? 1 : 0;
+    if (connection.home->stands()) {
+      ask_for_count(connection);
+      engine_.wait(engine::Completion::of(connection.marker->word(), *connection.asked),
+                   {.call = "leaving a communicator", .check = look_for_failure, .checked = &connection});
+      connection.asked.reset();
+      const auto [launches, any_under_way] = count(connection);
+      if (!any_under_way) free_seats(connection);
+      return show(connection, launches, any_under_way);
+    }
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "the GPU does not say what enqueued calls have done: {}", error.what());
   }
-  connection.place.arrive(1);
+  show(connection, unknown, false);
 }
 
-bool Prepared::over() const noexcept { return connection_ == nullptr || connection_->place.all_arrived(1); }
+// Others read a record until they have shown the next but one: until then this rank shows no other one in its place.
+bool Prepared::settle() noexcept {
+  if (connection_ == nullptr) return true;
+  Connection& connection = *connection_;
+  if (connection.shown == 0) return false;
+  while (connection.place.all_arrived(connection.shown)) {
+    bool known = true;  // of a GPU whose context is gone nobody can tell
+    bool ended = true;
+    std::uint64_t most = 0;
+    const auto& mine = connection.place.arrival(me_, connection.shown).facts;
+    for (int member = 0; member < size(); ++member) {
+      const auto& theirs = connection.place.arrival(member, connection.shown).facts;
+      known = known && theirs[launches_ended] != unknown;
+      ended = ended && theirs[launches_ended] == mine[launches_ended] && theirs[under_way] == 0;
+      most = std::max(most, theirs[launches_ended]);
+    }
+    if (known && ended) {
+      give_back(connection);
+      connection_ = nullptr;
+      buffers_.clear();
+      return true;
+    }
+    warn(known);
+    if (!known) break;
+    const auto launches = look(connection);
+    if (!launches || *launches < most) return false;
+    show(connection, *launches, false);
+  }
+  if (connection.seats != 0) static_cast<void>(look(connection));  // which are nobody else's affair
+  return false;
+}
+
+void Prepared::warn(bool known) noexcept {
+  if (std::exchange(warned_, true) || connection_->home->driver().unloading()) return;
+  base::log(known ? base::Topic::warning : base::Topic::debug,
+            "a communicator was freed, or MPI finalized, before the calls that were enqueued on it had ended on all "
+            "its ranks; wait for your streams first. Its library memory is not used again before it is known that they "
+            "have");
+}
+
+// How many launches have ended, if the GPU has said by now that none is left of which this rank knows; else it is asked, for a later look.
+std::optional<std::uint64_t> Prepared::look(Connection& connection) const noexcept {
+  if (!connection.home->stands()) return std::nullopt;
+  if (connection.asked && !connection.marker->reached(*connection.asked)) return std::nullopt;
+  if (std::exchange(connection.asked, std::nullopt)) {
+    const auto [launches, any_under_way] = count(connection);
+    if (!any_under_way) {
+      free_seats(connection);
+      return launches;
+    }
+  }
+  try {
+    ask_for_count(connection);
+  } catch (const std::exception& error) {
+    base::log(base::Topic::debug, "the GPU does not say what enqueued calls have done: {}", error.what());
+  }
+  return std::nullopt;
+}
 
 void Prepared::retire() noexcept {
   if (connection_ == nullptr) return;
@@ -431,11 +516,12 @@ void Prepared::retire() noexcept {
   constexpr std::chrono::milliseconds soon{10};
   const base::Time late = base::now() + soon;
   try {
-    engine_.until([&] { return over() || base::now() >= late; }, {.call = "leaving a communicator"});
+    const share::TeamPlace& place = connection_->place;
+    engine_.until([&] { return place.all_arrived(1) || base::now() >= late; }, {.call = "leaving a communicator"});
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "leaving a communicator with enqueued calls: {}", error.what());
   }
-  if (over()) leave();
+  static_cast<void>(settle());
 }
 
 // Returns once it does; false where its process has ended before.
@@ -460,56 +546,29 @@ bool Prepared::comes_to_leave(const Connection& connection, int member) const {
   return comes.done();
 }
 
-// What others may use up to the end.
-struct Prepared::Kept final : Leftover {
-  [[nodiscard]] bool over() noexcept override { return false; }
-  std::shared_ptr<Connection> connection;
-  std::vector<Shared> buffers;
-};
-
 void Prepared::leave() noexcept {
   if (connection_ == nullptr) return;
   announce();
-  const auto connection = std::exchange(connection_, nullptr);
-  const auto free_seats = [&] {
-    share::Board& board = connection->home->board();
-    board.take_seats_back(connection->seats);
-    if (connection->half) board.give_half_back();
-  };
-  bool known = true;  // of a GPU whose context is gone nobody can tell, nor of one whose process is
-  bool ended = true;
   try {
-    const share::Arrival& mine = connection->place.arrival(me_, 1);
-    for (int member = 0; member < size(); ++member) {
-      if (!comes_to_leave(*connection, member)) {
-        known = false;
-        continue;
-      }
-      const share::Arrival& theirs = connection->place.arrival(member, 1);
-      known = known && theirs.facts[launches_ended] != unknown;
-      ended = ended && theirs.facts[launches_ended] == mine.facts[launches_ended] && theirs.facts[under_way] == 0;
-    }
-    if ((!ended || !known) && !connection->home->driver().unloading()) {
-      base::log(
-          known ? base::Topic::warning : base::Topic::debug,
-          "a communicator was freed, or MPI finalized, before the calls that were enqueued on it had ended on all its "
-          "ranks; wait for your streams first. Its library memory is not used again");
-      Connection& left = *connection;
-      left.home->board().leave(left.place);
-      auto kept = std::make_unique<Kept>();
-      kept->connection = connection;
-      kept->buffers = std::move(buffers_);
-      left.home->keep(std::move(kept));
-      // As far as is known its own kernels, which others' may wait for, are over, or have given up.
-      if (mine.facts[launches_ended] != unknown && mine.facts[under_way] == 0) free_seats();
-      return;
-    }
+    for (int member = 0; member < size(); ++member) static_cast<void>(comes_to_leave(*connection_, member));
   } catch (const std::exception& error) {
     base::log(base::Topic::warning, "leaving a communicator with enqueued calls: {}", error.what());
   }
-  buffers_.clear();
-  give_back(*connection);
-  free_seats();
+  if (settle()) return;
+  warn(false);
+  Home& home = *connection_->home;
+  home.board().leave(connection_->place);
+  auto kept = std::make_unique<Kept>();
+  kept->connection = std::exchange(connection_, nullptr);
+  kept->buffers = std::move(buffers_);
+  home.keep(std::move(kept));
+}
+
+// As far as is known this rank's kernels, which others' may wait for, are over, or have given up.
+void Prepared::free_seats(Connection& connection) noexcept {
+  share::Board& board = connection.home->board();
+  board.take_seats_back(std::exchange(connection.seats, 0));
+  if (std::exchange(connection.half, false)) board.give_half_back();
 }
 
 void Prepared::give_back(Connection& connection) noexcept {

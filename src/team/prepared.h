@@ -3,10 +3,11 @@
 // Made by a collective call that may wait; used without a word to anybody. It must not know any collective.
 //
 // Its place on the board is for the end alone: a member that leaves shows how many launches its kernels have ended, and whether it knows of one that
-// has not (as its first and only arrival), and waits for all others' word. Unless the numbers are equal, and nobody knows of one, others may still
-// use its region, which then is not used again; and so it is where a member cannot tell, or has died, for whom nobody waits. What nobody knows of is
-// what graphs have launched, until a block of it has ended on some member, and as many launches that were enqueued behind that; and what copy engines
-// carry out: that the application waits for its streams first is up to that.
+// has not (as its first arrival), and waits for all others' word. Unless the numbers are equal, and nobody knows of one, others may still use its
+// region. Then each shows its number anew (the next arrival) once that is no less than any that was shown, and it knows of none that has not ended:
+// until all show the same, the region is not used again; and so it is for good where a member cannot tell, or has died, for whom nobody waits. What
+// nobody knows of is what graphs have launched, until a block of it has ended on some member, and as many launches that were enqueued behind that: that
+// the application waits for its streams first is up to that.
 #pragma once
 
 #include "base/error.h"
@@ -91,7 +92,7 @@ class Prepared {
 
   /// Where kernels say which member they gave up waiting for, as the GPU knows it.
   [[nodiscard]] std::uint64_t* failed_word() const noexcept;
-  /// A call was enqueued that runs once, not while its stream is captured: so many launches at least.
+  /// A call of so many launches was enqueued that runs once, not while its stream is captured.
   void enqueued(std::uint64_t launches) const noexcept { enqueued_.fetch_add(launches, std::memory_order_relaxed); }
   /// This rank has enqueued but a part of a call, or nothing: its next one would meet what is left of the others' part in it. From now on it is
   /// itself missing().
@@ -101,13 +102,13 @@ class Prepared {
 
   /// Says to the others what this rank's kernels have done, which have ended: no call follows.
   void announce() noexcept;
-  /// All members have said so: leave() waits for nobody.
-  [[nodiscard]] bool over() const noexcept;
-  /// The communicator is freed: announce(), and leave() if the others come soon, too. Ranks may free communicators in any order, or do something else
-  /// first that others wait for; who keeps this ends it later.
+  /// After it: gives back what it is known by now that nobody uses; true once that is all. Never waits, but asks the GPU for what the next look is to
+  /// know. Warns where some member's kernels had not ended when all had said so.
+  [[nodiscard]] bool settle() noexcept;
+  /// The communicator is freed: announce(), and settle() if the others come soon, too. Ranks may free communicators in any order, or do something else
+  /// first that others wait for; who keeps this settles it later.
   void retire() noexcept;
-  /// After announce() on all members: gives back what others used. Warns where some member's kernels had not ended, and then
-  /// keeps it.
+  /// After announce() on all members, before the home's end: what others may still use then goes with that.
   void leave() noexcept;
 
  private:
@@ -118,11 +119,13 @@ class Prepared {
     share::Window::Piece region;
     std::optional<share::Window::Piece> large;  ///< Where large calls are to be expected and there is memory for it.
     bool half = false;        ///< Its calls may keep half of each GPU's thread blocks; else a quarter.
-    std::uint32_t seats = 0;  ///< Of them, this rank's, that are set aside for it.
+    std::uint32_t seats = 0;  ///< Of them, this rank's, that are set aside for it: until its kernels have ended.
     std::optional<gpu::Stream> stream;
     std::optional<gpu::Marker> marker;
     gpu::PinnedBuffer words;  ///< A line each: the failed word, and the own region's counters at the end.
     std::optional<TeamView> view;
+    std::uint64_t shown = 0;             ///< This rank's last arrival.
+    std::optional<std::uint64_t> asked;  ///< The marker's value behind a question to the GPU that is under way.
   };
   /// One of each member's, by member.
   struct Shared {
@@ -132,6 +135,8 @@ class Prepared {
     std::uint64_t buffer_id = 0;                               ///< Of the own one.
     bool mapped = false;                                       ///< By all.
   };
+  /// What a member's kernels have done.
+  struct Count;
   struct Kept;
   struct Opening;
   struct Shown;
@@ -147,6 +152,12 @@ class Prepared {
   [[nodiscard]] bool map_large(Connection& connection, const std::vector<Shown>& all) const;
   [[nodiscard]] Shared map(Home& home, const Buffer& mine, const std::vector<Shown>& all) const;
   static void give_back(Connection& connection) noexcept;
+  static void free_seats(Connection& connection) noexcept;
+  void ask_for_count(Connection& connection) const;
+  [[nodiscard]] Count count(const Connection& connection) const noexcept;
+  void show(Connection& connection, std::uint64_t launches, bool any_under_way) const noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> look(Connection& connection) const noexcept;
+  void warn(bool known) noexcept;
   [[nodiscard]] bool comes_to_leave(const Connection& connection, int member) const;
 
   engine::Engine& engine_;
@@ -154,8 +165,8 @@ class Prepared {
   int me_;
   std::shared_ptr<Connection> connection_;
   std::vector<Shared> buffers_;
-  mutable std::atomic<std::uint64_t> enqueued_{0};  // launches that run once, at least
-  bool announced_ = false;
+  mutable std::atomic<std::uint64_t> enqueued_{0};  // launches that run once
+  bool warned_ = false;
 };
 
 }  // namespace crosslane::team

@@ -21,20 +21,20 @@ constexpr int count = 1'300'000;
 constexpr std::size_t bytes = count * sizeof(int);
 
 // Work that keeps a rank's GPU from what comes behind it: all streams share one hardware queue (the settings').
-class InFront {
+class Blockade {
  public:
-  InFront() {
+  Blockade() {
     CROSSLANE_CUDA(cuMemHostAlloc(&memory_, sizeof(std::atomic<std::uint64_t>), CU_MEMHOSTALLOC_DEVICEMAP));
     CROSSLANE_CUDA(cuMemHostGetDevicePointer(&address_, memory_, 0));
     word_ = new (memory_) std::atomic<std::uint64_t>(0);
     CROSSLANE_CUDA(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   }
-  ~InFront() {
+  ~Blockade() {
     cuStreamDestroy(stream_);
     cuMemFreeHost(memory_);
   }
-  InFront(const InFront&) = delete;
-  InFront& operator=(const InFront&) = delete;
+  Blockade(const Blockade&) = delete;
+  Blockade& operator=(const Blockade&) = delete;
   void begin() { CROSSLANE_CUDA(cuStreamWaitValue64(stream_, address_, 1, CU_STREAM_WAIT_VALUE_GEQ)); }
   void end() { word_->store(1); }
 
@@ -104,13 +104,13 @@ void late(Program& program) {
   constexpr std::uint32_t to_connect = 8;
   const bool last = program.rank + 1 == program.size;
   Sums sums;
-  InFront in_front;
+  Blockade blockade;
   sums.run(MPI_COMM_WORLD, 0, to_connect);
   // There the last rank is a member that the others' next communicator has, too, and has had more calls than that one will.
   MPI_Comm failing = MPI_COMM_NULL, others = MPI_COMM_NULL;
   CROSSLANE_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -program.rank, &failing));
   CROSSLANE_CHECK(sums.run(failing, 1, to_connect + 12) > 12, "the sums do not go direct");
-  if (last) in_front.begin();
+  if (last) blockade.begin();
   arm();
   CROSSLANE_STEP("a call that the last rank cannot enqueue all of");
   sums.fail(failing, program.option("started", 0) != 0);
@@ -121,7 +121,7 @@ void late(Program& program) {
   polite_barrier();
   CROSSLANE_STEP("what was enqueued begins");
   if (last) {
-    in_front.end();
+    blockade.end();
     sums.look_at_gpu();
   }
   polite_barrier();

@@ -216,8 +216,10 @@ void freed(Program& program) {
   }
 }
 
-// A communicator that is freed before a call on it has begun anywhere: that is told, and the call has its memory for itself all the same.
+// Communicators that are freed before a call on them has begun anywhere: that is told, and the call has its memory for itself all the same; afterwards
+// others get that, of which there is not enough for so many at once.
 void early(Program& program) {
+  constexpr int rounds = 8, looks = 10;
   constexpr std::size_t count = 1000;
   void* memory = nullptr;
   CUdeviceptr address = 0;
@@ -225,28 +227,53 @@ void early(Program& program) {
   CROSSLANE_CUDA(cuMemHostGetDevicePointer(&address, memory, 0));
   auto* const open = new (memory) std::atomic<std::uint64_t>(0);
   Memory before(MemoryKind::device, count * word), behind(MemoryKind::device, count * word);
+  Memory large(MemoryKind::device, std::size_t{8} << 20);  // in several launches
   const Stream stream, other;
   const auto sum = [&](Memory& data, MPI_Comm communicator, const Stream& on) {
-    CROSSLANE_MPI(crosslane_allreduce_enqueue(MPI_IN_PLACE, data.data(), count, MPI_UINT32_T, MPI_SUM, communicator,
-                                              on.handle()));
+    CROSSLANE_MPI(crosslane_allreduce_enqueue(MPI_IN_PLACE, data.data(), static_cast<MPI_Count>(data.size() / word),
+                                              MPI_UINT32_T, MPI_SUM, communicator, on.handle()));
   };
-  MPI_Comm freed = MPI_COMM_NULL;
-  CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
-  prepare(freed, count * word);
-  for (Memory* const data : {&before, &behind}) data->fill(std::vector<std::uint32_t>(count, 1));
-  CROSSLANE_CUDA(cuStreamWaitValue64(stream.handle(), address, 1, CU_STREAM_WAIT_VALUE_GEQ));
-  sum(before, freed, stream);
-  CROSSLANE_STEP("freeing a communicator too early");
-  CROSSLANE_MPI(MPI_Comm_free(&freed));
+  const auto made = [] {
+    MPI_Comm communicator = MPI_COMM_NULL;
+    CROSSLANE_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
+    return communicator;
+  };
   prepare(MPI_COMM_WORLD, count * word);
-  sum(behind, MPI_COMM_WORLD, other);
-  other.finish();
-  open->store(1);
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    CROSSLANE_STEP("round {}", round);
+    MPI_Comm freed = made();
+    prepare(freed, 0);
+    for (Memory* const data : {&before, &behind}) data->fill(std::vector<std::uint32_t>(count, 1));
+    sum(large, freed, stream);
+    stream.finish();
+    CROSSLANE_CUDA(cuStreamWaitValue64(stream.handle(), address, round, CU_STREAM_WAIT_VALUE_GEQ));
+    sum(before, freed, stream);
+    CROSSLANE_STEP("round {}: freeing the communicator too early", round);
+    CROSSLANE_MPI(MPI_Comm_free(&freed));
+    sum(behind, MPI_COMM_WORLD, other);
+    other.finish();
+    open->store(round);
+    stream.finish();
+    for (const Memory* const data : {&before, &behind})
+      CROSSLANE_CHECK(
+          data->values<std::uint32_t>() == std::vector<std::uint32_t>(count, static_cast<std::uint32_t>(program.size)),
+          "the sum is wrong");
+    // That all of it has ended comes out where communicators are made.
+    for (int look = 0; look < looks; ++look) {
+      MPI_Comm none = made();
+      polite_barrier();
+      CROSSLANE_MPI(MPI_Comm_free(&none));
+    }
+  }
+  CROSSLANE_STEP("a window for large calls");
+  MPI_Comm last = made();
+  prepare(last, 0);
+  const std::int64_t calls = direct_calls(Kind::reduce, "pipelined");
+  CROSSLANE_MPI(
+      crosslane_reduce_enqueue(before.data(), behind.data(), count, MPI_UINT32_T, MPI_SUM, 0, last, stream.handle()));
+  CROSSLANE_CHECK_EQUAL(direct_calls(Kind::reduce, "pipelined") - calls, 1);
   stream.finish();
-  for (const Memory* const data : {&before, &behind})
-    CROSSLANE_CHECK(
-        data->values<std::uint32_t>() == std::vector<std::uint32_t>(count, static_cast<std::uint32_t>(program.size)),
-        "the sum is wrong");
+  CROSSLANE_MPI(MPI_Comm_free(&last));
   CROSSLANE_CUDA(cuMemFreeHost(memory));
 }
 
