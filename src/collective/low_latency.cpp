@@ -40,38 +40,60 @@ std::size_t payload(const TeamFacts& facts) noexcept {
   return Wire::payload(team::region_layout(facts.members).slots<Wire>().slot_bytes);
 }
 
-template <class Wire>
-class Movement final : public OneLaunch<kernel::LowLatencyMoveParameters> {
+// Of pieces, which may differ.
+void describe(kernel::LowLatencyMoveParameters& parameters, const Call& call) {
+  const int me = call.team.me();
+  for (int peer = 0; peer < call.team.size(); ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    kernel::Move& send = parameters.send[p];
+    kernel::Move& receive = parameters.receive[p];
+    send = move_from(call.mine, call.pieces->send[p]);
+    receive = move_to(call.mine, call.pieces->receive[p]);
+    // In place, the own block is where it belongs.
+    if (peer == me && send.from == receive.to) send.bytes = receive.bytes = 0;
+  }
+}
+// Of blocks that are alike.
+void describe(kernel::LowLatencyEvenParameters& parameters, const Call& call) {
+  const Shape& shape = call.shape;
+  const int me = call.team.me();
+  parameters.from = address_of(call.mine.send);
+  parameters.from_stride = sends_blocks(shape.collective) ? shape.bytes : 0;
+  parameters.to = address_of(call.mine.receive);
+  parameters.to_stride = receives_blocks(shape.collective) ? shape.bytes : 0;
+  parameters.bytes = shape.bytes;
+  if (shape.bytes == 0) return;
+  for (int peer = 0; peer < call.team.size(); ++peer) {
+    const std::uint32_t bit = std::uint32_t{1} << peer;
+    if (shape.goes(me, peer)) parameters.send_to |= bit;
+    if (shape.goes(peer, me)) parameters.receive_from |= bit;
+  }
+}
+
+template <class Wire, class Parameters>
+class Movement final : public OneLaunch<Parameters> {
+  using Base = OneLaunch<Parameters>;
+
  public:
   explicit Movement(const Call& call)
-      : OneLaunch(call.team, call.team.kernels().template lingering_low_latency_move<Wire>()) {
-    const Shape& shape = call.shape;
-    blocks_ = blocks_for(facts_of(team_), shape.bytes, bytes_a_moving_block<Wire>(team_.size()), most_blocks);
-    place_slots<Wire>(parameters_, team_);
-    for (int peer = 0; peer < team_.size(); ++peer) {
-      const auto p = static_cast<std::size_t>(peer);
-      kernel::Move& send = parameters_.send[p];
-      kernel::Move& receive = parameters_.receive[p];
-      if (call.pieces != nullptr) {
-        send = move_from(call.mine, call.pieces->send[p]);
-        receive = move_to(call.mine, call.pieces->receive[p]);
-      } else {
-        if (shape.goes(team_.me(), peer))
-          send = {address_of(call.mine.send) + (sends_blocks(shape.collective) ? p * shape.bytes : 0), 0, shape.bytes};
-        if (shape.goes(peer, team_.me()))
-          receive = {0, address_of(call.mine.receive) + (receives_blocks(shape.collective) ? p * shape.bytes : 0),
-                     shape.bytes};
-      }
-      // In place, the own block is where it belongs.
-      if (peer == team_.me() && send.from == receive.to) send.bytes = receive.bytes = 0;
-    }
+      : Base(call.team, call.team.kernels().template lingering_low_latency_move<Wire, Parameters>()) {
+    Base::blocks_ =
+        blocks_for(facts_of(call.team), call.shape.bytes, bytes_a_moving_block<Wire>(call.team.size()), most_blocks);
+    place_slots<Wire>(Base::parameters_, call.team);
+    describe(Base::parameters_, call);
   }
 
  private:
   void launch(gpu::StreamView stream) const override {
-    team_.kernels().template low_latency_move<Wire>(stream, parameters_, blocks_);
+    Base::team_.kernels().template low_latency_move<Wire>(stream, Base::parameters_, Base::blocks_);
   }
 };
+
+template <class Wire>
+std::unique_ptr<Plan> movement(const Call& call) {
+  if (call.pieces != nullptr) return std::make_unique<Movement<Wire, kernel::LowLatencyMoveParameters>>(call);
+  return std::make_unique<Movement<Wire, kernel::LowLatencyEvenParameters>>(call);
+}
 
 class Combination final : public OneLaunch<kernel::LowLatencyCombineParameters> {
  public:
@@ -162,7 +184,7 @@ bool supports(const Shape& shape, const TeamFacts& facts) {
 
 std::unique_ptr<Plan> prepare(const Call& call) {
   if (combines(call.shape.collective)) return std::make_unique<Combination>(call);
-  return std::make_unique<Movement<kernel::Packets>>(call);
+  return movement<kernel::Packets>(call);
 }
 
 bool supports_two_shot(const Shape& shape, const TeamFacts& facts) {
@@ -176,6 +198,6 @@ std::unique_ptr<Plan> prepare_two_shot(const Call& call) { return std::make_uniq
 bool supports_lines(const Shape& shape, const TeamFacts& facts) {
   return facts.whole_lines && facts.spinning && shape.even && shape.bytes <= payload<kernel::Lines>(facts);
 }
-std::unique_ptr<Plan> prepare_lines(const Call& call) { return std::make_unique<Movement<kernel::Lines>>(call); }
+std::unique_ptr<Plan> prepare_lines(const Call& call) { return movement<kernel::Lines>(call); }
 
 }  // namespace crosslane::collective::low_latency

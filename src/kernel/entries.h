@@ -22,15 +22,20 @@
   X(crosslane_pairwise_move, crosslane::kernel::PairwiseMove) \
   X(crosslane_pushed_move, crosslane::kernel::PushedMove)
 #define CROSSLANE_LOW_LATENCY_KERNELS(X) \
-  X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>)
+  X(crosslane_low_latency_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>) \
+  X(crosslane_low_latency_even, crosslane::kernel::LowLatencyEvenMove<crosslane::kernel::Packets>)
 #define CROSSLANE_LINGERING_KERNELS(X) \
   X(crosslane_lingering_packets, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyMove<crosslane::kernel::Packets>>) \
   X(crosslane_lingering_lines, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>>)     \
+  X(crosslane_lingering_even_packets, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyEvenMove<crosslane::kernel::Packets>>) \
+  X(crosslane_lingering_even_lines, crosslane::kernel::Lingering<crosslane::kernel::LowLatencyEvenMove<crosslane::kernel::Lines>>) \
   X(crosslane_lingering_move, crosslane::kernel::Lingering<crosslane::kernel::ExchangeMove>)                                  \
   X(crosslane_lingering_spread, crosslane::kernel::Lingering<crosslane::kernel::ExchangeSpread>)                              \
   X(crosslane_lingering_carry, crosslane::kernel::Lingering<crosslane::kernel::Carry>)
 #define CROSSLANE_RING_KERNELS(X) X(crosslane_ring_move, crosslane::kernel::RingMove)
-#define CROSSLANE_LINES_KERNELS(X) X(crosslane_lines_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>)
+#define CROSSLANE_LINES_KERNELS(X)                                                        \
+  X(crosslane_lines_move, crosslane::kernel::LowLatencyMove<crosslane::kernel::Lines>) \
+  X(crosslane_lines_even, crosslane::kernel::LowLatencyEvenMove<crosslane::kernel::Lines>)
 
 // Y(op in names, op's functor, element in names, C type). Each family has a kernel crosslane_<family>_<op>_<element> a row.
 // Operations that do the same to signed and unsigned elements stand here for the unsigned ones, and bitwise operations

@@ -91,6 +91,8 @@ Kernels::Kernels(const gpu::Driver& driver)
       ring_move_(loaded(ring_, "crosslane_ring_move")),
       packets_move_(loaded(low_latency_, "crosslane_low_latency_move")),
       lines_move_(loaded(lines_, "crosslane_lines_move")),
+      packets_even_(loaded(low_latency_, "crosslane_low_latency_even")),
+      lines_even_(loaded(lines_, "crosslane_lines_even")),
       reduce_(combining(local_, "crosslane_local_", every)),
       exchange_combine_(combining(exchange_, "crosslane_exchange_", every)),
       low_latency_combine_(combining(low_latency_, "crosslane_low_latency_", every)),
@@ -99,6 +101,8 @@ Kernels::Kernels(const gpu::Driver& driver)
       shares_(combining(low_latency_, "crosslane_low_latency_shares_", large)),
       lingering_packets_(loaded(lingering_, "crosslane_lingering_packets")),
       lingering_lines_(loaded(lingering_, "crosslane_lingering_lines")),
+      lingering_even_packets_(loaded(lingering_, "crosslane_lingering_even_packets")),
+      lingering_even_lines_(loaded(lingering_, "crosslane_lingering_even_lines")),
       lingering_move_(loaded(lingering_, "crosslane_lingering_move")),
       lingering_spread_(loaded(lingering_, "crosslane_lingering_spread")),
       lingering_carry_(loaded(lingering_, "crosslane_lingering_carry")),
@@ -153,6 +157,14 @@ void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParam
 template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
 template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
 
+template <class Wire>
+void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyEvenParameters& parameters,
+                               unsigned blocks) const {
+  launch_team(std::is_same_v<Wire, Lines> ? lines_even_ : packets_even_, stream, blocks, parameters);
+}
+template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyEvenParameters&, unsigned) const;
+template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyEvenParameters&, unsigned) const;
+
 template <class Parameters>
 LingeringKernel<Parameters> Kernels::lingering(Op op, Element element) const noexcept {
   if (!pipelines(op, element)) return {};
@@ -175,6 +187,7 @@ void LingeringKernel<Parameters>::launch(gpu::StreamView stream, const Parameter
 template struct LingeringKernel<LowLatencyCombineParameters>;
 template struct LingeringKernel<LowLatencySharesParameters>;
 template struct LingeringKernel<LowLatencyMoveParameters>;
+template struct LingeringKernel<LowLatencyEvenParameters>;
 template struct LingeringKernel<ExchangeCombineParameters>;
 template struct LingeringKernel<ExchangeMoveParameters>;
 template struct LingeringKernel<ExchangeSpreadParameters>;

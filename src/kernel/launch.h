@@ -64,6 +64,8 @@ class Kernels {
   // On a wire, Packets or Lines (wire.h): `low_latency` and `slot_bytes` are of its areas.
   template <class Wire>
   void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
+  template <class Wire>
+  void low_latency_move(gpu::StreamView stream, const LowLatencyEvenParameters& parameters, unsigned blocks) const;
   /// For middling arrays, in packets; only where pipelines(op, element), throws Error (op) else.
   void low_latency_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
                           unsigned blocks) const;
@@ -80,9 +82,13 @@ class Kernels {
   /// Of reductions: LowLatencyCombineParameters, LowLatencySharesParameters, ExchangeCombineParameters; only where pipelines(op, element).
   template <class Parameters>
   [[nodiscard]] LingeringKernel<Parameters> lingering(Op op, Element element) const noexcept;
-  template <class Wire>
-  [[nodiscard]] LingeringKernel<LowLatencyMoveParameters> lingering_low_latency_move() const noexcept {
-    return {std::is_same_v<Wire, Lines> ? &lingering_lines_ : &lingering_packets_};
+  template <class Wire, class Parameters>
+  [[nodiscard]] LingeringKernel<Parameters> lingering_low_latency_move() const noexcept {
+    constexpr bool in_lines = std::is_same_v<Wire, Lines>;
+    if constexpr (std::is_same_v<Parameters, LowLatencyEvenParameters>)
+      return {in_lines ? &lingering_even_lines_ : &lingering_even_packets_};
+    else
+      return {in_lines ? &lingering_lines_ : &lingering_packets_};
   }
   [[nodiscard]] LingeringKernel<ExchangeMoveParameters> lingering_move() const noexcept { return {&lingering_move_}; }
   [[nodiscard]] LingeringKernel<ExchangeSpreadParameters> lingering_spread() const noexcept {
@@ -98,9 +104,11 @@ class Kernels {
   using Combining = std::vector<std::optional<gpu::Function>>;  // by row of combinations()
   gpu::Module local_, exchange_, low_latency_, pipelined_, pairwise_, lines_, ring_,
       lingering_;  // of all families but the copies
-  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_, packets_move_, lines_move_;
+  gpu::Function exchange_move_, exchange_spread_, pairwise_move_, pushed_move_, ring_move_, packets_move_, lines_move_,
+      packets_even_, lines_even_;
   Combining reduce_, exchange_combine_, low_latency_combine_, pipelined_reduction_, ring_reduction_, shares_;
-  gpu::Function lingering_packets_, lingering_lines_, lingering_move_, lingering_spread_, lingering_carry_;
+  gpu::Function lingering_packets_, lingering_lines_, lingering_even_packets_, lingering_even_lines_, lingering_move_,
+      lingering_spread_, lingering_carry_;
   Combining lingering_combine_, lingering_shares_, lingering_exchange_;
   unsigned resident_team_blocks_;
 };

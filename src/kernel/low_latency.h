@@ -28,7 +28,7 @@ namespace crosslane::kernel {
 // Where flags recur, a place that no message reached for 2^32 epochs would hold one that looks right again: so in two epochs (one a
 // parity) of every 2^30 each sender writes its whole slots. Each wire has areas of its own: data of one would look like flags of another.
 
-/// For LowLatencyMove: all-gather, broadcast, scatter, gather, all-to-all. send[p].bytes here is receive[me].bytes there.
+/// For LowLatencyMove: what goes to each member and comes from it, of any lengths. send[p].bytes here is receive[me].bytes there.
 struct LowLatencyMoveParameters {
   Frame frame;
   std::uint64_t slot_bytes;
@@ -36,6 +36,40 @@ struct LowLatencyMoveParameters {
   Move send[most_members];                  ///< from, bytes to member p (`to` is unused); 0 bytes: only a token
   Move receive
       [most_members];  ///< to, bytes from member p; 0 bytes: its token only. Own entry: a copy from send[me].from
+
+  /// A bit for each member to which some bytes go, from which some come; where the first is and belongs, and how many they are.
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t sends() const { return in(send); }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t receives() const { return in(receive); }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t source(std::uint32_t p) const { return send[p].from; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t sent_bytes(std::uint32_t p) const { return send[p].bytes; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t destination(std::uint32_t p) const { return receive[p].to; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t received_bytes(std::uint32_t p) const { return receive[p].bytes; }
+
+ private:
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t in(const Move* moves) const {
+    std::uint32_t members = 0;
+    for (std::uint32_t p = 0; p < frame.members; ++p) members |= (moves[p].bytes != 0 ? 1U : 0U) << p;
+    return members;
+  }
+};
+
+/// The same where all are of one length: all-gather, broadcast, scatter, gather, all-to-all. A quarter as long, for the driver copies parameters
+/// several times, which is a good part of what a launch takes a host; and a kernel that stays reads them across the bus.
+struct LowLatencyEvenParameters {
+  Frame frame;
+  std::uint64_t slot_bytes;
+  std::uint64_t low_latency[most_members];
+  std::uint64_t from, from_stride;      ///< for member p from from + p * from_stride on
+  std::uint64_t to, to_stride;          ///< what comes from member p belongs to to + p * to_stride
+  std::uint64_t bytes;                  ///< not 0 where a bit is set
+  std::uint32_t send_to, receive_from;  ///< a bit a member; the own one in both: a copy
+
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t sends() const { return send_to; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t receives() const { return receive_from; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t source(std::uint32_t p) const { return from + p * from_stride; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t sent_bytes(std::uint32_t /*p*/) const { return bytes; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t destination(std::uint32_t p) const { return to + p * to_stride; }
+  [[nodiscard]] CROSSLANE_DEVICE std::uint64_t received_bytes(std::uint32_t /*p*/) const { return bytes; }
 };
 
 /// For LowLatencyCombine: all-reduce, reduce, reduce-scatter-block, scan, exscan. p is in my send_to where I am in its
@@ -150,80 +184,84 @@ CROSSLANE_DEVICE void store_unit(const B& block, std::uint64_t begin, std::uint6
   }
 }
 
-/// This block's units of all messages, shared by its threads: as many for each peer that has a message.
+/// This block's units of the messages of those members (a bit each, not the own one), shared by its threads: as many for each.
 /// f(member, first unit, step, end) for this thread's share, of whole groups. Which block a unit belongs to follows from the number of
-/// units alone: so block b waits for units of the peers' blocks b, and for no other.
-template <class Wire, class B, class F>
-CROSSLANE_DEVICE void for_each_message(const B& block, const Frame& frame, const Move* moves, F f) {
+/// units alone, of bytes(member): so block b waits for units of the peers' blocks b, and for no other.
+template <class Wire, class B, class Length, class F>
+CROSSLANE_DEVICE void for_each_message(const B& block, const Frame& frame, std::uint32_t whose, Length bytes, F f) {
+  if (whose == 0) return;
+  const std::uint32_t me = frame.me, members = frame.members;
   std::uint32_t messages = 0;
-  for (std::uint32_t m = 0; m < frame.members; ++m) messages += m != frame.me && moves[m].bytes != 0 ? 1 : 0;
-  if (messages == 0) return;
-  const auto threads = static_cast<std::uint32_t>(block.size());
+  for (std::uint32_t rest = whose; rest != 0; rest &= rest - 1) ++messages;
+  const auto threads = static_cast<std::uint32_t>(block.size()), blocks = static_cast<std::uint32_t>(block.count());
   // A GPU's block has a group for each message at the least.
   const std::uint32_t whole = threads / messages / Wire::group * Wire::group, lanes = whole == 0 ? 1 : whole;
   for (auto turn = static_cast<std::uint32_t>(block.rank()); turn < messages * lanes; turn += threads) {
     // The message of this turn; each member begins with the one after itself.
-    std::uint32_t m = frame.me;
+    std::uint32_t m = me;
     for (std::uint32_t left = turn / lanes + 1; left != 0;) {
-      m = m + 1 == frame.members ? 0 : m + 1;
-      if (m != frame.me && moves[m].bytes != 0) --left;
+      m = m + 1 == members ? 0 : m + 1;
+      if ((whose >> m & 1) != 0) --left;
     }
-    const std::uint64_t units = Wire::units_of(moves[m].bytes), all = units / Wire::group;
-    const std::uint64_t share = (all + block.count() - 1) / block.count() * Wire::group;
-    const std::uint64_t begin = block.index() * share, end = begin + share < units ? begin + share : units;
-    f(m, begin + turn % lanes, std::uint64_t{lanes}, end);
+    // In 32 bits, for a slot has fewer: a division of 64 takes a GPU as long as memory.
+    const auto units = static_cast<std::uint32_t>(Wire::units_of(bytes(m)));
+    const std::uint32_t share = (units / Wire::group + blocks - 1) / blocks * Wire::group;
+    const std::uint32_t begin = static_cast<std::uint32_t>(block.index()) * share;
+    const std::uint32_t end = begin + share < units ? begin + share : units;
+    f(m, std::uint64_t{begin + turn % lanes}, std::uint64_t{lanes}, std::uint64_t{end});
   }
 }
 
 }  // namespace detail
 
-/// receive[p].to may be send[p].from where both have the same bytes for every p, but must not overlap what is sent
+/// What comes from member p may belong where what goes to it is, if both have the same bytes for every p, but must not overlap what is sent
 /// otherwise.
-template <class Wire>
+template <class Wire, class P = LowLatencyMoveParameters>
 struct LowLatencyMove {
-  using Parameters = LowLatencyMoveParameters;
+  using Parameters = P;
 
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    if (launch.lost()) return launch.finish();
     const detail::Slots<B, Wire> slots(block, p.frame, p.low_latency, p.slot_bytes);
-    const std::uint32_t me = p.frame.me;
-    std::uint32_t sends = 0, receives = 0;
-    for (std::uint32_t m = 0; m < p.frame.members; ++m) {
-      const std::uint32_t bit = std::uint32_t{1} << m;
-      if (p.send[m].bytes != 0) sends |= bit;
-      if (p.receive[m].bytes != 0) receives |= bit;
-    }
+    if (launch.lost()) return launch.finish();
+    const std::uint32_t me = p.frame.me, others = p.frame.others(), sends = p.sends(), receives = p.receives();
     launch.send_tokens(~sends);
-    detail::for_each_message<Wire>(block, p.frame, p.send,
-                                   [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-                                     for (std::uint64_t i = first; i < end; i += ahead * step)
-                                       send(block, slots, m, p.send[m], i, step, end);
-                                   });
-    slots.refresh([&](std::uint32_t m) { return Wire::units_of(p.send[m].bytes); });
-    const Move own{p.send[me].from, p.receive[me].to, p.receive[me].bytes};
-    if (own.from != own.to) move_slice(block, own, 0, 0);
-    detail::for_each_message<Wire>(block, p.frame, p.receive,
-                                   [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-                                     for (std::uint64_t i = first; i < end; i += ahead * step) {
-                                       if (!receive(block, launch, slots, m, p.receive[m], i, step, end)) return;
-                                     }
-                                   });
+    detail::for_each_message<Wire>(
+        block, p.frame, sends & others, [&](std::uint32_t m) { return p.sent_bytes(m); },
+        [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+          const std::uint64_t from = p.source(m), bytes = p.sent_bytes(m);
+          for (std::uint64_t i = first; i < end; i += ahead * step) send(block, slots, m, from, bytes, i, step, end);
+        });
+    slots.refresh([&](std::uint32_t m) { return (sends >> m & 1) == 0 ? 0 : Wire::units_of(p.sent_bytes(m)); });
+    if ((receives >> me & 1) != 0) {
+      const Move own{p.source(me), p.destination(me), p.received_bytes(me)};
+      if (own.from != own.to) move_slice(block, own, 0, 0);
+    }
+    detail::for_each_message<Wire>(
+        block, p.frame, receives & others, [&](std::uint32_t m) { return p.received_bytes(m); },
+        [&](std::uint32_t m, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+          const std::uint64_t to = p.destination(m), bytes = p.received_bytes(m);
+          for (std::uint64_t i = first; i < end; i += ahead * step) {
+            if (!receive(block, launch, slots, m, to, bytes, i, step, end)) return;
+          }
+        });
     launch.await_tokens(~receives);
     launch.finish(slots.counter(), slots.epoch() + 1);
   }
 
  private:
-  static constexpr std::uint32_t ahead = 4;  // loads and polls in flight
+  static constexpr std::uint32_t ahead =
+      Wire::words == 1 ? 4 : 3;  // loads and polls in flight: of more, registers spill
 
   template <class B>
   CROSSLANE_DEVICE static void send(const B& block, const detail::Slots<B, Wire>& slots, std::uint32_t to,
-                                    const Move& move, std::uint64_t first, std::uint64_t step, std::uint64_t end) {
+                                    std::uint64_t from, std::uint64_t bytes, std::uint64_t first, std::uint64_t step,
+                                    std::uint64_t end) {
     std::uint64_t data[ahead * Wire::words];
     detail::load_words(block, data, [&](std::uint32_t k) {
       const std::uint64_t i = first + k / Wire::words * step;
-      const detail::Bytes8 place = detail::place_in<Wire>(move.from, move.bytes, i, k % Wire::words);
+      const detail::Bytes8 place = detail::place_in<Wire>(from, bytes, i, k % Wire::words);
       return detail::Bytes8{place.address, i < end ? place.bytes : 0};
     });
     for (std::uint32_t k = 0; k < ahead; ++k)
@@ -232,8 +270,8 @@ struct LowLatencyMove {
 
   template <class B>
   CROSSLANE_DEVICE static bool receive(const B& block, const Launch<B>& launch, const detail::Slots<B, Wire>& slots,
-                                       std::uint32_t from, const Move& move, std::uint64_t first, std::uint64_t step,
-                                       std::uint64_t end) {
+                                       std::uint32_t from, std::uint64_t to, std::uint64_t bytes, std::uint64_t first,
+                                       std::uint64_t step, std::uint64_t end) {
     Word16 unit[ahead] = {};
     std::uint32_t wanted = 0;
     for (std::uint32_t k = 0; k < ahead; ++k) wanted |= (first + k * step < end ? 1U : 0U) << k;
@@ -243,11 +281,14 @@ struct LowLatencyMove {
       if ((wanted >> k & 1) == 0) continue;
       std::uint64_t data[Wire::words];
       for (std::uint32_t h = 0; h < Wire::words; ++h) data[h] = Wire::word(unit[k], h);
-      detail::store_unit<Wire>(block, move.to, move.bytes, first + k * step, data);
+      detail::store_unit<Wire>(block, to, bytes, first + k * step, data);
     }
     return true;
   }
 };
+
+template <class Wire>
+using LowLatencyEvenMove = LowLatencyMove<Wire, LowLatencyEvenParameters>;
 
 /// Combines in the order of ranks, from the lowest, so that all members get the same bits.
 template <class T, class Op>
@@ -257,8 +298,8 @@ struct LowLatencyCombine {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    if (launch.lost()) return launch.finish();
     const detail::Slots<B, Packets> slots(block, p.frame, p.low_latency, p.slot_bytes);
+    if (launch.lost()) return launch.finish();
     const std::uint64_t bytes = p.count * sizeof(T), granules = (bytes + granule - 1) / granule;
     const std::uint32_t me = p.frame.me, others = ~(std::uint32_t{1} << me);
     const std::uint32_t send_to = bytes == 0 ? 0 : p.send_to & others;
@@ -286,7 +327,9 @@ struct LowLatencyCombine {
  private:
   // Whole elements: one packet, or two for elements of 16 bytes.
   static constexpr std::uint32_t granule = sizeof(T) > 8 ? 16 : 8, packets = granule / 8;
-  static constexpr std::uint32_t elements = granule / sizeof(T), ahead = 8 / packets;  // loads and polls in flight
+  // Loads and polls in flight. Of eight registers spill, and each launch has twice the code to fetch (a reduce-scatter of 32 KiB by four ranks
+  // of an H200, in a graph: 6.3 us with eight, 4.6 with four).
+  static constexpr std::uint32_t elements = granule / sizeof(T), ahead = 4 / packets;
   struct alignas(8) Granule {
     T element[elements];
   };
@@ -316,6 +359,7 @@ struct LowLatencyCombine {
   CROSSLANE_DEVICE static void send_to_each(const B& block, const Parameters& p, const detail::Slots<B, Packets>& slots,
                                             std::uint32_t send_to, std::uint64_t bytes, std::uint64_t i) {
     const auto wanted = [&](std::uint32_t k) { return k < p.frame.members && (send_to >> p.frame.after(k) & 1) != 0; };
+    CROSSLANE_ROLLED
     for (std::uint32_t first = 1; first < p.frame.members; first += ahead) {
       std::uint64_t data[ahead * packets];
       detail::load_words(block, data, [&](std::uint32_t k) {

@@ -39,8 +39,8 @@ struct LowLatencyShares {
   template <Block B>
   CROSSLANE_DEVICE void operator()(const B& block, const Parameters& p) const {
     const Launch<B> launch(block, p.frame);
-    if (launch.lost()) return launch.finish();
     const detail::Slots<B, Wire> slots(block, p.frame, p.low_latency, p.slot_bytes);
+    if (launch.lost()) return launch.finish();
     const std::uint32_t me = p.frame.me, members = p.frame.members;
     const bool takes = (p.takers >> me & 1) != 0;
     const std::uint64_t own = p.share_bytes[me];
@@ -71,7 +71,7 @@ struct LowLatencyShares {
 
  private:
   static constexpr std::uint32_t words = Wire::words;
-  static constexpr std::uint32_t ahead = 8 / words;  // units sent and polled at once
+  static constexpr std::uint32_t ahead = 4 / words;  // units sent and polled at once: of more, registers spill
   struct alignas(8) Word {
     T element[8 / sizeof(T)];
   };

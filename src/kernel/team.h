@@ -103,6 +103,10 @@ struct Frame {
   [[nodiscard]] CROSSLANE_DEVICE std::uint32_t after(std::uint32_t k) const {
     return me + k < members ? me + k : me + k - members;
   }
+  /// A bit for each of the others.
+  [[nodiscard]] CROSSLANE_DEVICE std::uint32_t others() const {
+    return (~std::uint32_t{0} >> (most_members - members)) & ~(std::uint32_t{1} << me);
+  }
 };
 
 // The state of a member's launches, as the flags and counters tell it to blocks b of its peers:
@@ -234,13 +238,15 @@ class Launch {
 
   /// Tells those peers (a bit each) that this launch has started: block 0's business.
   CROSSLANE_DEVICE void send_tokens(std::uint32_t to) const {
+    to &= frame_.others();
     if (block_.index() != 0 || to == 0) return;
     block_.for_each(frame_.members, [&](std::uint64_t p) {
-      if (p != frame_.me && (to >> p & 1) != 0) block_.post(&frame_.control[p]->flags[0][frame_.me], 4 * number_ + 1);
+      if ((to >> p & 1) != 0) block_.post(&frame_.control[p]->flags[0][frame_.me], 4 * number_ + 1);
     });
   }
   /// Waits until those peers have told the same.
   CROSSLANE_DEVICE void await_tokens(std::uint32_t from) const {
+    from &= frame_.others();
     if (block_.index() == 0 && from != 0) await_all(0, 4 * number_ + 1, from);
   }
 

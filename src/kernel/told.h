@@ -36,6 +36,10 @@ CROSSLANE_DEVICE constexpr ToldRuns told_runs(const LowLatencyMoveParameters* /*
   using P = LowLatencyMoveParameters;
   return {{{offsetof(P, send) / 8, 0, 3}, {offsetof(P, receive) / 8, 0, 3}}};
 }
+CROSSLANE_DEVICE constexpr ToldRuns told_runs(const LowLatencyEvenParameters* /*which*/) {
+  using P = LowLatencyEvenParameters;
+  return {{{offsetof(P, from) / 8, (sizeof(P) - offsetof(P, from)) / 8, 0}}};
+}
 /// Where there are no more moves than members.
 CROSSLANE_DEVICE constexpr ToldRuns told_runs(const ExchangeMoveParameters* /*which*/) {
   using P = ExchangeMoveParameters;

@@ -112,6 +112,68 @@ TYPED_TEST(TeamLowLatencyTest, AllToAllInPlace) {
   }
 }
 
+// Blocks of one length, from whom and to whom it may be: all or one of what is sent, and what nobody sends stays as it was.
+TYPED_TEST(TeamLowLatencyTest, EvenMoves) {
+  for (int i = 0; i < 200; ++i) {
+    Members& team = this->members(this->some_members());
+    const std::uint32_t n = team.count();
+    const bool in_lines = i % 2 == 1, one_for_all = this->between(0, 1) == 0, numbers = i % 4 < 2;
+    const std::size_t most =
+        in_lines ? kernel::Lines::payload(Members::slot_bytes) : kernel::Packets::payload(Members::slot_bytes);
+    const std::size_t some = this->some_count(most), bytes = numbers ? some / 4 * 4 : some;
+    const unsigned blocks = this->some_blocks();
+    // Everybody to everybody, from one, to one, or any.
+    const std::int64_t kind = this->between(0, 3), root = this->between(0, n - 1);
+    std::vector<std::uint32_t> send_to(n, 0), receive_from(n, 0);
+    for (std::uint32_t a = 0; a < n && bytes != 0; ++a) {
+      for (std::uint32_t b = 0; b < n; ++b) {
+        const bool goes = kind == 0 || (kind == 1 && a == root) || (kind == 2 && b == root) ||
+                          (kind == 3 && this->between(0, 2) != 0);
+        send_to[a] |= (goes ? 1U : 0U) << b;
+        receive_from[b] |= (goes ? 1U : 0U) << a;
+      }
+    }
+    std::vector<Bytes> data, before;
+    for (std::uint32_t m = 0; m < n; ++m) {
+      data.push_back(pattern(one_for_all ? bytes : n * bytes, this->random_()));
+      before.push_back(pattern(n * bytes + 8, this->random_()));
+    }
+    const auto from = this->buffers(team, data, this->shifts(n, 4, false)),
+               to = this->buffers(team, before, this->shifts(n, 4, false));
+    std::vector<std::uint64_t> values(n);
+    team.run(this->order(n), [&](std::uint32_t m) {
+      kernel::LowLatencyEvenParameters p{};
+      p.frame = team.frame(m);
+      values[m] = p.frame.done_value;
+      p.slot_bytes = Members::slot_bytes;
+      for (std::uint32_t k = 0; k < n; ++k) p.low_latency[k] = in_lines ? team.lines(k) : team.low_latency(k);
+      p.from = this->address(from[m]);
+      p.from_stride = one_for_all ? 0 : bytes;
+      p.to = this->address(to[m]);
+      p.to_stride = p.bytes = bytes;
+      p.send_to = send_to[m];
+      p.receive_from = receive_from[m];
+      if (in_lines) {
+        team.kernels(m).low_latency_move<kernel::Lines>(team.stream(m), p, blocks);
+      } else {
+        team.kernels(m).low_latency_move<kernel::Packets>(team.stream(m), p, blocks);
+      }
+    });
+    this->expect_done(team, values);
+    for (std::uint32_t m = 0; m < n; ++m) {
+      Bytes expected = before[m];
+      for (std::uint32_t k = 0; k < n; ++k) {
+        if ((receive_from[m] >> k & 1) == 0) continue;
+        const auto begin = data[k].begin() + static_cast<std::ptrdiff_t>(one_for_all ? 0 : m * bytes);
+        std::copy(begin, begin + static_cast<std::ptrdiff_t>(bytes),
+                  expected.begin() + static_cast<std::ptrdiff_t>(k * bytes));
+      }
+      ASSERT_EQ(to[m].bytes(), expected) << "case " << i << ": " << bytes << " bytes at member " << m << " of " << n
+                                         << (in_lines ? ", in lines" : "");
+    }
+  }
+}
+
 // Flags of 32 bits: 0 is left out, and what an old launch left behind is replaced before it looks new again.
 TYPED_TEST(TeamLowLatencyTest, Epochs) {
   constexpr std::uint32_t n = 3;
