@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace crosslane::engine {
@@ -111,10 +112,15 @@ bool Runner::start_posted() noexcept {
 bool Runner::turn() {
   bool moved = start_posted();
   std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
-  ready.reserve(suspended_.capacity());  // nothing may fail while they are taken from one to the other
+  // Nothing may fail while they are taken from one to the other. Where memory is short, some are taken now, and others in turns to come.
+  try {
+    ready.reserve(suspended_.capacity());
+  } catch (const std::bad_alloc&) {
+    if (ready.capacity() == 0) throw;
+  }
   Moment moment;
   const auto still = std::remove_if(suspended_.begin(), suspended_.end(), [&](const Suspended& one) {
-    if (!one.completion.done(moment)) return false;
+    if (ready.size() == ready.capacity() || !one.completion.done(moment)) return false;
     moved = moved || one.completion.advanced();
     ready.push_back(one.task);
     return true;

@@ -183,7 +183,8 @@ void hear_of_edges(Process& process, const team::Team& team, const CollectiveCal
 }
 
 // Who has failed before its part in a direct call began comes all the same: the others wait for it. Where there is no memory for coming later, it comes
-// now, behind the calls that were started before.
+// now, behind the calls that were started before, and waits for all others to come: which a program may not expect of a nonblocking call, but it
+// has an error to tell.
 void come_in_vain(Process& process, const std::shared_ptr<team::Team>& team, const CollectiveCall& call) {
   try {
     DirectUndertaking vain(process, team, call, share::Excuse::failed);

@@ -19,6 +19,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
 #include <utility>
 
 namespace crosslane::interpose {
@@ -133,13 +136,17 @@ layout::Cache& Process::layouts() {
   return *layouts_;
 }
 
-void Process::took_route(const char* call, std::string_view route, std::uint64_t bytes) {
-  if (counts_ != nullptr) [[unlikely]]
-    counts_->add(call, route, bytes);
-  if (!base::log_enabled(base::Topic::route)) return;
-  const std::lock_guard lock(mutex_);
-  if (logged_routes_.insert(fmt::format("{} {}", call, route)).second)
-    base::log(base::Topic::route, "{}: {}", call, route);
+void Process::took_route(const char* call, std::string_view route, std::uint64_t bytes) noexcept {
+  try {
+    if (counts_ != nullptr) [[unlikely]]
+      counts_->add(call, route, bytes);
+    if (!base::log_enabled(base::Topic::route)) return;
+    const std::lock_guard lock(mutex_);
+    if (logged_routes_.insert(fmt::format("{} {}", call, route)).second)
+      base::log(base::Topic::route, "{}: {}", call, route);
+  } catch (const std::exception&) {
+    // No call fails for want of memory to tell of it.
+  }
 }
 
 // Of each thread its own: another one's error has the same code and other words.
@@ -196,11 +203,6 @@ int Process::initialized() noexcept {
     });
     if (world_ != nullptr && world_->agreed()) world_->confirm(failure != nullptr);
     if (failure) std::rethrow_exception(failure);
-    if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
-      base::log(base::Topic::info,
-                "the MPI is CUDA-capable itself: Crosslane carries out calls with GPU memory all the same; "
-                "CROSSLANE_MODE=passthrough leaves them to it");
-    }
   } catch (const base::Error& error) {
     give_up();
     return raise(*this, Target::self(), "MPI_Init", error);
@@ -211,6 +213,11 @@ int Process::initialized() noexcept {
   // Of this rank alone: the others count on it all the same.
   return raising(*this, Target::self(), "MPI_Init", [&] {
     const Nested nested;
+    if (settings_.mode == base::Mode::automatic && library_.cuda_capable()) {
+      base::log(base::Topic::info,
+                "the MPI is CUDA-capable itself: Crosslane carries out calls with GPU memory all the same; "
+                "CROSSLANE_MODE=passthrough leaves them to it");
+    }
     // Not when it is first asked, in some send: another thread may then be in a collective on MPI_COMM_SELF.
     if (gpu_->may_appear()) static_cast<void>(layouts().private_self());
     if (tracer_ != nullptr) tracer_->open(world_->rank());
@@ -372,7 +379,12 @@ bool Site::reaches_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) c
       const auto layout = process_.layouts().of(type);
       const auto lowest = layout->span(count).begin;
       const auto on_one = [this](const std::byte* one) { return on_gpu(one); };
-      const auto outline = layout::is_scattered(*layout) ? process_.layouts().outline_of(type) : nullptr;
+      std::shared_ptr<const layout::Outline> outline;
+      try {
+        if (layout::is_scattered(*layout)) outline = process_.layouts().outline_of(type);
+      } catch (const std::bad_alloc&) {
+        // Then all runs are looked at.
+      }
       return (lowest != low && on_gpu(byte(lowest))) || layout::reaches(on_one, buffer, *layout, outline.get(), count);
     } catch (const std::exception&) {
       return false;  // the MPI has its own words for such a type

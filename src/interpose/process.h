@@ -120,6 +120,8 @@ class Process {
   void leave_to_mpi(std::size_t room) noexcept { short_receives_.leave(room); }
   [[nodiscard]] message::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] message::Receiver& receiver() noexcept { return transfers_->receiver(); }
+  /// Null also where they were never made, since MPI_Init failed.
+  [[nodiscard]] message::PeerMemory* peers() noexcept { return transfers_ == nullptr ? nullptr : transfers_->peers(); }
   /// In calls with GPU memory: see PeerMemory::tend().
   void tend() noexcept {
     if (transfers_) transfers_->tend();
@@ -164,7 +166,7 @@ class Process {
 
   /// A call of this procedure goes this way, with buffers of so many bytes: counted (CROSSLANE_STATS), and said once a route
   /// (CROSSLANE_LOG=route). Both names are literals.
-  void took_route(const char* call, std::string_view route, std::uint64_t bytes);
+  void took_route(const char* call, std::string_view route, std::uint64_t bytes) noexcept;
   /// Where spans are recorded; null while nobody wants them.
   [[nodiscard]] trace::Tracer* tracer() const noexcept { return tracer_.get(); }
 

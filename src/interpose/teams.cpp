@@ -43,7 +43,7 @@ Teams::Teams(Process& process, team::World& world, team::Communicators& communic
 
 Teams::~Teams() {
   helper_.reset();  // what it still has waits for ranks that will not come
-  if (auto* const peers = process_.transfers().peers()) peers->leave();
+  if (auto* const peers = process_.peers()) peers->leave();
   try {
     const auto& below = process_.library().below();
     for (const auto& question : questions_)
@@ -139,13 +139,17 @@ team::Prepared& Teams::prepared(team::CommunicatorFacts& facts, std::vector<int>
 }
 
 void Teams::give_back_freed() noexcept {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(prepared_, [](const auto& each) {
-    if (each.use_count() != 1) return false;
-    std::atomic_thread_fence(std::memory_order_acquire);  // the thread that has freed it may have ended it
-    return each->settle();
-  });
-  if (home_ != nullptr) home_->let_go();
+  team::Home* home = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(prepared_, [](const auto& each) {
+      if (each.use_count() != 1) return false;
+      std::atomic_thread_fence(std::memory_order_acquire);  // the thread that has freed it may have ended it
+      return each->settle();
+    });
+    home = home_.get();
+  }
+  if (home != nullptr) home->let_go();  // what ends may wait for the GPU, for which others need the lock
 }
 
 void Teams::created(MPI_Comm parent, MPI_Comm child) noexcept {

@@ -53,7 +53,7 @@ struct LowLatencyMoveParameters {
   }
 };
 
-/// The same where all are of one length: all-gather, broadcast, scatter, gather, all-to-all. A quarter as long, for the driver copies parameters
+/// The same where all are of one length: all-gather, broadcast, scatter, gather, all-to-all. Less than a third as long, for the driver copies parameters
 /// several times, which is a good part of what a launch takes a host; and a kernel that stays reads them across the bus.
 struct LowLatencyEvenParameters {
   Frame frame;

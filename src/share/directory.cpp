@@ -74,7 +74,9 @@ void Directory::leave() noexcept {
 bool Directory::alive(int local_rank) const noexcept {
   const Presence presence = record(local_rank).presence.load(std::memory_order_acquire);
   if (presence == Presence::absent || presence == Presence::left || local_rank == local_rank_) return true;
-  return segment_.mark_held(local_rank);
+  // It may have left between the two.
+  return segment_.mark_held(local_rank) ||
+         record(local_rank).presence.load(std::memory_order_acquire) == Presence::left;
 }
 
 std::optional<int> Directory::only_dead() const noexcept {

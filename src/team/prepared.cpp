@@ -372,7 +372,8 @@ std::uint64_t* Prepared::failed_word() const noexcept {
   return reinterpret_cast<std::uint64_t*>(connection_->words.device_address());
 }
 
-void Prepared::give_up() const noexcept {
+void Prepared::give_up() noexcept {
+  gave_up_ = true;
   auto* const word = reinterpret_cast<std::atomic<std::uint64_t>*>(connection_->words.data());
   word->store(static_cast<std::uint64_t>(me_) + 1, std::memory_order_release);
 }
@@ -436,7 +437,7 @@ void Prepared::announce() noexcept {
   if (connection_ == nullptr || connection_->shown != 0) return;
   Connection& connection = *connection_;
   try {
-    if (connection.home->stands()) {
+    if (connection.home->stands() && !gave_up_) {
       ask_for_count(connection);
       engine_.wait(engine::Completion::of(connection.marker->word(), *connection.asked),
                    {.call = "leaving a communicator", .check = look_for_failure, .checked = &connection});
@@ -474,7 +475,13 @@ bool Prepared::settle() noexcept {
       return true;
     }
     warn(known);
-    if (!known) break;
+    if (!known) {
+      // The same on all: nobody will ever know more. But the seats are nobody else's affair.
+      if (connection.home->stands() && connection.seats != 0) static_cast<void>(look(connection));
+      if (connection.home->stands() && connection.seats != 0) return false;
+      abandon();
+      return true;
+    }
     const auto launches = look(connection);
     if (!launches || *launches < most) return false;
     show(connection, *launches, false);
@@ -556,7 +563,13 @@ void Prepared::leave() noexcept {
   }
   if (settle()) return;
   warn(false);
+  abandon();
+}
+
+// Its place on the board may be used again, its memory not.
+void Prepared::abandon() noexcept {
   Home& home = *connection_->home;
+  if (!home.stands()) free_seats(*connection_);
   home.board().leave(connection_->place);
   auto kept = std::make_unique<Kept>();
   kept->connection = std::exchange(connection_, nullptr);

@@ -96,7 +96,7 @@ class Prepared {
   void enqueued(std::uint64_t launches) const noexcept { enqueued_.fetch_add(launches, std::memory_order_relaxed); }
   /// This rank has enqueued but a part of a call, or nothing: its next one would meet what is left of the others' part in it. From now on it is
   /// itself missing().
-  void give_up() const noexcept;
+  void give_up() noexcept;
   /// That member, -1 if there is none.
   [[nodiscard]] int missing() const noexcept;
 
@@ -158,6 +158,7 @@ class Prepared {
   void show(Connection& connection, std::uint64_t launches, bool any_under_way) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> look(Connection& connection) const noexcept;
   void warn(bool known) noexcept;
+  void abandon() noexcept;
   [[nodiscard]] bool comes_to_leave(const Connection& connection, int member) const;
 
   engine::Engine& engine_;
@@ -167,6 +168,7 @@ class Prepared {
   std::vector<Shared> buffers_;
   mutable std::atomic<std::uint64_t> enqueued_{0};  // launches that run once
   bool warned_ = false;
+  bool gave_up_ = false;  // then launches of a call that failed half enqueued are counted by nobody
 };
 
 }  // namespace crosslane::team

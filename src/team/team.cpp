@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -49,10 +50,12 @@ class Team::Ending final : public Leftover {
       : board_(board), place_(place), local_ranks_(std::move(local_ranks)), connection_(std::move(connection)) {}
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
-  ~Ending() override {
-    board_.leave(place_);
-    if (connection_ != nullptr && !connection_->home->driver().unloading())
-      connection_->home->window().give_back(connection_->region);
+  ~Ending() override { end(board_, place_, std::move(connection_)); }
+
+  static void end(share::Board& board, const share::TeamPlace& place, std::unique_ptr<Connection> connection) noexcept {
+    board.leave(place);
+    if (connection != nullptr && !connection->home->driver().unloading())
+      connection->home->window().give_back(connection->region);
   }
 
   [[nodiscard]] bool over() noexcept override {
@@ -64,7 +67,11 @@ class Team::Ending final : public Leftover {
 
  private:
   [[nodiscard]] bool own_are_over() noexcept {
-    if (!connection_->home->stands()) return true;  // what was enqueued went with the context
+    try {
+      connection_->throw_if_failed();
+    } catch (const std::exception&) {
+      return true;  // what was enqueued went with the context, or the GPU has failed
+    }
     try {
       if (!end_) end_ = connection_->all_enqueued();
       return end_->done();
@@ -107,10 +114,22 @@ void Team::leave() noexcept {
   wait_for_readers();
   send_lingerer_away();
   if (!place_) return;
-  Home* const home = connection_ == nullptr ? nullptr : connection_->home;
-  auto ending = std::make_unique<Ending>(board_, *place_, local_ranks_, std::move(connection_));
+  const share::TeamPlace place = *place_;
   place_.reset();
-  if (home != nullptr && !home->driver().unloading() && !ending->over()) home->keep(std::move(ending));
+  bool remains = false;
+  for (int member = 0; member < place.members(); ++member) remains = remains || place.has_remains(member);
+  Home* const home = connection_ == nullptr ? nullptr : connection_->home;
+  if (!remains || home == nullptr || home->driver().unloading()) {
+    Ending::end(board_, place, std::move(connection_));
+    return;
+  }
+  try {
+    std::vector<int> local_ranks = local_ranks_;
+    auto ending = std::make_unique<Ending>(board_, place, std::move(local_ranks), std::move(connection_));
+    if (!ending->over()) home->keep(std::move(ending));
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(connection_.release());  // and it stays on the board: nothing of it may be used again
+  }
 }
 
 // Up to its end it uses the region, which others may get next. Where there are remains it was sent away before them.
@@ -212,16 +231,26 @@ engine::Completion or_a_second(const engine::Completion& completion) {
 
 }  // namespace
 
-engine::Task<> Team::clear_away() {
-  std::optional<engine::Completion> end;
+std::optional<engine::Completion> Team::end_of_remains() noexcept {
   try {
     connection_->throw_if_failed();  // nothing is left on a GPU that has, nor of a context that has ended
     place_->show_remains(true);
-    end = connection_->all_enqueued();
+    return connection_->all_enqueued();
   } catch (const std::exception& error) {
     base::log(base::Topic::debug, "behind a call that has failed: {}", error.what());
+    return std::nullopt;
   }
-  if (end) co_await or_a_second(*end);
+}
+
+// What memory may be wanting for comes behind what others must see.
+engine::Task<> Team::clear_away() { return clear_away(end_of_remains()); }
+
+engine::Task<> Team::clear_away(std::optional<engine::Completion> end) {
+  try {
+    if (end) co_await or_a_second(*end);
+  } catch (const std::bad_alloc&) {
+    base::log(base::Topic::debug, "there is no memory to wait for the end of what a failed call has left");
+  }
   if (end && end->done())
     place_->show_remains(false);
   else if (place_->has_remains(me_))

@@ -216,6 +216,8 @@ class Team {
 
  private:
   class Ending;
+  [[nodiscard]] std::optional<engine::Completion> end_of_remains() noexcept;
+  [[nodiscard]] engine::Task<> clear_away(std::optional<engine::Completion> end);
   [[nodiscard]] bool far_ahead() noexcept;
   void wait_for_laggards(engine::Watch watch);
   [[nodiscard]] std::uint64_t last_begun() const noexcept;

@@ -140,8 +140,9 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
   // Nodes are facts that all ranks must see alike, hence all are told where sharing failed.
   const std::uint8_t shared = directory ? 1 : 0;
   std::vector<std::uint8_t> all_shared(static_cast<std::size_t>(size_));
-  co_await messenger.all_gather(bytes_of(shared), std::as_writable_bytes(std::span{all_shared}));
   std::vector<bool> dissolved(static_cast<std::size_t>(nodes_.nodes()));
+  confirmations_.resize(static_cast<std::size_t>(size_));
+  co_await messenger.all_gather(bytes_of(shared), std::as_writable_bytes(std::span{all_shared}));
   for (std::size_t rank = 0; rank < all_shared.size(); ++rank)
     if (all_shared[rank] == 0) dissolved[static_cast<std::size_t>(nodes_.node_of(static_cast<int>(rank)))] = true;
   if (!directory) {
@@ -162,15 +163,15 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
 }
 
 void World::confirm(bool failed) {
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(size_));
-  const std::uint8_t mine = failed ? 1 : 0;
-  engine_.wait(engine_.spawn(messenger().all_gather(bytes_of(mine), std::as_writable_bytes(std::span{all}))),
-               {.call = "MPI_Init", .communicator = "MPI_COMM_WORLD"});
-  const auto first = std::ranges::find(all, 1);
-  if (first != all.end() && !failed)
+  confirmation_ = failed ? 1 : 0;
+  engine_.wait(
+      engine_.spawn(messenger().all_gather(bytes_of(confirmation_), std::as_writable_bytes(std::span{confirmations_}))),
+      {.call = "MPI_Init", .communicator = "MPI_COMM_WORLD"});
+  const auto first = std::ranges::find(confirmations_, 1);
+  if (first != confirmations_.end() && !failed)
     throw base::Error(base::ErrorClass::other,
                       "rank {} of MPI_COMM_WORLD could not set Crosslane up, and its own error says why",
-                      first - all.begin());
+                      first - confirmations_.begin());
 }
 
 std::optional<std::vector<int>> World::local_ranks(std::span<const int> world_ranks) const {

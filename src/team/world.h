@@ -102,6 +102,8 @@ class World {
   std::vector<bool> looks_, may_have_gpus_;  // by rank
   topology::NodeMap nodes_;
   std::optional<Messenger> messenger_;
+  std::uint8_t confirmation_ = 0;  // of this rank: that it has failed; and all ranks'
+  std::vector<std::uint8_t> confirmations_;
   std::optional<share::Directory> directory_;
   std::optional<share::Board> board_;
   bool node_looks_ = false;

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace {
 
