@@ -372,8 +372,8 @@ std::uint64_t* Prepared::failed_word() const noexcept {
   return reinterpret_cast<std::uint64_t*>(connection_->words.device_address());
 }
 
-void Prepared::give_up() noexcept {
-  gave_up_ = true;
+void Prepared::give_up() const noexcept {
+  gave_up_.store(true, std::memory_order_relaxed);
   auto* const word = reinterpret_cast<std::atomic<std::uint64_t>*>(connection_->words.data());
   word->store(static_cast<std::uint64_t>(me_) + 1, std::memory_order_release);
 }
@@ -437,7 +437,7 @@ void Prepared::announce() noexcept {
   if (connection_ == nullptr || connection_->shown != 0) return;
   Connection& connection = *connection_;
   try {
-    if (connection.home->stands() && !gave_up_) {
+    if (connection.home->stands() && !gave_up_.load(std::memory_order_relaxed)) {
       ask_for_count(connection);
       engine_.wait(engine::Completion::of(connection.marker->word(), *connection.asked),
                    {.call = "leaving a communicator", .check = look_for_failure, .checked = &connection});

@@ -96,7 +96,7 @@ class Prepared {
   void enqueued(std::uint64_t launches) const noexcept { enqueued_.fetch_add(launches, std::memory_order_relaxed); }
   /// This rank has enqueued but a part of a call, or nothing: its next one would meet what is left of the others' part in it. From now on it is
   /// itself missing().
-  void give_up() noexcept;
+  void give_up() const noexcept;
   /// That member, -1 if there is none.
   [[nodiscard]] int missing() const noexcept;
 
@@ -168,7 +168,7 @@ class Prepared {
   std::vector<Shared> buffers_;
   mutable std::atomic<std::uint64_t> enqueued_{0};  // launches that run once
   bool warned_ = false;
-  bool gave_up_ = false;  // then launches of a call that failed half enqueued are counted by nobody
+  mutable std::atomic<bool> gave_up_{false};  // then launches of a call that failed half enqueued are counted by nobody
 };
 
 }  // namespace crosslane::team
