@@ -13,6 +13,12 @@ namespace crosslane::tests {
 namespace {
 
 constexpr int messages = 6, bytes = 200'000, persistent = 4, in_host_memory = 5;
+// Once none is pending, Open MPI tells of a persistent one's error in its status alone.
+#ifdef CROSSLANE_TEST_MPI_MPICH
+constexpr bool in_status_alone = false;
+#else
+constexpr bool in_status_alone = true;
+#endif
 
 class Early {
  public:
@@ -70,7 +76,8 @@ class Early {
         if (one_is_over) continue;
         const MPI_Status& status = statuses[place(i)];
         int error_class = MPI_SUCCESS;
-        if (code != MPI_SUCCESS) CROSSLANE_MPI(MPI_Error_class(status.MPI_ERROR, &error_class));
+        if (code != MPI_SUCCESS || (in_status_alone && i == persistent && i == too_long))
+          CROSSLANE_MPI(MPI_Error_class(status.MPI_ERROR, &error_class));
         if (error_class == MPI_ERR_PENDING) continue;
         one_is_over = true;
         --left;
