@@ -336,7 +336,7 @@ TYPED_TEST(TeamTest, NobodyPassesALostTeam) {
   for (int kind = 0; kind < kinds; ++kind) {
     constexpr std::uint32_t n = 3, late = 2;
     Members team(this->driver(), n, std::is_same_v<TypeParam, Emulated> ? 0 : 1);
-    team.limit_nanoseconds = 20'000'000;
+    team.limit_nanoseconds = 100'000'000;
     const auto buffers = this->buffers(team, std::vector<Bytes>(n, Bytes(8192)), {0, 0, 0});
     std::vector<std::uint64_t> where;
     for (const auto& buffer : buffers) where.push_back(this->address(buffer));
