@@ -144,8 +144,8 @@ void Process::took_route(const char* call, std::string_view route, std::uint64_t
     const std::lock_guard lock(mutex_);
     if (logged_routes_.insert(fmt::format("{} {}", call, route)).second)
       base::log(base::Topic::route, "{}: {}", call, route);
-  } catch (const std::exception&) {
-    // No call fails for want of memory to tell of it.
+  } catch (const std::exception& error) {  // for want of memory to tell of it no call fails
+    base::log(base::Topic::debug, "{} by {} is not counted: {}", call, route, error.what());
   }
 }
 
@@ -383,7 +383,7 @@ bool Site::reaches_gpu(const void* buffer, MPI_Count count, MPI_Datatype type) c
       try {
         if (layout::is_scattered(*layout)) outline = process_.layouts().outline_of(type);
       } catch (const std::bad_alloc&) {
-        // Then all runs are looked at.
+        base::log(base::Topic::debug, "no memory for a datatype's outline: all of its runs are looked at");
       }
       return (lowest != low && on_gpu(byte(lowest))) || layout::reaches(on_one, buffer, *layout, outline.get(), count);
     } catch (const std::exception&) {
