@@ -71,4 +71,7 @@ class Chain {
   std::array<std::vector<float>, 2> before_, behind_;
 };
 
+/// The first calls of a chain, by one means.
+using ChainCalls = std::function<void(const Chain& chain, int calls)>;
+
 }  // namespace crosslane::bench

@@ -1,11 +1,13 @@
-// Collectives on GPU memory, in three tables. algorithms: all-reduce, reduce and broadcast by each algorithm of the library
-// and by what it chooses, as COLL's figures 6 to 10 compare them. blocking: MPI's calls. stream: calls on a CUDA stream. Beside them NCCL
+// Collectives on GPU memory, in tables. algorithms: all-reduce, reduce and broadcast by each algorithm of the library
+// and by what it chooses, as COLL's figures 6 to 10 compare them. blocking: MPI's calls. stream: calls on a CUDA stream; graph: the same recorded
+// as a CUDA graph and replayed, so that no host enqueues anything meanwhile. Beside them NCCL
 // where its library is, and copies by hand where the calls block. All columns in one process and one run, in turns; each call sends
 // what the one before it brought; results are verified.
-//   bench_collectives --table algorithms|blocking|stream|stream_algorithms [--collectives allreduce,...] [--sizes BYTES,...] [--gpus N]
+//   bench_collectives --table algorithms|blocking|stream|graph|stream_algorithms [--collectives allreduce,...] [--sizes BYTES,...] [--gpus N]
 //                     [--runs N] [--milliseconds N] [--nccl FILE] [--csv FILE]
 // BYTES are of a whole vector; where each rank has a block of it, that is 1/n.
 #include "collectives/chain.h"
+#include "collectives/graphs.h"
 #include "collectives/preferences.h"
 #include "common/device.h"
 #include "common/mpi_program.h"
@@ -28,6 +30,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -36,16 +39,14 @@ using namespace crosslane::bench;
 
 constexpr const char* chosen = "Crosslane";
 
-/// The first calls of a chain, to their end.
-using ChainCalls = std::function<void(const Chain& chain, int calls)>;
-
 /// A way to make the calls of a chain.
 struct Column {
   std::string name;
   std::size_t more_bytes = 0;  // than the row's size: which algorithm is preferred
-  ChainCalls run;
-  std::string wants;  // the algorithm that must have been taken; empty: any
+  ChainCalls run;              // to their end
+  std::string wants;           // the algorithm that must have been taken; empty: any
   ChainMemory memory;
+  std::shared_ptr<Graphs> graphs = nullptr;  // what `run` replays: of the one chain that this column is run with
 };
 
 class Benchmark {
@@ -53,7 +54,7 @@ class Benchmark {
   Benchmark(const Options& options, const World& world)
       : world_(world),
         table_(options.text("--table")),
-        on_stream_(table_.starts_with("stream")),
+        on_stream_(table_ != "blocking" && table_ != "algorithms"),
         each_(table_.ends_with("algorithms")),
         runs_(static_cast<int>(options.number("--runs"))),
         budget_(static_cast<double>(options.number("--milliseconds")) / 1e3),
@@ -127,7 +128,6 @@ class Benchmark {
         if (collective.enqueue(native_, send, receive, device_.stream()) != MPI_SUCCESS)
           throw std::runtime_error("an enqueued call failed");
       });
-      device_.wait();
     };
     const auto by_nccl = [this](const ChainMemory& on) -> ChainCalls {
       return [this, on](const Chain& chain, int calls) {
@@ -135,33 +135,51 @@ class Benchmark {
           collective.nccl(*nccl_, send, receive, device_.stream());
           if (!on_stream_) device_.wait();
         });
-        device_.wait();
       };
     };
     std::vector<Column> result;
     std::size_t more = 0;
+    const auto column = [&](const std::string& named, const std::string& wants, const ChainMemory& on,
+                            const ChainCalls& calls) {
+      Column made{named, more, calls, wants, on};
+      return on_stream_ ? triggered(std::move(made)) : made;
+    };
     const std::size_t step = preference_step(name, size, static_cast<std::size_t>(world_.ranks));
     if (each_) {
       for (const auto& algorithm : algorithms_of(name, on_stream_)) {
         result.push_back(
-            {algorithm == "mpi" ? "staged" : algorithm, more, on_stream_ ? enqueued : blocking, algorithm, memory});
+            column(algorithm == "mpi" ? "staged" : algorithm, algorithm, memory, on_stream_ ? enqueued : blocking));
         more += step;
       }
     }
     // What is chosen, and what there is to compare it with.
-    result.insert(result.begin(), {chosen, more, on_stream_ ? enqueued : blocking, "", memory});
-    if (nccl_ != nullptr) result.push_back({"NCCL", more, by_nccl(memory), "", memory});
+    result.insert(result.begin(), column(chosen, "", memory, on_stream_ ? enqueued : blocking));
+    if (nccl_ != nullptr) result.push_back(column("NCCL", "", memory, by_nccl(memory)));
     // Which NCCL has kernels for.
     const bool of_symmetric = name == "allreduce" || name == "allgather" || name == "reduce_scatter";
     if (symmetric() && of_symmetric) {
       const ChainMemory its{{symmetric_[0]->address(), symmetric_[1]->address()}, {}};
-      result.push_back({"NCCL symmetric", more, by_nccl(its), "", its});
+      result.push_back(column("NCCL symmetric", "", its, by_nccl(its)));
     }
     if (!on_stream_) {
       const auto by_hand = [memory](const Chain& chain, int calls) { chain.run_by_hand(memory, calls); };
       result.push_back({"by hand", more, by_hand, "", memory});
     }
     return result;
+  }
+
+  /// A column whose calls only put work on the stream, made to run to their end: by a replay of their graph in the table of graphs.
+  [[nodiscard]] Column triggered(Column column) const {
+    if (table_ == "graph") {
+      column.graphs = std::make_shared<Graphs>(device_.stream(), std::move(column.run));
+      column.run = [graphs = column.graphs](const Chain& chain, int calls) { graphs->replay(chain, calls); };
+    } else {
+      column.run = [this, enqueue = std::move(column.run)](const Chain& chain, int calls) {
+        enqueue(chain, calls);
+        device_.wait();
+      };
+    }
+    return column;
   }
 
   void header(const std::string& name) {
@@ -231,6 +249,7 @@ class Benchmark {
   }
 
   double seconds(const Column& column, const Chain& chain, int calls) const {
+    if (column.graphs != nullptr) column.graphs->record(chain, calls);
     return seconds_of(1, [&] { column.run(chain, calls); }) / calls;
   }
 
@@ -279,6 +298,7 @@ class Benchmark {
 
 constexpr const char* algorithm_sizes = "262144,524288,1048576,2097152,4194304,8388608,16777216";
 constexpr const char* blocking_sizes = "8,64,512,4096,32768,262144,2097152";
+constexpr const char* graph_sizes = "8,512,4096,32768,262144";
 constexpr const char* stream_sizes = "8,512,4096,32768,262144,2097152,16777216,134217728";
 
 Options parse(int count, char** words) {
@@ -287,10 +307,14 @@ Options parse(int count, char** words) {
                                            {"--collectives", ""}, {"--sizes", ""}};
   const Options given(count, words, known);
   const auto& table = given.text("--table");
-  if (table != "algorithms" && table != "blocking" && table != "stream" && table != "stream_algorithms")
+  if (table != "algorithms" && table != "blocking" && table != "stream" && table != "graph" &&
+      table != "stream_algorithms")
     throw std::runtime_error(
-        fmt::format("no table is called {}; there are algorithms, blocking, stream, stream_algorithms", table));
-  known["--sizes"] = table == "algorithms" ? algorithm_sizes : table == "blocking" ? blocking_sizes : stream_sizes;
+        fmt::format("no table is called {}; there are algorithms, blocking, stream, graph, stream_algorithms", table));
+  known["--sizes"] = table == "algorithms" ? algorithm_sizes
+                     : table == "blocking" ? blocking_sizes
+                     : table == "graph"    ? graph_sizes
+                                           : stream_sizes;
   known["--collectives"] = table == "algorithms"
                                ? "allreduce,reduce,bcast"
                                : "allreduce,allgather,reduce_scatter,bcast,reduce,alltoall,gather,scatter";
