@@ -24,6 +24,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.cuda_calls, "src/lane/a.cpp", "cuMemcpyAsync(a, b, n, s);", "current(x); /* cuMemAlloc(p) */"),
     (rules.cuda_calls, "src/lane/a.cpp", "table.cuMemAlloc(&p);", "cursor(1);"),
     (rules.cuda_calls, "src/gpu/a.cpp", "cudaMalloc(&p, 1);", "cuMemAlloc(&p, 1);"),
+    (rules.cuda_calls, "src/gpu/emulated/a.cpp", "cudaMalloc(&p, 1);", "cuMemAlloc(&p, 1);"),
     (rules.cuda_calls, "src/kernel/a.cu", "copy<<<1, 2>>>(p);", "cuda::atomic_ref<int> a(x);"),
     (rules.mpi_header, "src/lane/a.h", "#include <mpi.h>", '#include "mpi/table.h"'),
     (rules.platform_conditions, "src/lane/a.h", "#ifdef __CUDA_ARCH__", "#ifdef __COMPILER_VERSION"),
