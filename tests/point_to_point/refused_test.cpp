@@ -3,6 +3,7 @@
 #include "support/check.h"
 #include "support/memory.h"
 #include "support/program.h"
+#include "support/sharing.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -129,6 +130,10 @@ class Messages {
 
 int run(int argc, char** argv) {
   Program program(argc, argv, "point_to_point_refused");
+  if (take_turns(MPI_COMM_WORLD)) {
+    program.skip("ranks take turns on a GPU that they share: no message is put aside");
+    return program.finish();
+  }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   library = range_of(dlsym(RTLD_DEFAULT, "MPI_Recv"));
   Messages messages(program);
