@@ -54,7 +54,35 @@ engine::Task<> receive_ending(std::shared_ptr<std::uint64_t> ending, std::shared
   }
 }
 
+int leader(const Beyond& beyond, int node) { return beyond.span.world_rank(beyond.leader_of(node)); }
+
+std::vector<engine::Completion> tell_leaders(const Beyond& beyond, const std::shared_ptr<AmongNodes::Failure>& failure,
+                                             std::uint64_t ending) {
+  std::vector<engine::Completion> told;
+  const auto word = std::make_shared<const std::uint64_t>(ending);
+  for (int node = 0; node < beyond.span.nodes(); ++node) {
+    if (node == beyond.span.node()) continue;
+    told.push_back(
+        beyond.engine.spawn(send_from(word, failure, beyond.messenger, std::as_bytes(std::span{word.get(), 1}),
+                                      leader(beyond, node), beyond.span.tag(ending_purpose))));
+  }
+  return told;
+}
+
+// The messages need nobody's help, unless a node has ended.
+engine::Task<> tell_of_failure(const Beyond& beyond, std::shared_ptr<AmongNodes::Failure> failure) {
+  std::vector<engine::Completion> any{engine::Completion::when_all(tell_leaders(beyond, failure, went_wrong)),
+                                      engine::Completion::after(look_every)};
+  co_await engine::Completion::when_any(std::move(any));
+}
+
 }  // namespace
+
+engine::Task<> do_without(const Beyond& beyond) {
+  if (beyond.leader_of(beyond.span.node()) != beyond.span.me()) co_return;
+  auto telling = tell_of_failure(beyond, std::make_shared<AmongNodes::Failure>());
+  co_await std::move(telling);
+}
 
 struct AmongNodes::Part {
   Shape shape;  // as if it were all
@@ -99,8 +127,9 @@ AmongNodes::AmongNodes(Site& site, const Beyond& beyond, const Shape& shape)
       failure_(std::make_shared<Failure>()) {
   for (int node = 0; node < span_.nodes(); ++node) {
     if (node == me_) continue;
-    endings_.push_back(beyond_.engine.spawn(receive_ending(
-        std::make_shared<std::uint64_t>(), failure_, beyond_.messenger, leader(node), span_.tag(ending_purpose))));
+    endings_.push_back(
+        beyond_.engine.spawn(receive_ending(std::make_shared<std::uint64_t>(), failure_, beyond_.messenger,
+                                            leader(beyond_, node), span_.tag(ending_purpose))));
   }
 }
 
@@ -201,7 +230,7 @@ engine::Task<> AmongNodes::all(std::vector<engine::Completion> messages) {
 }
 
 engine::Task<> AmongNodes::finish() {
-  std::vector<engine::Completion> messages = tell_all(went_well);
+  std::vector<engine::Completion> messages = tell_leaders(beyond_, failure_, went_well);
   std::ranges::copy(endings_, std::back_inserter(messages));
   co_await all(std::move(messages));
 }
@@ -215,36 +244,20 @@ engine::Task<> AmongNodes::give_up() {
       base::log(base::Topic::debug, "a collective among nodes was given up: {}", error.what());
     }
   }
-  // They need nobody's help, unless a node has ended.
-  std::vector<engine::Completion> any{engine::Completion::when_all(tell_all(went_wrong)),
-                                      engine::Completion::after(look_every)};
-  co_await engine::Completion::when_any(std::move(any));
-}
-
-std::vector<engine::Completion> AmongNodes::tell_all(std::uint64_t ending) const {
-  std::vector<engine::Completion> told;
-  const auto word = std::make_shared<const std::uint64_t>(ending);
-  for (int node = 0; node < span_.nodes(); ++node) {
-    if (node == me_) continue;
-    told.push_back(
-        beyond_.engine.spawn(send_from(word, failure_, beyond_.messenger, std::as_bytes(std::span{word.get(), 1}),
-                                       leader(node), span_.tag(ending_purpose))));
-  }
-  return told;
+  auto telling = tell_of_failure(beyond_, failure_);
+  co_await std::move(telling);
 }
 
 engine::Completion AmongNodes::send(const Part& part, Way way, int node, std::span<const std::byte> bytes) const {
   const int purpose = 2 * static_cast<int>(way) + static_cast<int>(part.parity);
   return beyond_.engine.spawn(
-      send_from(span_.memory(), failure_, beyond_.messenger, bytes, leader(node), span_.tag(purpose)));
+      send_from(span_.memory(), failure_, beyond_.messenger, bytes, leader(beyond_, node), span_.tag(purpose)));
 }
 
 engine::Completion AmongNodes::receive(const Part& part, Way way, int node, std::span<std::byte> bytes) const {
   const int purpose = 2 * static_cast<int>(way) + static_cast<int>(part.parity);
   return beyond_.engine.spawn(
-      receive_into(span_.memory(), failure_, beyond_.messenger, bytes, leader(node), span_.tag(purpose)));
+      receive_into(span_.memory(), failure_, beyond_.messenger, bytes, leader(beyond_, node), span_.tag(purpose)));
 }
-
-int AmongNodes::leader(int node) const { return span_.world_rank(beyond_.leader_of(node)); }
 
 }  // namespace crosslane::collective

@@ -54,8 +54,6 @@ class AmongNodes final : public Above {
   engine::Task<> all(std::vector<engine::Completion> messages);
   [[nodiscard]] engine::Completion send(const Part& part, Way way, int node, std::span<const std::byte> bytes) const;
   [[nodiscard]] engine::Completion receive(const Part& part, Way way, int node, std::span<std::byte> bytes) const;
-  [[nodiscard]] std::vector<engine::Completion> tell_all(std::uint64_t ending) const;
-  [[nodiscard]] int leader(int node) const;
 
   Site& site_;
   const Beyond& beyond_;
@@ -66,5 +64,9 @@ class AmongNodes final : public Above {
   std::array<engine::Completion, 2> begun_;  // by parity
   std::vector<engine::Completion> endings_;  // what the other leaders say at the end
 };
+
+/// In place of a call that does not begin on this node, as a rank of it has ended: its leader tells the others', who would wait for it. Where the
+/// leader itself has ended nobody does.
+engine::Task<> do_without(const Beyond& beyond);
 
 }  // namespace crosslane::collective

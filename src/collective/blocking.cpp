@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "collective/among_nodes.h"
 #include "collective/frame.h"
 #include "collective/relay.h"
 #include "gpu/context.h"
@@ -510,7 +511,12 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   team::Team& team = beyond.span.team();
   share::Arrival& own = team.own_arrival();
   own.send = own.receive = {};
-  team.arrive(watch);
+  try {
+    team.arrive(watch);
+  } catch (...) {
+    engine_.wait(engine_.spawn(do_without(beyond)), watch);
+    throw;
+  }
   const Finish finish{team};
   const team::TeamView view = team.view();
   Shape within = shape;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace crosslane::message {
@@ -270,15 +271,24 @@ void Transfers::close_offer(Offering& offering) {
   offering.target_.reset();
 }
 
-void Transfers::look_after(Offering& offering) {
-  bool first = false;
-  {
+// Whose receiver has the header by now: without memory for more, it is looked at only while this rank waits for it.
+void Transfers::look_after(Offering& offering) noexcept {
+  try {
     const std::lock_guard lock(offerings_mutex_);
     offerings_.push_back(&offering);
     offering.left_ = true;
-    first = !std::exchange(looks_after_left_, true);
+    if (std::exchange(looks_after_left_, true)) return;
+  } catch (const std::bad_alloc& error) {
+    base::log(base::Topic::debug, "a message that was started is left alone: {}", error.what());
+    return;
   }
-  if (first) engine_.spawn(look_after_left());
+  try {
+    engine_.spawn(look_after_left());
+  } catch (const std::bad_alloc& error) {
+    base::log(base::Topic::debug, "messages that were started are left alone until the next one: {}", error.what());
+    const std::lock_guard lock(offerings_mutex_);
+    looks_after_left_ = false;
+  }
 }
 
 // What callbacks of the application still call in MPI_Finalize gives turns to tasks, which must not outlive this object.

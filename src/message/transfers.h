@@ -174,7 +174,7 @@ class Transfers {
   void write_if_asked(Offering& offering);
   void give_up_if_failed(Offering& offering);
   engine::Task<> read_or_written(Offering& offering, int to, engine::Completion over);
-  void look_after(Offering& offering);
+  void look_after(Offering& offering) noexcept;
   void forget(Offering& offering) noexcept;
   engine::Task<> look_after_left();
   void look_at_left();

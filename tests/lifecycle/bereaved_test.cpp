@@ -1,28 +1,19 @@
 // A rank dies before or in the middle of collectives between GPUs of a job that goes on: the others get errors that name it, and get rid of their
-// communicators, and of MPI_Finalize as far as that is Crosslane's. Launchers end jobs whose ranks die, so the rank is stopped, after it has closed the
-// file by whose lock others know that it lives: that, and what is printed last with CROSSLANE_STATS=1, is all that this knows of Crosslane. A child of
-// fork() lives on meanwhile, and is no rank. In the end the rank is killed; the script beside this looks at that.
+// communicators, and of MPI_Finalize as far as that is Crosslane's.
+#include "bereaved.h"
 #include "support/direct_calls.h"
 #include "support/program.h"
 #include "support/sharing.h"
 #include "support/words.h"
 
 #include <sched.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
 #include <vector>
 
 namespace crosslane::tests {
@@ -34,37 +25,6 @@ constexpr int brief = 48 << 10;  // its send returns before it is received
 
 // On each of its communicators the rank dies at another point.
 enum Died { after_it_arrived, before_a_call, before_a_start, deaths };
-
-// Which ends with this process, as it knows once this returns.
-void leave_a_child() {
-  std::array<int, 2> ready{};
-  char there = 0;
-  CROSSLANE_CHECK_EQUAL(pipe(ready.data()), 0);
-  if (fork() == 0) {
-    const bool told = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && write(ready[1], &there, 1) == 1;
-    while (told) pause();
-    _exit(1);
-  }
-  CROSSLANE_CHECK_EQUAL(read(ready[0], &there, 1), ssize_t{1});
-}
-
-void die() {
-  leave_a_child();
-  std::vector<int> files;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    if (!std::filesystem::read_symlink(entry, gone).string().starts_with("/memfd:crosslane ")) continue;
-    files.push_back(std::stoi(entry.path().filename()));
-  }
-  for (const int file : files) close(file);
-  CROSSLANE_CHECK(!files.empty(), "the node's memory was not found");
-  for (;;) raise(SIGSTOP);
-}
-
-void await_death(pid_t process) {
-  for (std::string stat; stat.find(") T") == std::string::npos; sched_yield())
-    std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), stat);
-}
 
 // A message that its sender packs, and that is longer than what it can have packed before others have read of it.
 class Irregular {
@@ -91,26 +51,6 @@ class Irregular {
   Memory memory_;
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
-
-// From now on what this process prints goes through a thread, which calls `heard` at those words.
-void listen_for(std::string words, std::function<void()> heard) {
-  std::array<int, 2> ends{};
-  const int terminal = dup(STDERR_FILENO);
-  CROSSLANE_CHECK(pipe(ends.data()) == 0 && dup2(ends[1], STDERR_FILENO) >= 0, "no pipe");
-  std::thread([terminal, from = ends[0], words = std::move(words), heard = std::move(heard)] {
-    std::string said;
-    std::array<char, 4096> piece{};
-    for (bool is_new = true;;) {
-      const ssize_t got = read(from, piece.data(), piece.size());
-      if (got <= 0 || write(terminal, piece.data(), static_cast<std::size_t>(got)) != got) _exit(1);
-      said.append(piece.data(), static_cast<std::size_t>(got));
-      if (is_new && said.find(words) != std::string::npos) {
-        is_new = false;
-        heard();
-      }
-    }
-  }).detach();
-}
 
 }  // namespace
 }  // namespace crosslane::tests
@@ -209,13 +149,5 @@ int main(int argc, char** argv) {
     if (program.rank == rank) CROSSLANE_MPI(MPI_Send(&failed, 1, MPI_INT, 0, 1, MPI_COMM_WORLD));
     if (program.rank == 0) CROSSLANE_MPI(MPI_Recv(&failed, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   }
-  // Beside the dead the MPI's own part may never end.
-  CROSSLANE_STEP("MPI_Finalize");
-  listen_for("calls with GPU memory", [&] {
-    if (++words.of(0) != program.size - 1) return;
-    fmt::print(stderr, "killing rank 1\n");
-    kill(process, SIGKILL);
-  });
-  MPI_Finalize();
-  for (;;) pause();
+  finalize_beside(process, program.size - 1, words);
 }
