@@ -71,9 +71,7 @@ std::vector<engine::Completion> tell_leaders(const Beyond& beyond, const std::sh
 
 // The messages need nobody's help, unless a node has ended.
 engine::Task<> tell_of_failure(const Beyond& beyond, std::shared_ptr<AmongNodes::Failure> failure) {
-  std::vector<engine::Completion> any{engine::Completion::when_all(tell_leaders(beyond, failure, went_wrong)),
-                                      engine::Completion::after(look_every)};
-  co_await engine::Completion::when_any(std::move(any));
+  co_await engine::Completion::when_all(tell_leaders(beyond, failure, went_wrong)).or_after(look_every);
 }
 
 }  // namespace
@@ -223,8 +221,8 @@ engine::Task<> AmongNodes::all(std::vector<engine::Completion> messages) {
   const engine::Completion failed = engine::Completion::of(failure_->word, 1);
   site_.waits_for(other_nodes);
   for (const base::Time begin = base::now(); !every.done() && !failed.done(); site_.look(other_nodes, begin)) {
-    std::vector<engine::Completion> any{every, failed, engine::Completion::after(look_every)};
-    co_await engine::Completion::when_any(std::move(any));
+    std::vector<engine::Completion> any{every, failed};
+    co_await engine::Completion::when_any(std::move(any)).or_after(look_every);
   }
   if (failed.done()) std::rethrow_exception(failure_->error);
 }

@@ -177,7 +177,7 @@ engine::Watch watching_kernels(const engine::Watch& watch, const team::Team& tea
 
 engine::Task<> reached(engine::Completion end, const team::Team& team) {
   while (!end.done()) {
-    co_await or_look(end);
+    co_await end.or_after(look_every);
     if (!end.done()) look_at_kernels(team);
   }
 }
@@ -570,7 +570,7 @@ engine::Task<> Blocking::pass(Started& call) const {
   for (int member = 0; member < team.size(); ++member) {
     const engine::Completion arrival = team.arrival_of(member);
     while (!arrival.done()) {
-      co_await or_look(arrival);
+      co_await arrival.or_after(look_every);
       if (!arrival.done()) team.check_all_come();
     }
   }

@@ -211,11 +211,11 @@ class Relay {
     for (base::Time begin = base::now();;) {
       for (std::size_t index = 0; index < candidates; ++index)
         if (is_at(given(index), step(part, pending[index].level))) co_return index;
-      std::vector<engine::Completion> any{engine::Completion::after(look_every)};
+      std::vector<engine::Completion> any;
       for (std::size_t index = 0; index < candidates; ++index)
         any.push_back(engine::Completion::of(given(index), step(part, pending[index].level).value()));
       site_.waits_for(pending[0].member);
-      co_await engine::Completion::when_any(std::move(any));
+      co_await engine::Completion::when_any(std::move(any)).or_after(look_every);
       site_.look(pending[0].member, begin);
     }
   }
@@ -224,7 +224,7 @@ class Relay {
     if (is_at(word, wanted)) co_return;
     site_.waits_for(member);
     for (const base::Time begin = base::now(); !is_at(word, wanted); site_.look(member, begin)) {
-      co_await or_look(engine::Completion::of(word, wanted.value()));
+      co_await engine::Completion::of(word, wanted.value()).or_after(look_every);
     }
   }
 
@@ -269,10 +269,6 @@ class Relay {
 };
 
 }  // namespace
-
-engine::Completion or_look(const engine::Completion& completion) {
-  return engine::Completion::when_any({completion, engine::Completion::after(look_every)});
-}
 
 engine::Task<> relay(Site& site, Relayed call, std::vector<RelayLevel> levels) {
   Relay relay(site, call, std::move(levels));

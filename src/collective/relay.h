@@ -62,8 +62,6 @@ inline constexpr int the_gpu = -1, other_nodes = -2;
 
 /// How long a task waits until it looks whether that is in vain.
 inline constexpr std::chrono::seconds look_every{1};
-/// Done once `completion` is, or it is time to look. A function, for GCC 12 cannot await what takes an initializer list.
-[[nodiscard]] engine::Completion or_look(const engine::Completion& completion);
 
 /// One level of the hierarchy, the lowest first. `slots`: of the largest group of that level, equal on all members.
 struct RelayLevel {

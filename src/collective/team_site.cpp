@@ -61,7 +61,7 @@ class TeamSite final : public Site {
     const auto& word = connection_.marker->word();
     waits_for(the_gpu);
     for (const base::Time begin = base::now(); word.load(std::memory_order_acquire) < mark; look(the_gpu, begin)) {
-      co_await or_look(engine::Completion::of(word, mark));
+      co_await engine::Completion::of(word, mark).or_after(look_every);
     }
   }
 

@@ -32,8 +32,12 @@ Completion Completion::of(MPI_Request* request, MPI_Status* status) {
 Completion Completion::after(base::Duration delay) noexcept {
   Completion completion;
   completion.kind_ = Kind::time;
-  const auto due = std::chrono::duration_cast<base::Duration>((base::now() + delay).time_since_epoch()).count();
-  completion.value_ = static_cast<std::uint64_t>(std::max<std::int64_t>(due, 0));
+  return completion.or_after(delay);
+}
+
+Completion Completion::or_after(base::Duration delay) const noexcept {
+  Completion completion = *this;
+  completion.due_ = std::min(due_, base::now() + delay);
   return completion;
 }
 
@@ -46,15 +50,19 @@ Completion Completion::when_any(std::vector<Completion> members) {
 }
 
 bool Completion::done_by_state(Moment& moment) const noexcept {
+  if (reached(moment)) return true;
+  return due_ != never && moment.now() >= due_;
+}
+
+bool Completion::reached(Moment& moment) const noexcept {
   const auto is_done = [&moment](const Completion& member) { return member.done(moment); };
   switch (kind_) {
     case Kind::none:
+      return true;
     case Kind::word:
-      return done();
-    case Kind::time: {
-      const auto now = std::chrono::duration_cast<base::Duration>(moment.now().time_since_epoch()).count();
-      return static_cast<std::uint64_t>(now) >= value_;
-    }
+      return word_->load(std::memory_order_acquire) >= value_;
+    case Kind::time:
+      return false;
     case Kind::request:
     case Kind::task:
       return state_->finished.load(std::memory_order_acquire);
@@ -69,17 +77,18 @@ bool Completion::done_by_state(Moment& moment) const noexcept {
 bool Completion::advanced() const noexcept {
   const auto moved = [](const Completion& member) { return member.advanced(); };
   switch (kind_) {
-    case Kind::time:
-      return false;
     case Kind::all:
     case Kind::any:
       return std::any_of(members().begin(), members().end(), moved);
-    default:
-      return done();
+    default: {
+      Moment moment;
+      return reached(moment);
+    }
   }
 }
 
 bool Completion::needs_no_polling() const noexcept {
+  if (due_ != never) return done();
   switch (kind_) {
     case Kind::none:
     case Kind::request:
@@ -98,7 +107,7 @@ bool Completion::needs_no_polling() const noexcept {
 
 std::optional<base::Time> Completion::due() const noexcept {
   if (kind_ != Kind::time) return std::nullopt;
-  return base::Time(base::Duration(static_cast<std::int64_t>(value_)));
+  return due_;
 }
 
 int Completion::code() const noexcept {

@@ -42,7 +42,7 @@ struct CompletionState {
   virtual ~CompletionState() = default;
 };
 
-/// Something that will be over. A copy is the same something. Words cost no allocation; the other kinds share a state.
+/// Something that will be over. A copy is the same something. Words and times cost no allocation; the other kinds share a state.
 ///
 /// A word must outlive every wait for it. A request and its status must live until done(), or until the last copy of the
 /// completion is gone; in between the handle belongs to the engine, and the user's copy of it is updated when it is done.
@@ -62,6 +62,9 @@ class Completion {
   /// Done `delay` from now.
   static Completion after(base::Duration delay) noexcept;
 
+  /// Done once this one is, or `delay` from now, if that comes first.
+  [[nodiscard]] Completion or_after(base::Duration delay) const noexcept;
+
   /// Done once every member is.
   static Completion when_all(std::vector<Completion> members);
 
@@ -70,14 +73,14 @@ class Completion {
 
   /// True once it is over; then what happened before is visible to the caller.
   [[nodiscard]] bool done() const noexcept {
-    if (kind_ == Kind::word) return word_->load(std::memory_order_acquire) >= value_;
+    if (const auto known = done_by_word()) return *known;
     Moment moment;
-    return kind_ == Kind::none || done_by_state(moment);
+    return done_by_state(moment);
   }
   /// The same as of that moment.
   [[nodiscard]] bool done(Moment& moment) const noexcept {
-    if (kind_ == Kind::word) return word_->load(std::memory_order_acquire) >= value_;
-    return kind_ == Kind::none || done_by_state(moment);
+    if (const auto known = done_by_word()) return *known;
+    return done_by_state(moment);
   }
 
   /// What MPI returned for a done request (of several: the first that is not success); success for other kinds.
@@ -99,20 +102,31 @@ class Completion {
   enum class Kind : std::uint8_t { none, word, time, request, task, all, any };
   struct Group;
 
+  static constexpr base::Time never = base::Time::max();
+
   Completion(Kind kind, std::shared_ptr<CompletionState> state) noexcept : kind_(kind), state_(std::move(state)) {}
+  [[nodiscard]] std::optional<bool> done_by_word() const noexcept {
+    if (kind_ == Kind::none) return true;
+    if (kind_ != Kind::word) return std::nullopt;
+    if (word_->load(std::memory_order_acquire) >= value_) return true;
+    return due_ == never ? std::optional(false) : std::nullopt;
+  }
   [[nodiscard]] bool done_by_state(Moment& moment) const noexcept;
+  /// Not only because time passed.
+  [[nodiscard]] bool reached(Moment& moment) const noexcept;
   /// True if a word, a request or a task moved, rather than only time: what the watchdog counts as progress.
   [[nodiscard]] bool advanced() const noexcept;
   [[nodiscard]] bool is_word() const noexcept { return kind_ == Kind::word; }
   /// True if it can become done only through MPI requests and tasks: then there is nothing to poll but MPI.
   [[nodiscard]] bool needs_no_polling() const noexcept;
-  /// When that is, of a point in time.
+  /// When that is, of what becomes done by time alone.
   [[nodiscard]] std::optional<base::Time> due() const noexcept;
   [[nodiscard]] const std::vector<Completion>& members() const noexcept;
 
   Kind kind_ = Kind::none;
   const std::atomic<std::uint64_t>* word_ = nullptr;
-  std::uint64_t value_ = 0;  // the word's value, or the time since the clock's epoch
+  std::uint64_t value_ = 0;
+  base::Time due_ = never;  // done then at the latest
   std::shared_ptr<CompletionState> state_;
 };
 

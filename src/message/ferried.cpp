@@ -45,11 +45,7 @@ engine::Task<> Receiver::read_ferried(Header header, share::Offers::Ticket offer
   for (; begin < header.bytes && !received->failed; ++chunk_number) {
     const auto arrival = ferry.arrival();
     while (!arrival.done() && !abandoned) {
-      try {
-        co_await either(arrival, engine::Completion::after(between_questions));
-      } catch (...) {
-        failure = std::current_exception();  // there is no memory to wait with: it looks all the time
-      }
+      co_await arrival.or_after(between_questions);
       // Asked for before the last look: what it has filled in until then counts.
       abandoned = !arrival.done() && !peers_->alive(header) && !arrival.done();
     }

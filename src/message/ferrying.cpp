@@ -30,7 +30,7 @@ engine::Task<> Ferrying::carry_when_asked(CopyPointer copy) {
   const auto answered = offers.reached(offer, State::declined);
   const auto over = engine::Completion::of(all_received_, 1);
   const base::Time stored = base::now();
-  if (!answered.done()) co_await either(answered, engine::Completion::after(soon));
+  if (!answered.done()) co_await answered.or_after(soon);
   // A receiver may be away for minutes: it waits for an eighth of that more at most.
   while (!answered.done() && !over.done()) {
     const auto later = engine::Completion::after(std::clamp((base::now() - stored) / 8, shortest_nap, longest_nap));

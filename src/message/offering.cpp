@@ -154,7 +154,7 @@ engine::Task<> Transfers::send_offered(Offering& offering, engine::Completion ma
   const auto moves = offers.reached(ticket, State::asked);  // or over
   for (std::uint64_t seen = ~std::uint64_t{0}; !moves.done() && !withdrawn && seen != events() && base::now() < end;) {
     seen = events();
-    co_await either(moves, engine::Completion::after(patience));
+    co_await moves.or_after(patience);
   }
   std::exception_ptr failure;
   bool late = false;
@@ -226,9 +226,9 @@ engine::Task<> Transfers::read_or_written(Offering& offering, int to, engine::Co
     if (moves.done()) {
       write_if_asked(offering);
       give_up_if_failed(offering);
-      co_await either(over, engine::Completion::after(seldom));
+      co_await over.or_after(seldom);
     } else {
-      co_await either(moves, engine::Completion::after(between_questions));
+      co_await moves.or_after(between_questions);
     }
     if (base::now() < question) continue;
     question = base::now() + between_questions;

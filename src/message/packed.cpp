@@ -137,7 +137,7 @@ engine::Task<> Transfers::ended_or_dead(share::Offers::Ticket piece, int to) {
   const auto& offers = peers_->offers();
   const auto over = offers.reached(piece, State::declined);
   while (!over.done()) {
-    co_await either(over, engine::Completion::after(between_questions));
+    co_await over.or_after(between_questions);
     if (!over.done() && !peers_->alive(to)) offers.fail(world_.directory().local_rank(), piece);
   }
 }
@@ -264,7 +264,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
         continue;
       }
       const std::uint64_t before = packing->so_far();
-      co_await either(packed, engine::Completion::after(patience_));
+      co_await packed.or_after(patience_);
       std::uint64_t first = 0;
       {
         const std::lock_guard lock(packing->mutex);
@@ -287,7 +287,7 @@ engine::Task<> Transfers::send_packed(PackingPointer packing, int to, engine::Co
         base::log(base::Topic::debug, "{}: no copy of a message for a receiver that is late: {}", watch.call,
                   error.what());
       }
-      if (is_short) co_await either(packed, engine::Completion::after(std::chrono::milliseconds{10}));
+      if (is_short) co_await packed.or_after(std::chrono::milliseconds{10});
       if (stored == nullptr) continue;
       outstanding_.fetch_add(1, std::memory_order_relaxed);
       engine_.spawn(hasten_outstanding(stored));
@@ -362,7 +362,7 @@ engine::Task<std::uint64_t> Receiver::read_packed(Header header, Buffer buffer, 
     const auto offered = offers.reached(owner, ticket, State::offered);
     bool gone = false;
     while (!offered.done() && !gone) {
-      co_await either(offered, engine::Completion::after(between_questions));
+      co_await offered.or_after(between_questions);
       if (offered.done()) break;
       try {
         throw_if_gone(header, watch);

@@ -8,14 +8,14 @@ namespace crosslane::message {
 
 engine::Task<> written(engine::Completion copied, const lane::Batch& batch) {
   while (!copied.done()) {
-    co_await either(copied, engine::Completion::after(std::chrono::seconds{1}));
+    co_await copied.or_after(std::chrono::seconds{1});
     if (!copied.done()) batch.throw_if_failed();
   }
 }
 
 engine::Task<> written(engine::Completion copied, lane::Copier& copier, lane::Place place) {
   while (!copied.done()) {
-    co_await either(copied, engine::Completion::after(std::chrono::seconds{1}));
+    co_await copied.or_after(std::chrono::seconds{1});
     if (!copied.done()) copier.throw_if_failed(place);
   }
 }

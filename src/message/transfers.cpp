@@ -115,7 +115,7 @@ void Transfers::post(Outgoing& outgoing, const std::byte* data, std::size_t byte
 // False if the receiver, which has the header, let us wait too long. Before that any wait is the application's own.
 engine::Task<bool> Transfers::moved(engine::Completion completion, engine::Completion matched) const {
   if (!matched.done()) co_await either(completion, matched);
-  if (!completion.done()) co_await either(completion, engine::Completion::after(patience_));
+  if (!completion.done()) co_await completion.or_after(patience_);
   co_return completion.done();
 }
 
@@ -205,7 +205,7 @@ engine::Task<> Transfers::send_chunks(Buffer buffer, Header header, int to, engi
   }
   if (failure) {
     // Copies under way still write to the blocks; a broken GPU may never end them.
-    co_await either(last_copy, engine::Completion::after(std::chrono::seconds{1}));
+    co_await last_copy.or_after(std::chrono::seconds{1});
     while (outgoing->sent.size() < chunks) post(*outgoing, nullptr, 0);
     patient = false;
   }
@@ -243,7 +243,7 @@ engine::Task<> Transfers::drain() {
   const engine::Completion all_here = engine::Completion::of(&barrier);
   world_.directory().have_received();
   while (!all_here.done()) {
-    co_await either(all_here, engine::Completion::after(between_questions));
+    co_await all_here.or_after(between_questions);
     if (!all_here.done() && bereaved()) co_return;
   }
   ferrying_.all_received();

@@ -222,15 +222,6 @@ void Team::lose() noexcept {
   if (!withdrawn()) withdraw();
 }
 
-namespace {
-
-// Not in the coroutine: GCC 12 cannot await what takes an initializer list.
-engine::Completion or_a_second(const engine::Completion& completion) {
-  return engine::Completion::when_any({completion, engine::Completion::after(std::chrono::seconds{1})});
-}
-
-}  // namespace
-
 std::optional<engine::Completion> Team::end_of_remains() noexcept {
   try {
     connection_->throw_if_failed();  // nothing is left on a GPU that has, nor of a context that has ended
@@ -246,11 +237,7 @@ std::optional<engine::Completion> Team::end_of_remains() noexcept {
 engine::Task<> Team::clear_away() { return clear_away(end_of_remains()); }
 
 engine::Task<> Team::clear_away(std::optional<engine::Completion> end) {
-  try {
-    if (end) co_await or_a_second(*end);
-  } catch (const std::bad_alloc&) {
-    base::log(base::Topic::debug, "there is no memory to wait for the end of what a failed call has left");
-  }
+  if (end) co_await end->or_after(std::chrono::seconds{1});
   if (end && end->done())
     place_->show_remains(false);
   else if (place_->has_remains(me_))
