@@ -15,7 +15,10 @@ struct Runner::Root::promise_type : task_detail::PromiseBase {
   std::shared_ptr<TaskState> state = std::make_shared<TaskState>();
   promise_type* previous = nullptr;
   promise_type* following = nullptr;
-  promise_type* next_posted = nullptr;
+  promise_type* next = nullptr;  // of those posted, or in a list of Roots
+  // What its innermost coroutine waits for, and goes on then. Before it has begun: itself.
+  Completion awaited;
+  std::coroutine_handle<> task = std::coroutine_handle<promise_type>::from_promise(*this);
 
   struct Final {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -50,7 +53,27 @@ void task_detail::pass_to(Runner& runner, std::coroutine_handle<> next) noexcept
 
 void task_detail::suspend(Runner& runner, const Completion& completion, std::coroutine_handle<> task) {
   runner.adopt(completion);
-  runner.suspended_.push_back({completion, task});
+  Runner::Root::promise_type& root = *runner.running_;
+  root.awaited = completion;
+  root.task = task;
+  runner.suspended_.add(root);
+}
+
+void Runner::Roots::add(Root::promise_type& root) noexcept {
+  (first == nullptr ? first : last->next) = &root;
+  last = &root;
+}
+
+Runner::Root::promise_type* Runner::Roots::take_first() noexcept {
+  Root::promise_type* const root = first;
+  if (root != nullptr) remove_behind(nullptr);
+  return root;
+}
+
+void Runner::Roots::remove_behind(Root::promise_type* before) noexcept {
+  Root::promise_type*& link = before == nullptr ? first : before->next;
+  if (last == link) last = before;
+  link = std::exchange(link->next, nullptr);
 }
 
 // The task's frame is gone, with all that it holds, before the root's end tells anybody.
@@ -71,7 +94,7 @@ Completion Runner::post(Task<> task) {
     roots_ = &root;
     live_.fetch_add(1, std::memory_order_release);
     if (posted())
-      last_posted_->next_posted = &root;
+      last_posted_->next = &root;
     else
       first_posted_.store(&root, std::memory_order_seq_cst);
     last_posted_ = &root;
@@ -90,8 +113,9 @@ void Runner::unlink(Root::promise_type& root) noexcept {
 }
 
 // What a task throws stays in its promise.
-void Runner::resume(std::coroutine_handle<> task) noexcept {
-  next_ = task;
+void Runner::resume(Root::promise_type& root) noexcept {
+  running_ = &root;
+  next_ = root.task;
   while (next_) std::exchange(next_, nullptr).resume();
 }
 
@@ -103,46 +127,46 @@ bool Runner::start_posted() noexcept {
     next = first_posted_.exchange(nullptr, std::memory_order_relaxed);
   }
   while (next != nullptr) {
-    Root::promise_type& root = *std::exchange(next, next->next_posted);
-    resume(std::coroutine_handle<Root::promise_type>::from_promise(root));
+    Root::promise_type& root = *next;
+    next = std::exchange(root.next, nullptr);
+    resume(root);
   }
   return true;
 }
 
-bool Runner::turn() {
+bool Runner::turn() noexcept {
   bool moved = start_posted();
-  std::vector<std::coroutine_handle<>> ready = std::exchange(ready_, {});
-  // Nothing may fail while they are taken from one to the other. Where memory is short, some are taken now, and others in turns to come.
-  try {
-    ready.reserve(suspended_.capacity());
-  } catch (const std::bad_alloc&) {
-    if (ready.capacity() == 0) throw;
-  }
+  Roots ready;  // all are looked at before one goes on: it may suspend anew
   Moment moment;
-  const auto still = std::remove_if(suspended_.begin(), suspended_.end(), [&](const Suspended& one) {
-    if (ready.size() == ready.capacity() || !one.completion.done(moment)) return false;
-    moved = moved || one.completion.advanced();
-    ready.push_back(one.task);
-    return true;
-  });
-  suspended_.erase(still, suspended_.end());
-  for (const std::coroutine_handle<> task : ready) resume(task);
-  ready.clear();
-  ready_ = std::move(ready);  // keeps its capacity
+  Root::promise_type* before = nullptr;
+  for (Root::promise_type* root = suspended_.first; root != nullptr;) {
+    Root::promise_type* const next = root->next;
+    if (!root->awaited.done(moment)) {
+      before = root;
+    } else {
+      moved = moved || root->awaited.advanced();
+      suspended_.remove_behind(before);
+      root->awaited = {};
+      ready.add(*root);
+    }
+    root = next;
+  }
+  while (Root::promise_type* const root = ready.take_first()) resume(*root);
   return moved;
 }
 
 bool Runner::needs_no_polling() const {
-  return first_posted_.load(std::memory_order_acquire) == nullptr &&
-         std::all_of(suspended_.begin(), suspended_.end(),
-                     [](const Suspended& one) { return one.completion.needs_no_polling() && !one.completion.done(); });
+  if (posted()) return false;
+  for (const Root::promise_type* root = suspended_.first; root != nullptr; root = root->next)
+    if (!root->awaited.needs_no_polling() || root->awaited.done()) return false;
+  return true;
 }
 
 std::optional<base::Time> Runner::next_due() const {
-  if (first_posted_.load(std::memory_order_acquire) != nullptr) return std::nullopt;
+  if (posted()) return std::nullopt;
   std::optional<base::Time> first;
-  for (const Suspended& one : suspended_) {
-    const auto due = one.completion.due();
+  for (const Root::promise_type* root = suspended_.first; root != nullptr; root = root->next) {
+    const auto due = root->awaited.due();
     if (!due) return std::nullopt;
     first = std::min(first.value_or(*due), *due);
   }
@@ -152,7 +176,7 @@ std::optional<base::Time> Runner::next_due() const {
 void Runner::abandon() noexcept {
   const auto stopped =
       std::make_exception_ptr(base::Error(base::ErrorClass::intern, "the task was stopped before its end"));
-  suspended_.clear();
+  suspended_ = {};
   {
     const std::lock_guard lock{mutex_};
     first_posted_.store(nullptr, std::memory_order_relaxed);

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace crosslane::engine {
 
@@ -36,8 +35,8 @@ class Runner {
   Completion post(Task<> task);
 
   /// One thread at a time: resumes every task whose completion is done, and starts those posted.
-  /// True if a task moved for another reason than that time passed.
-  bool turn();
+  /// True if a task moved for another reason than that time passed. Needs no memory of its own, nor does a task that suspends.
+  bool turn() noexcept;
 
   /// One thread at a time: starts those posted, and no more: what is suspended is not looked at. False if there were none. Needs no memory of its own.
   bool start_posted() noexcept;
@@ -72,18 +71,23 @@ class Runner {
     std::coroutine_handle<promise_type> handle;
   };
   static Root run(Task<> task);
-  void resume(std::coroutine_handle<> task) noexcept;
+  void resume(Root::promise_type& root) noexcept;
   void unlink(Root::promise_type& root) noexcept;
 
-  struct Suspended {
-    Completion completion;
-    std::coroutine_handle<> task;
+  // Roots in the order in which they came; each is in one list at most, which needs no memory.
+  struct Roots {
+    Root::promise_type* first = nullptr;
+    Root::promise_type* last = nullptr;
+    void add(Root::promise_type& root) noexcept;
+    Root::promise_type* take_first() noexcept;
+    /// The one behind `before`, or the first.
+    void remove_behind(Root::promise_type* before) noexcept;
   };
 
   // Only the thread that calls turn():
-  std::coroutine_handle<> next_;      // passed control by the task that has just suspended
-  std::vector<Suspended> suspended_;  // in the order in which they began to wait
-  std::vector<std::coroutine_handle<>> ready_;
+  Root::promise_type* running_ = nullptr;  // under the task that runs
+  std::coroutine_handle<> next_;           // passed control by the task that has just suspended
+  Roots suspended_;
 
   // Any thread:
   std::atomic<std::size_t> live_{0};                        // roots not finished
