@@ -21,10 +21,10 @@ constexpr base::Duration soon = std::chrono::milliseconds{1}, shortest_nap = std
 
 }  // namespace
 
-void Ferrying::serve(const CopyPointer& copy) { helper_().spawn(carry_when_asked(copy)); }
+void Ferrying::serve(const CopyPointer& copy) { helper_().spawn(carry_when_asked(copy, carry(copy))); }
 
 // On the helper thread.
-engine::Task<> Ferrying::carry_when_asked(CopyPointer copy) {
+engine::Task<> Ferrying::carry_when_asked(CopyPointer copy, engine::Task<> carrying) {
   auto& offers = peers_->offers();
   const share::Offers::Ticket offer = copy->offer;
   const auto answered = offers.reached(offer, State::declined);
@@ -36,7 +36,6 @@ engine::Task<> Ferrying::carry_when_asked(CopyPointer copy) {
     const auto later = engine::Completion::after(std::clamp((base::now() - stored) / 8, shortest_nap, longest_nap));
     co_await later;
   }
-  auto carrying = carry(copy);
   co_await std::move(carrying);
 }
 

@@ -38,18 +38,19 @@ class Ferrying {
   };
   using CopyPointer = std::shared_ptr<Copy>;
 
-  /// From now on the helper thread looks whether it is asked for, more and more seldom, and carries it then.
+  /// From now on the helper thread looks whether it is asked for, more and more seldom, and carries it then. Where there is no memory for that, this
+  /// throws, and nothing later.
   void serve(const CopyPointer& copy);
   /// For the engine, whose thread may see that sooner. Ends then, or when nobody will ask any more.
   engine::Task<> hasten(CopyPointer copy);
-  /// On the helper thread: carries it, if it was asked for by now.
+  /// On the helper thread: carries it, if it was asked for by now. Needs no memory once it has been called.
   engine::Task<> carry(CopyPointer copy);
 
   /// In MPI_Finalize: from now on no rank asks for what was not asked for.
   void all_received() noexcept { all_received_.store(1, std::memory_order_release); }
 
  private:
-  engine::Task<> carry_when_asked(CopyPointer copy);
+  engine::Task<> carry_when_asked(CopyPointer copy, engine::Task<> carrying);
 
   PeerMemory* const peers_;
   const std::function<engine::HelperThread&()> helper_;

@@ -98,9 +98,9 @@ engine::Task<> Lookout::look() {
 
 // An offer stays declined until Ferrying::carry(), which runs on this same thread, says otherwise, or it fails; and its payload stays until then, or takes
 // the mutex.
-void Lookout::start_copies() {
+void Lookout::start_copies() noexcept {
+  start_packed();
   const auto& offers = peers_->offers();
-  for (const Packed& packed : take_declined()) helper_().spawn(copy_packed(packed));
   for (std::uint64_t line = 0; line < open_.size(); ++line) {
     if (open_[line].load(std::memory_order_relaxed) == nullptr) continue;
     if (!offers.declined(line)) continue;
@@ -112,13 +112,49 @@ void Lookout::start_copies() {
       payload = open_[line].load(std::memory_order_acquire);
       if (payload != nullptr && !std::exchange(payload->copied_, true)) owner = payload->owner.lock();
     }
-    if (owner != nullptr) helper_().spawn(copy_payload(*payload, std::move(owner)));
+    if (owner == nullptr || start(*payload, owner)) continue;
+    const std::lock_guard lock(mutex_);
+    payload->copied_ = false;
   }
 }
 
+// What there is no memory for is not begun; the next look tries again.
+bool Lookout::start(Payload& payload, std::shared_ptr<void> owner) noexcept {
+  try {
+    const auto copied = std::make_shared<Ferrying::Copy>(payload.offer, payload.to);
+    helper_().spawn(copy_payload(payload, std::move(owner), copied, ferrying_.carry(copied)));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool Lookout::start(const Packed& packed) noexcept {
+  try {
+    const auto copied = std::make_shared<Ferrying::Copy>(packed.pieces.ticket(0), packed.to);
+    helper_().spawn(copy_packed(packed, copied, ferrying_.carry(copied)));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Nobody asks for the others that are forgotten: they were read, or nobody receives them.
+void Lookout::start_packed() noexcept {
+  if (packed_size_.load(std::memory_order_relaxed) == 0) return;
+  const auto& offers = peers_->offers();
+  const std::lock_guard lock(packed_mutex_);
+  std::erase_if(packed_, [&](const Packed& packed) {
+    const auto ticket = packed.pieces.ticket(0);
+    if (offers.declined(ticket)) return start(packed);
+    return offers.state(ticket) == State::kept || offers.reached(ticket, State::done).done();
+  });
+  packed_size_.store(packed_.size(), std::memory_order_seq_cst);
+}
+
 // On the helper thread: a copy of an offered payload that was declined. `owner` holds it, and its memory.
-engine::Task<> Lookout::copy_payload(Payload& payload, std::shared_ptr<void> owner) {
-  const auto copied = std::make_shared<Ferrying::Copy>(payload.offer, payload.to);
+engine::Task<> Lookout::copy_payload(Payload& payload, std::shared_ptr<void> owner, Ferrying::CopyPointer copied,
+                                     engine::Task<> carrying) {
   try {
     const auto copy = std::make_shared<Buffer>();
     co_await to_host(copier_, payload.buffer, 0, copy, payload.watch);
@@ -129,33 +165,13 @@ engine::Task<> Lookout::copy_payload(Payload& payload, std::shared_ptr<void> own
   }
   // Once that has said so the send is over for its sender; until then, that has it, too, so that nothing ends on this thread.
   owner.reset();
-  auto carrying = ferrying_.carry(copied);
   co_await std::move(carrying);
 }
 
-// Nobody asks for the others that are forgotten: they were read, or nobody receives them.
-std::vector<Lookout::Packed> Lookout::take_declined() {
-  std::vector<Packed> declined;
-  if (packed_size_.load(std::memory_order_relaxed) == 0) return declined;
-  const auto& offers = peers_->offers();
-  const std::lock_guard lock(packed_mutex_);
-  std::erase_if(packed_, [&](const Packed& packed) {
-    const auto ticket = packed.pieces.ticket(0);
-    if (offers.declined(ticket)) {
-      declined.push_back(packed);
-      return true;
-    }
-    return offers.state(ticket) == State::kept || offers.reached(ticket, State::done).done();
-  });
-  packed_size_.store(packed_.size(), std::memory_order_seq_cst);
-  return declined;
-}
-
 // On the helper thread: what its receiver cannot read in its blocks, and has declined.
-engine::Task<> Lookout::copy_packed(Packed packed) {
+engine::Task<> Lookout::copy_packed(Packed packed, Ferrying::CopyPointer copied, engine::Task<> carrying) {
   const engine::Watch watch{.call = "a packed message that its receiver cannot read"};
   const Pieces& pieces = packed.pieces;
-  const auto copied = std::make_shared<Ferrying::Copy>(pieces.ticket(0), packed.to);
   try {
     const auto offered = peers_->offers().reached(pieces.ticket(pieces.count(packed.bytes) - 1), State::offered);
     co_await written(offered, copier_, packed.place);
@@ -165,7 +181,6 @@ engine::Task<> Lookout::copy_packed(Packed packed) {
     base::log(base::Topic::error, "a message of {} bytes for rank {} of MPI_COMM_WORLD is lost: {}", packed.bytes,
               packed.to, error.what());
   }
-  auto carrying = ferrying_.carry(copied);
   co_await std::move(carrying);
 }
 

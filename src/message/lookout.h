@@ -59,6 +59,8 @@ class Lookout {
   };
   /// Until its offer is closed, or it is forgotten.
   void watch(Payload& payload) noexcept;
+  /// Begins anew where there was no memory to begin.
+  void begin() noexcept;
   /// The offer is about to be closed.
   void stop(const share::Offers::Ticket& offer) noexcept;
   /// Its offer is another one's now, or it goes.
@@ -78,12 +80,15 @@ class Lookout {
   void watch(const Packed& packed);
 
  private:
-  void begin() noexcept;
   engine::Task<> look();
-  void start_copies();
-  engine::Task<> copy_payload(Payload& payload, std::shared_ptr<void> owner);
-  [[nodiscard]] std::vector<Packed> take_declined();
-  engine::Task<> copy_packed(Packed packed);
+  void start_copies() noexcept;
+  void start_packed() noexcept;
+  bool start(const Packed& packed) noexcept;
+  bool start(Payload& payload, std::shared_ptr<void> owner) noexcept;
+  // `carrying` is of `copied`: made before, so that what memory is wanting for later does not keep the receiver waiting.
+  engine::Task<> copy_payload(Payload& payload, std::shared_ptr<void> owner, Ferrying::CopyPointer copied,
+                              engine::Task<> carrying);
+  engine::Task<> copy_packed(Packed packed, Ferrying::CopyPointer copied, engine::Task<> carrying);
   engine::Task<> copy_blocks(const Packed& packed, Ferrying::Copy& copied, const engine::Watch& watch);
 
   PeerMemory* const peers_;

@@ -233,6 +233,7 @@ engine::Task<> Transfers::read_or_written(Offering& offering, int to, engine::Co
     if (base::now() < question) continue;
     question = base::now() + between_questions;
     if (!peers_->alive(to)) offers.fail(world_.directory().local_rank(), ticket);  // unless it is over
+    lookout_.begin();
   }
   offering.let_go_of_target();
 }
