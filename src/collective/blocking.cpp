@@ -426,7 +426,7 @@ const Algorithm* Blocking::run(team::Team& team, const Shape& shape, const Side&
     } catch (...) {
       participation.fall();
       try {
-        engine_.wait(engine_.spawn(team.clear_away()), watch);
+        engine_.run(team.clear_away(), watch);
       } catch (const std::exception& error) {
         base::log(base::Topic::debug, "behind a call that has failed: {}", error.what());
       }
@@ -503,7 +503,7 @@ void Blocking::drive(const Algorithm& algorithm, const Call& call, const Side& m
   task.beyond = beyond;
   // Ranks of other nodes may come late, however late, and so may what members have to wait for.
   if (beyond != nullptr) task.limit_s = for_ever;
-  engine_.wait(engine_.spawn(algorithm.run(task)), watching);
+  engine_.run(algorithm.run(task), watching);
 }
 
 void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape& shape, const Side& mine,

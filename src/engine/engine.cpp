@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -139,6 +140,17 @@ void Engine::wait(const Completion& completion, const Watch& watch) {
   if (completion.is_word() && soon([&] { return completion.done(); })) return;
   wait_slowly(completion, watch);
   completion.rethrow();
+}
+
+void Engine::run(Task<> task, const Watch& watch) {
+  const Completion ended = spawn(std::move(task));
+  for (;;) {
+    try {
+      return wait(ended, watch);
+    } catch (const std::bad_alloc&) {
+      if (ended.done()) throw;  // else a turn of this thread found no memory, and the next one may
+    }
+  }
 }
 
 void Engine::wait_apart(const Completion& completion, const Watch& watch) {

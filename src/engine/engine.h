@@ -41,7 +41,11 @@ class Engine final : private Runner {
   /// it neither locks nor allocates. Throws Error (intern) when called from inside a task.
   void wait(const Completion& completion, const Watch& watch);
 
-  /// The same for a word, with no turn and no call of MPI meanwhile, for a second: for who is in the middle of something that MPI
+  /// Spawns the task and waits for its end, and never leaves before it once it has begun: it may refer to what its caller has on the stack.
+  /// Throws what the task throws; where there is no memory to spawn it, it has not begun. `watch` has no check.
+  void run(Task<> task, const Watch& watch);
+
+  /// As wait() for a word, with no turn and no call of MPI meanwhile, for a second: for who is in the middle of something that MPI
   /// had better not progress in. What takes longer waits for more than a copy, and perhaps for MPI.
   void wait_apart(const Completion& completion, const Watch& watch);
 

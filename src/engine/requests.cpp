@@ -4,14 +4,17 @@
 #include "mpi/status.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace crosslane::engine {
 
 void Requests::adopt(std::shared_ptr<RequestState> request) {
-  if (request->adopted.exchange(true, std::memory_order_relaxed)) return;
+  if (request->adopted.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock{mutex_};
-  adopted_.push_back(std::move(request));
+  if (request->adopted.load(std::memory_order_relaxed)) return;
+  adopted_.push_back(request);
+  request->adopted.store(true, std::memory_order_relaxed);  // it is not where there was no memory
   adopted_count_.store(adopted_.size(), std::memory_order_release);
   count_.fetch_add(1, std::memory_order_release);
 }
@@ -19,17 +22,20 @@ void Requests::adopt(std::shared_ptr<RequestState> request) {
 // The first test is of each alone: a null or inactive handle is done by it, while MPI_Testsome would never name it.
 bool Requests::take_adopted() {
   if (adopted_count_.load(std::memory_order_acquire) == 0) return false;
-  std::vector<std::shared_ptr<RequestState>> fresh;
+  const std::size_t first = states_.size();
   {
     const std::lock_guard lock{mutex_};
-    fresh.swap(adopted_);
+    handles_.resize(first + adopted_.size());
+    try {
+      states_.insert(states_.end(), adopted_.begin(), adopted_.end());
+    } catch (const std::bad_alloc&) {
+      handles_.resize(first);
+      throw;
+    }
+    adopted_.clear();
     adopted_count_.store(0, std::memory_order_relaxed);
   }
-  const std::size_t first = states_.size();
-  for (auto& state : fresh) {
-    handles_.push_back(*state->request);
-    states_.push_back(std::move(state));
-  }
+  for (std::size_t index = first; index < states_.size(); ++index) handles_[index] = *states_[index]->request;
   cancel_unwanted(first);
   return test_each(first);
 }

@@ -103,7 +103,7 @@ void Transfers::abandon(const PackingPointer& packing) {
 }
 
 void Transfers::finish_packing(const PackingPointer& packing, const engine::Watch& watch) {
-  engine_.wait(engine_.spawn(all_packed(packing)), watch);
+  engine_.run(all_packed(packing), watch);
 }
 
 // Of one whose pieces are all enqueued.

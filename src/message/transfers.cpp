@@ -299,7 +299,7 @@ bool Transfers::finish() {
   int looking = 0;
   for (int rank = 0; rank < world_.size(); ++rank) looking += world_.looks_at_receives(rank) ? 1 : 0;
   // Elsewhere nobody was ever sent a header.
-  if (looking != 0 && world_.size() >= 2) engine_.wait(engine_.spawn(drain()), {.call = "MPI_Finalize"});
+  if (looking != 0 && world_.size() >= 2) engine_.run(drain(), {.call = "MPI_Finalize"});
   stop_looking();
   return !bereaved_;
 }

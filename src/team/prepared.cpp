@@ -51,7 +51,7 @@ std::vector<Told<Item>> exchanged(const Prepared::Exchange& exchange, const Told
   std::memcpy(card.data(), &mine.outcome, sizeof(Outcome));
   if (count != 0) std::memcpy(card.data() + sizeof(Outcome), mine.items.data(), count * sizeof(Item));
   std::vector<std::byte> cards(card.size() * static_cast<std::size_t>(members));
-  exchange.engine.wait(exchange.engine.spawn(exchange.messenger.all_gather(card, cards)), exchange.watch);
+  exchange.engine.run(exchange.messenger.all_gather(card, cards), exchange.watch);
   std::vector<Told<Item>> all(static_cast<std::size_t>(members));
   for (std::size_t member = 0; member < all.size(); ++member) {
     const std::byte* const theirs = cards.data() + member * card.size();

@@ -57,7 +57,7 @@ bool Span::form(const Exchange& exchange, const share::TeamKey& key, Home* home)
     const auto ask = [](Span& span, Messenger members, bool mine, bool& result) -> engine::Task<> {
       result = co_await span.all_can(members, mine);
     };
-    exchange.engine.wait(exchange.engine.spawn(ask(*this, exchange.members, !refusal, all)), exchange.watch);
+    exchange.engine.run(ask(*this, exchange.members, !refusal, all), exchange.watch);
     return all;
   };
   const auto prepare = [&] {
@@ -75,7 +75,7 @@ bool Span::form(const Exchange& exchange, const share::TeamKey& key, Home* home)
                           std::optional<int>& result) -> engine::Task<> {
       result = co_await tags.agree(members, name, willing);
     };
-    exchange.engine.wait(exchange.engine.spawn(agree(*tags_, exchange.members, key, !refusal, set_)), exchange.watch);
+    exchange.engine.run(agree(*tags_, exchange.members, key, !refusal, set_), exchange.watch);
   }
   if (formed()) return true;
   memory_.reset();

@@ -84,7 +84,7 @@ World::World(const mpi::Functions& mpi, const mpi::Handles& handles, engine::Eng
       }};
   watch.within = 10;  // MPI's own initialisation has brought them together
   try {
-    engine_.wait(engine_.spawn(form(settings, looks, methods, settings.alike() + alike)), watch);
+    engine_.run(form(settings, looks, methods, settings.alike() + alike), watch);
   } catch (...) {
     messenger_.reset();
     if (communicator_ != handles_.comm_null) mpi_.Comm_free(&communicator_);
@@ -164,9 +164,8 @@ engine::Task<> World::form(const base::Settings& settings, bool looks, std::span
 
 void World::confirm(bool failed) {
   confirmation_ = failed ? 1 : 0;
-  engine_.wait(
-      engine_.spawn(messenger().all_gather(bytes_of(confirmation_), std::as_writable_bytes(std::span{confirmations_}))),
-      {.call = "MPI_Init", .communicator = "MPI_COMM_WORLD"});
+  engine_.run(messenger().all_gather(bytes_of(confirmation_), std::as_writable_bytes(std::span{confirmations_})),
+              {.call = "MPI_Init", .communicator = "MPI_COMM_WORLD"});
   const auto first = std::ranges::find(confirmations_, 1);
   if (first != confirmations_.end() && !failed)
     throw base::Error(base::ErrorClass::other,
