@@ -155,19 +155,23 @@ void Home::take_back_large_window(const share::Window::Piece& piece) noexcept {
   large_lent_ -= std::min(large_lent_, piece.bytes);
 }
 
-void Home::keep(std::unique_ptr<Leftover> leftover) {
+void Home::keep(std::unique_ptr<Leftover> leftover) noexcept {
   const std::lock_guard lock(mutex_);
-  leftovers_.push_back(std::move(leftover));
+  leftover->next_ = std::move(leftovers_);
+  leftovers_ = std::move(leftover);
 }
 
+// They ask the driver, which may wait for the GPU: outside of the lock, as they end.
 void Home::let_go() noexcept {
-  for (;;) {
-    std::unique_ptr<Leftover> over;  // ends outside of the lock
+  std::unique_ptr<Leftover> all;
+  {
     const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find_if(leftovers_, [](const auto& each) { return each->over(); });
-    if (found == leftovers_.end()) return;
-    over = std::move(*found);
-    leftovers_.erase(found);
+    all = std::move(leftovers_);
+  }
+  while (all != nullptr) {
+    std::unique_ptr<Leftover> one = std::move(all);
+    all = std::move(one->next_);
+    if (!one->over()) keep(std::move(one));
   }
 }
 

@@ -20,7 +20,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <vector>
 
 namespace crosslane::team {
 
@@ -33,6 +32,10 @@ class Leftover {
   virtual ~Leftover() = default;
   /// True once it is known that the GPU does not; never waits.
   [[nodiscard]] virtual bool over() noexcept = 0;
+
+ private:
+  friend class Home;
+  std::unique_ptr<Leftover> next_;  // in a list that needs no memory: it is kept where there may be none
 };
 
 class Home {
@@ -77,7 +80,7 @@ class Home {
   /// Device memory for buffers that kernels cannot use where they are.
   [[nodiscard]] gpu::Spares& spares() noexcept { return spares_; }
   /// Keeps it until it is over(), at the latest to the end: that is asked when others may need what it has.
-  void keep(std::unique_ptr<Leftover> leftover);
+  void keep(std::unique_ptr<Leftover> leftover) noexcept;
   void let_go() noexcept;
   /// True if several processes' kernels run on the GPU at the same time (MPS, emulation), rather than in turns.
   [[nodiscard]] bool runs_side_by_side() const noexcept { return side_by_side_; }
@@ -108,7 +111,7 @@ class Home {
   gpu::Buffer door_;
   std::atomic<bool> door_settled_{false};
   bool door_short_ = false;
-  std::vector<std::unique_ptr<Leftover>> leftovers_;
+  std::unique_ptr<Leftover> leftovers_;
 };
 
 }  // namespace crosslane::team

@@ -148,7 +148,10 @@ void Prepared::prepare(const Exchange& exchange, const Wish& wish) {
   } const gives_back{made};
   Told<Shown> showing;
   try {
-    if (connection_ == nullptr) made = take(home, wish.largest, agreed);
+    if (connection_ == nullptr) {
+      kept_ = std::make_unique<Kept>();
+      made = take(home, wish.largest, agreed);
+    }
   } catch (const std::exception& error) {
     showing.outcome.fail(error);
   }
@@ -571,10 +574,9 @@ void Prepared::abandon() noexcept {
   Home& home = *connection_->home;
   if (!home.stands()) free_seats(*connection_);
   home.board().leave(connection_->place);
-  auto kept = std::make_unique<Kept>();
-  kept->connection = std::exchange(connection_, nullptr);
-  kept->buffers = std::move(buffers_);
-  home.keep(std::move(kept));
+  kept_->connection = std::exchange(connection_, nullptr);
+  kept_->buffers = std::move(buffers_);
+  home.keep(std::move(kept_));
 }
 
 // As far as is known this rank's kernels, which others' may wait for, are over, or have given up.

@@ -166,6 +166,7 @@ class Prepared {
   int me_;
   std::shared_ptr<Connection> connection_;
   std::vector<Shared> buffers_;
+  std::unique_ptr<Kept> kept_;                      // for abandon(), which there may be no memory for
   mutable std::atomic<std::uint64_t> enqueued_{0};  // launches that run once
   bool warned_ = false;
   mutable std::atomic<bool> gave_up_{false};  // then launches of a call that failed half enqueued are counted by nobody
