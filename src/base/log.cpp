@@ -10,6 +10,8 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
+#include <exception>
 #include <string>
 
 namespace crosslane::base {
@@ -78,11 +80,17 @@ void set_log_rank(int rank) noexcept { logger().rank.store(rank, std::memory_ord
 
 bool log_enabled(Topic topic) noexcept { return (logger().topics.load(std::memory_order_relaxed) & bit(topic)) != 0; }
 
-void log_detail::write(Topic topic, std::string_view line) {
-  const int rank = logger().rank.load(std::memory_order_relaxed);
-  const auto who = rank >= 0 ? fmt::format("rank {}", rank) : fmt::format("process {}", getpid());
+void log_detail::write(Topic topic, fmt::string_view format, fmt::format_args arguments) noexcept {
   const std::string_view name = topic_names[static_cast<std::size_t>(topic)].name;
-  logger().sink.info(fmt::format("crosslane [{}] {}: {}", who, name, line));
+  try {
+    const int rank = logger().rank.load(std::memory_order_relaxed);
+    const auto who = rank >= 0 ? fmt::format("rank {}", rank) : fmt::format("process {}", getpid());
+    logger().sink.info(fmt::format("crosslane [{}] {}: {}", who, name, fmt::vformat(format, arguments)));
+  } catch (const std::exception&) {
+    for (const auto part : {std::string_view("crosslane "), name, std::string_view(" (no memory for more): "),
+                            std::string_view(format.data(), format.size()), std::string_view("\n")})
+      static_cast<void>(std::fwrite(part.data(), 1, part.size(), stderr));  // which has no buffer
+  }
 }
 
 }  // namespace crosslane::base

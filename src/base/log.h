@@ -4,9 +4,7 @@
 
 #include <fmt/core.h>
 
-#include <string>
 #include <string_view>
-#include <utility>
 
 namespace crosslane::base {
 
@@ -14,7 +12,7 @@ namespace crosslane::base {
 enum class Topic { error, warning, info, route, debug };
 
 namespace log_detail {
-void write(Topic topic, std::string_view line);
+void write(Topic topic, fmt::string_view format, fmt::format_args arguments) noexcept;
 }  // namespace log_detail
 
 /// Sets which topics are printed: a comma-separated list of topic names, or "all"; throws Error on an unknown name.
@@ -26,10 +24,10 @@ void set_log_rank(int rank) noexcept;
 /// True if lines of this topic are printed: ask before building an expensive line.
 [[nodiscard]] bool log_enabled(Topic topic) noexcept;
 
-/// Prints one line if its topic is on. Never throws out of the logger itself.
+/// Prints one line if its topic is on. Where there is no memory for it, the format alone.
 template <class... Arguments>
-void log(Topic topic, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  if (log_enabled(topic)) log_detail::write(topic, fmt::format(format, std::forward<Arguments>(arguments)...));
+void log(Topic topic, fmt::format_string<Arguments...> format, Arguments&&... arguments) noexcept {
+  if (log_enabled(topic)) log_detail::write(topic, format, fmt::make_format_args(arguments...));
 }
 
 }  // namespace crosslane::base

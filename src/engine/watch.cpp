@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <new>
+
 namespace crosslane::engine {
 
 std::string describe(const Watch& watch) {
@@ -41,7 +43,11 @@ void Watchdog::look(bool moved) {
   reported_ = now;
   due_ = seconds_;
   const std::chrono::duration<double> total = now - last_;
-  base::log(base::Topic::error, "no progress for {:.3g} s in {}", total.count(), describe(watch_));
+  try {
+    base::log(base::Topic::error, "no progress for {:.3g} s in {}", total.count(), describe(watch_));
+  } catch (const std::bad_alloc&) {
+    base::log(base::Topic::error, "no progress for {:.3g} s in {}", total.count(), watch_.call);
+  }
 }
 
 }  // namespace crosslane::engine

@@ -69,7 +69,7 @@ int Pending::fail(const Target& target) {
   if (what == nullptr) throw;  // the end of this thread, or of another language: nothing that could be kept
   failures_.push_back({target, std::move(what)});
   try {
-    return mpi::error_class(caught().error_class());
+    return mpi::error_class(caught().error_class);
   } catch (...) {
     return mpi::err_other;  // the application's
   }

@@ -329,7 +329,10 @@ void Process::free_attachments() {
 // What the user asked for is printed whatever CROSSLANE_LOG says, in one piece: other ranks print theirs.
 void Process::report() noexcept {
   try {
-    if (counts_ != nullptr) base::log_detail::write(base::Topic::info, counts_->table());
+    if (counts_ != nullptr) {
+      const std::string table = counts_->table();
+      base::log_detail::write(base::Topic::info, "{}", fmt::make_format_args(table));
+    }
     if (tracer_ != nullptr && world_ != nullptr) tracer_->write(world_->rank());
   } catch (const std::exception& error) {
     base::log(base::Topic::error, "MPI_Finalize: {}", error.what());

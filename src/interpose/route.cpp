@@ -47,7 +47,11 @@ bool handler_returns(const mpi::Functions& below, const mpi::Handles& handles, c
 }  // namespace
 
 int raise(Process& process, const Target& target, const char* call, const base::Error& error) {
-  const int code = mpi::error_class(error.error_class());
+  return raise(process, target, call, Caught{error.error_class(), error.what()});
+}
+
+int raise(Process& process, const Target& target, const char* call, const Caught& error) {
+  const int code = mpi::error_class(error.error_class);
   if (target.kind == Target::Kind::comm && process.is_null(target.comm))
     return raise(process, Target::self(), call, error);  // it has no error handler
   // No MPI may be loaded, or one of another family than this library's.
@@ -56,13 +60,13 @@ int raise(Process& process, const Target& target, const char* call, const base::
       found == nullptr || (target.kind == Target::Kind::self && !mpi::world_exists(found->below));
   try {
     const Nested nested;
-    std::string message = error.what();
+    std::string message = error.what;
     if (!message.starts_with("MPI_")) message = std::string(call) + ": " + message;
     process.remember_error(code, message);
     if (nobody_handles || !handler_returns(found->below, found->handles, target))
       base::log(base::Topic::error, "{}", message);
   } catch (const std::exception& second) {
-    base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what(), second.what());
+    base::log(base::Topic::error, "{}: {}; while reporting: {}", call, error.what, second.what());
   }
   if (!nobody_handles) call_handler(process, target, code);
   return code;
@@ -91,11 +95,11 @@ void call_handler(Process& process, const Target& target, int code) {
   }
 }
 
-base::Error caught() {
+Caught caught() {
   try {
     throw;
   } catch (const base::Error& error) {
-    return error;
+    return {error.error_class(), error.what()};
   } catch (const std::bad_alloc&) {
     return {base::ErrorClass::no_memory, "the host has no memory left for this call"};
   } catch (const std::logic_error& error) {

@@ -28,9 +28,16 @@ int raise(Process& process, const Target& target, const char* call, const base::
 /// Calls the target's error handler with a code that MPI has returned without raising it.
 void call_handler(Process& process, const Target& target, int code);
 
+/// An error without memory of its own: the exception's, for as long as that is handled.
+struct Caught {
+  base::ErrorClass error_class;
+  const char* what;
+};
+int raise(Process& process, const Target& target, const char* call, const Caught& error);
+
 /// In a catch block: what is being handled, as an error of ours. What is none comes from the application's error handler, which the MPI
 /// below has called, and goes on to the application, as it does without us.
-base::Error caught();
+Caught caught();
 
 /// In a catch block: raise() with what caught() makes of it; or the code of what MPI has raised by then (mpi::Raised).
 int raise_caught(Process& process, const Target& target, const char* call);

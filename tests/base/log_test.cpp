@@ -1,8 +1,28 @@
-// The logger's topics: which lines are printed, and what an unknown topic says.
+// The logger's topics: which lines are printed, and what an unknown topic says; and a line that there is no memory for.
 #include "base/log.h"
 #include "base/error.h"
 
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+namespace {
+
+constinit std::atomic<bool> none_left{false};
+
+}  // namespace
+
+// Not inlined: GCC would take free() for the wrong one.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  void* const memory = none_left.load(std::memory_order_relaxed) ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -44,6 +64,15 @@ TEST(Log, LineNamesTheRank) {
   base::log(Topic::error, "{} of {}", 1, 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "crosslane [rank 3] error: 1 of 2\n");
   base::set_log_rank(-1);
+}
+
+TEST(Log, ALineThatThereIsNoMemoryForIsItsFormat) {
+  const std::string argument(1000, 'x');
+  testing::internal::CaptureStderr();
+  none_left = true;
+  base::log(Topic::error, "lost: {}", argument);
+  none_left = false;
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "crosslane error (no memory for more): lost: {}\n");
 }
 
 }  // namespace
