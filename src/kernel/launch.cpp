@@ -149,19 +149,16 @@ void Kernels::low_latency_combine(gpu::StreamView stream, Op op, Element element
   launch_team(*low_latency_combine_[row], stream, blocks, scaled);
 }
 
-template <class Wire>
-void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters,
-                               unsigned blocks) const {
-  launch_team(std::is_same_v<Wire, Lines> ? lines_move_ : packets_move_, stream, blocks, parameters);
+template <class Wire, class Parameters>
+void Kernels::low_latency_move(gpu::StreamView stream, const Parameters& parameters, unsigned blocks) const {
+  constexpr bool in_lines = std::is_same_v<Wire, Lines>;
+  if constexpr (std::is_same_v<Parameters, LowLatencyEvenParameters>)
+    launch_team(in_lines ? lines_even_ : packets_even_, stream, blocks, parameters);
+  else
+    launch_team(in_lines ? lines_move_ : packets_move_, stream, blocks, parameters);
 }
 template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
 template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyMoveParameters&, unsigned) const;
-
-template <class Wire>
-void Kernels::low_latency_move(gpu::StreamView stream, const LowLatencyEvenParameters& parameters,
-                               unsigned blocks) const {
-  launch_team(std::is_same_v<Wire, Lines> ? lines_even_ : packets_even_, stream, blocks, parameters);
-}
 template void Kernels::low_latency_move<Packets>(gpu::StreamView, const LowLatencyEvenParameters&, unsigned) const;
 template void Kernels::low_latency_move<Lines>(gpu::StreamView, const LowLatencyEvenParameters&, unsigned) const;
 

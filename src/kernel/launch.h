@@ -62,10 +62,9 @@ class Kernels {
   void low_latency_combine(gpu::StreamView stream, Op op, Element element,
                            const LowLatencyCombineParameters& parameters, unsigned blocks) const;
   // On a wire, Packets or Lines (wire.h): `low_latency` and `slot_bytes` are of its areas.
-  template <class Wire>
-  void low_latency_move(gpu::StreamView stream, const LowLatencyMoveParameters& parameters, unsigned blocks) const;
-  template <class Wire>
-  void low_latency_move(gpu::StreamView stream, const LowLatencyEvenParameters& parameters, unsigned blocks) const;
+  // `Parameters`: LowLatencyMoveParameters or LowLatencyEvenParameters.
+  template <class Wire, class Parameters>
+  void low_latency_move(gpu::StreamView stream, const Parameters& parameters, unsigned blocks) const;
   /// For middling arrays, in packets; only where pipelines(op, element), throws Error (op) else.
   void low_latency_shares(gpu::StreamView stream, Op op, Element element, const LowLatencySharesParameters& parameters,
                           unsigned blocks) const;
