@@ -514,7 +514,7 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   try {
     team.arrive(watch);
   } catch (...) {
-    engine_.wait(engine_.spawn(do_without(beyond)), watch);
+    engine_.run(do_without(beyond), watch);
     throw;
   }
   const Finish finish{team};

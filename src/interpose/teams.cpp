@@ -261,6 +261,7 @@ void Teams::leave_home() noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (homeless_.exchange(true)) return;
+    ended_untold_.store(true, std::memory_order_relaxed);
     // It stays in memory: what was prepared with it refers to it, and asks nothing of its context.
     home_seen_.store(nullptr, std::memory_order_release);
     for (const auto& each : living_)
@@ -268,6 +269,10 @@ void Teams::leave_home() noexcept {
   }
   for (const auto& team : teams) team->withdraw();
   if (auto* const peers = process_.transfers().peers()) peers->leave_for_good();
+}
+
+void Teams::tell_ended() noexcept {
+  if (!ended_untold_.load(std::memory_order_relaxed) || !ended_untold_.exchange(false)) return;
   base::log(
       base::Topic::warning,
       "the application has ended the CUDA context of GPU {} whose memory it passed first: its collectives and messages "
@@ -292,10 +297,16 @@ team::Home* Teams::home_at(const lane::Place& place) noexcept {
     const std::uint64_t ended = process_.copier().contexts_ended();
     if (place.context == known->context() && ended == contexts_ended_.load(std::memory_order_relaxed)) return known;
     auto* const standing = standing_home();
-    if (standing != nullptr) contexts_ended_.store(ended, std::memory_order_relaxed);
+    if (standing != nullptr)
+      contexts_ended_.store(ended, std::memory_order_relaxed);
+    else
+      tell_ended();
     return standing;
   }
-  if (homeless_.load(std::memory_order_relaxed)) return nullptr;
+  if (homeless_.load(std::memory_order_relaxed)) {
+    tell_ended();
+    return nullptr;
+  }
   if (home_rests_.rests()) {
     home_rests_.pass();
     return nullptr;

@@ -121,6 +121,8 @@ class Teams {
   static constexpr unsigned calls_worth_telling = 1000;
   /// The context of the home has ended: this rank takes part through the host from now on.
   void leave_home() noexcept;
+  /// Says so, once: to a call with GPU memory, for most programs end their context when they pass none any more.
+  void tell_ended() noexcept;
 
   Process& process_;
   team::World& world_;
@@ -140,6 +142,7 @@ class Teams {
   std::unique_ptr<team::Home> home_;
   std::atomic<team::Home*> home_seen_{nullptr};  // once all else knows it
   std::atomic<bool> homeless_{false}, refusal_told_{false}, shortage_told_{false}, window_told_{false};
+  std::atomic<bool> ended_untold_{false};
   std::atomic<unsigned> calls_elsewhere_{0};
   base::ShortageBackoff home_rests_;  // in calls that found none, as memory was short
   bool home_short_ = false;
