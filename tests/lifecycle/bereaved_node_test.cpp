@@ -39,6 +39,13 @@ int main(int argc, char** argv) {
                        std::string::npos;
     CROSSLANE_CHECK(first ? named : code != MPI_SUCCESS, "{}", text);
   }
+  CROSSLANE_STEP("the others have heard of it");
+  for (int rank = victim + 1; rank < program.size; ++rank) {
+    int failed = failures();
+    if (program.rank == rank) CROSSLANE_MPI(MPI_Send(&failed, 1, MPI_INT, speaker, 1, MPI_COMM_WORLD));
+    if (program.rank == speaker)
+      CROSSLANE_MPI(MPI_Recv(&failed, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
   constexpr int ends = 1;  // the speaker: ranks of other nodes wait for the dead one there (docs/troubleshooting.md)
   finalize_beside(process, ends, words);
 }
