@@ -37,7 +37,8 @@ void devices() {
   int count = 0, device = -1, driver = 0, value = 0;
   CROSSLANE_RUNTIME(cudaGetDeviceCount(&count));
   CROSSLANE_RUNTIME(cudaDriverGetVersion(&driver));
-  CROSSLANE_CHECK(driver >= 12000, "{}", driver);
+  CROSSLANE_RUNTIME(cudaRuntimeGetVersion(&value));
+  CROSSLANE_CHECK(value >= 12000 && driver >= value, "{}, {}", value, driver);
   CROSSLANE_RUNTIME(cudaSetDevice(count - 1));
   CROSSLANE_RUNTIME(cudaGetDevice(&device));
   CROSSLANE_CHECK_EQUAL(device, count - 1);
@@ -131,6 +132,10 @@ void kinds_of_memory() {
   void* nothing = &total;
   CROSSLANE_RUNTIME(cudaMalloc(&nothing, 0));
   CROSSLANE_CHECK(nothing == nullptr, "of nothing there is an allocation");
+  CROSSLANE_CHECK_EQUAL(static_cast<int>(cudaMemcpy(pinned, pinned, 1, static_cast<cudaMemcpyKind>(9))),
+                        static_cast<int>(cudaErrorInvalidMemcpyDirection));
+  CROSSLANE_CHECK_EQUAL(std::string(cudaGetErrorName(cudaGetLastError())),
+                        std::string("cudaErrorInvalidMemcpyDirection"));
   CROSSLANE_RUNTIME(cudaFree(nullptr));
   CROSSLANE_CHECK_EQUAL(static_cast<int>(cudaMalloc(&nothing, total * 2)), static_cast<int>(cudaErrorMemoryAllocation));
   CROSSLANE_CHECK_EQUAL(static_cast<int>(cudaGetLastError()), static_cast<int>(cudaErrorMemoryAllocation));

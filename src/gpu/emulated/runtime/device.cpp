@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -23,6 +24,7 @@ constexpr std::array error_names{
     ErrorName{CUDA_ERROR_OUT_OF_MEMORY, "cudaErrorMemoryAllocation"},
     ErrorName{CUDA_ERROR_NOT_INITIALIZED, "cudaErrorInitializationError"},
     ErrorName{CUDA_ERROR_DEINITIALIZED, "cudaErrorCudartUnloading"},
+    ErrorName{invalid_direction, "cudaErrorInvalidMemcpyDirection"},
     ErrorName{CUDA_ERROR_NO_DEVICE, "cudaErrorNoDevice"},
     ErrorName{CUDA_ERROR_INVALID_DEVICE, "cudaErrorInvalidDevice"},
     ErrorName{CUDA_ERROR_INVALID_CONTEXT, "cudaErrorDeviceUninitialized"},
@@ -41,6 +43,13 @@ constexpr std::array error_names{
     ErrorName{CUDA_ERROR_NOT_SUPPORTED, "cudaErrorNotSupported"},
     ErrorName{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cudaErrorStreamCaptureUnsupported"},
     ErrorName{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "cudaErrorStreamCaptureInvalidated"},
+    ErrorName{CUDA_ERROR_STREAM_CAPTURE_MERGE, "cudaErrorStreamCaptureMerge"},
+    ErrorName{CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "cudaErrorStreamCaptureUnmatched"},
+    ErrorName{CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "cudaErrorStreamCaptureUnjoined"},
+    ErrorName{CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cudaErrorStreamCaptureIsolation"},
+    ErrorName{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "cudaErrorStreamCaptureImplicit"},
+    ErrorName{CUDA_ERROR_CAPTURED_EVENT, "cudaErrorCapturedEvent"},
+    ErrorName{CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "cudaErrorStreamCaptureWrongThread"},
     ErrorName{CUDA_ERROR_UNKNOWN, "cudaErrorUnknown"},
 };
 
@@ -59,18 +68,26 @@ const char* cudaGetErrorName(Error error) {
 }
 
 const char* cudaGetErrorString(Error error) {
+  if (error == invalid_direction) return "invalid copy direction for memcpy";
   const char* text = nullptr;
   return cuGetErrorString(error, &text) == CUDA_SUCCESS ? text : "unrecognized error code";
 }
-
-Error cudaDriverGetVersion(int* version) { return told(cuDriverGetVersion(version)); }
 
 /// That of NVIDIA's runtime, which the program is linked with: this one stands in front of it.
 Error cudaRuntimeGetVersion(int* version) {
   if (version == nullptr) return told(CUDA_ERROR_INVALID_VALUE);
   if (const auto next = reinterpret_cast<Error (*)(int*)>(dlsym(RTLD_NEXT, "cudaRuntimeGetVersion")); next != nullptr)
     return next(version);
-  return cudaDriverGetVersion(version);
+  return told(cuDriverGetVersion(version));
+}
+
+/// Not older than the runtime, whose entries all work.
+Error cudaDriverGetVersion(int* version) {
+  int runtime = 0;
+  if (const Error error = cudaRuntimeGetVersion(&runtime); error != CUDA_SUCCESS) return error;
+  if (const Error error = cuDriverGetVersion(version); error != CUDA_SUCCESS) return told(error);
+  *version = std::max(*version, runtime);
+  return CUDA_SUCCESS;
 }
 
 Error cudaGetDeviceCount(int* count) {
@@ -83,7 +100,12 @@ Error cudaSetDevice(int chosen) {
   return told(choose(chosen));
 }
 
-Error cudaInitDevice(int chosen, unsigned /*device_flags*/, unsigned /*flags*/) { return cudaSetDevice(chosen); }
+/// The context is there then, but not the thread's.
+Error cudaInitDevice(int chosen, unsigned /*device_flags*/, unsigned /*flags*/) {
+  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
+  CUcontext context = nullptr;
+  return told(cuDevicePrimaryCtxRetain(&context, chosen));
+}
 
 Error cudaGetDevice(int* chosen) {
   if (chosen == nullptr) return told(CUDA_ERROR_INVALID_VALUE);
@@ -91,7 +113,10 @@ Error cudaGetDevice(int* chosen) {
   return CUDA_SUCCESS;
 }
 
-Error cudaSetDeviceFlags(unsigned /*flags*/) { return told(initialise()); }
+Error cudaSetDeviceFlags(unsigned flags) {
+  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
+  return told(cuDevicePrimaryCtxSetFlags(device(), flags));
+}
 
 Error cudaGetDeviceFlags(unsigned* flags) {
   return run([&] { return cuCtxGetFlags(flags); });
@@ -177,8 +202,21 @@ Error cudaGetDriverEntryPointByVersion(const char* name, void** entry, unsigned 
   return told(error == CUDA_ERROR_NOT_FOUND && found != nullptr ? CUDA_SUCCESS : error);
 }
 
+/// As the program was built, as far as that can be told.
 Error cudaGetDriverEntryPoint(const char* name, void** entry, std::uint64_t flags, int* found) {
-  return cudaGetDriverEntryPointByVersion(name, entry, CUDA_VERSION, flags, found);
+  int version = 0;
+  if (const Error error = cudaRuntimeGetVersion(&version); error != CUDA_SUCCESS) return error;
+  return cudaGetDriverEntryPointByVersion(name, entry, static_cast<unsigned>(version), flags, found);
+}
+
+Error cudaGetDriverEntryPointByVersion_ptsz(const char* name, void** entry, unsigned version, std::uint64_t flags,
+                                            int* found) {
+  return cudaGetDriverEntryPointByVersion(name, entry, version, flags | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                                          found);
+}
+
+Error cudaGetDriverEntryPoint_ptsz(const char* name, void** entry, std::uint64_t flags, int* found) {
+  return cudaGetDriverEntryPoint(name, entry, flags | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found);
 }
 
 Error cudaProfilerStart() { return CUDA_SUCCESS; }

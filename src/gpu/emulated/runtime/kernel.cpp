@@ -31,8 +31,10 @@ Configuration& pushed() noexcept {
 Error refuse() noexcept {
   static std::once_flag said;
   std::call_once(said, [] {
-    std::fputs("crosslane: emulated GPUs run no kernels of the program: its launches fail with cudaErrorNotSupported\n",
-               stderr);
+    std::fputs(
+        "crosslane: emulated GPUs run no kernels of the program, and have none of its variables: such calls fail with "
+        "cudaErrorNotSupported\n",
+        stderr);
   });
   return told(CUDA_ERROR_NOT_SUPPORTED);
 }
@@ -83,6 +85,10 @@ Error cudaGetSymbolAddress() { return refuse(); }
 Error cudaGetSymbolSize() { return refuse(); }
 Error cudaMemcpyToSymbol() { return refuse(); }
 Error cudaMemcpyFromSymbol() { return refuse(); }
+Error cudaMemcpyToSymbol_ptds() { return refuse(); }
+Error cudaMemcpyFromSymbol_ptds() { return refuse(); }
+Error cudaMemcpyToSymbolAsync_ptsz() { return refuse(); }
+Error cudaMemcpyFromSymbolAsync_ptsz() { return refuse(); }
 Error cudaMemcpyToSymbolAsync() { return refuse(); }
 Error cudaMemcpyFromSymbolAsync() { return refuse(); }
 

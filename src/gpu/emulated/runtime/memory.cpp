@@ -12,7 +12,6 @@ namespace {
 
 /// cudaMemcpyKind, of which all but the last say what the addresses say, too.
 constexpr int kind_default = 4;
-constexpr auto invalid_direction = static_cast<Error>(21);  // cudaErrorInvalidMemcpyDirection
 
 /// cudaMemoryType, and cudaPointerAttributes as far as CUDA 12 and 13 have it alike.
 enum class MemoryType : int { unregistered, host, device, managed };

@@ -10,6 +10,8 @@ namespace crosslane::gpu::emulated::runtime {
 
 /// cudaError_t: the runtime's numbers are the driver's.
 using Error = CUresult;
+/// cudaErrorInvalidMemcpyDirection, of which the driver has none.
+inline constexpr auto invalid_direction = static_cast<Error>(21);
 
 /// Where the thread works: the device of its current context, or the one that it has chosen, or 0.
 [[nodiscard]] int device() noexcept;
