@@ -514,7 +514,11 @@ void Blocking::run(const Beyond& beyond, const Algorithm& algorithm, const Shape
   try {
     team.arrive(watch);
   } catch (...) {
-    engine_.run(do_without(beyond), watch);
+    try {
+      if (team.dead()) engine_.run(do_without(beyond), watch);
+    } catch (const std::exception& error) {
+      base::log(base::Topic::debug, "ranks of other nodes may not know that this call has failed: {}", error.what());
+    }
     throw;
   }
   const Finish finish{team};

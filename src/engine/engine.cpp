@@ -122,8 +122,14 @@ void Engine::enter(Body&& body) {
   } while (posted());
 }
 
+// Tasks go on, and may free memory, where there is none to test requests with: those are tested in a later turn.
 bool Engine::turn_inside() {
-  bool moved = !requests_.empty() && requests_.test();
+  bool moved = false;
+  try {
+    moved = !requests_.empty() && requests_.test();
+  } catch (const std::bad_alloc&) {
+    moved = false;
+  }
   if (!Runner::idle()) moved = turn() || moved;
   return moved;
 }
@@ -148,7 +154,8 @@ void Engine::run(Task<> task, const Watch& watch) {
     try {
       return wait(ended, watch);
     } catch (const std::bad_alloc&) {
-      if (ended.done()) throw;  // else a turn of this thread found no memory, and the next one may
+      if (ended.done()) return ended.rethrow();
+      // What this thread did while it waited found no memory, and may find it next time.
     }
   }
 }

@@ -57,9 +57,8 @@ class AcrossNodes {
   void compare(const engine::Watch& watch) {
     const auto mine = encode(claim_of(process_, seat_, call_, role_), false);
     std::vector<std::array<std::uint64_t, 4>> all(static_cast<std::size_t>(span_.ranks()));
-    process_.engine().wait(process_.engine().spawn(members_.all_gather(std::as_bytes(std::span{mine}),
-                                                                       std::as_writable_bytes(std::span{all}))),
-                           watch);
+    process_.engine().run(members_.all_gather(std::as_bytes(std::span{mine}), std::as_writable_bytes(std::span{all})),
+                          watch);
     collective::compare_claims(all);
   }
 
