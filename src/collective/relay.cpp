@@ -212,6 +212,7 @@ class Relay {
       for (std::size_t index = 0; index < candidates; ++index)
         if (is_at(given(index), step(part, pending[index].level))) co_return index;
       std::vector<engine::Completion> any;
+      any.reserve(candidates);
       for (std::size_t index = 0; index < candidates; ++index)
         any.push_back(engine::Completion::of(given(index), step(part, pending[index].level).value()));
       site_.waits_for(pending[0].member);

@@ -13,8 +13,9 @@ void Requests::adopt(std::shared_ptr<RequestState> request) {
   if (request->adopted.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock{mutex_};
   if (request->adopted.load(std::memory_order_relaxed)) return;
-  adopted_.push_back(request);
-  request->adopted.store(true, std::memory_order_relaxed);  // it is not where there was no memory
+  RequestState& kept = *request;
+  adopted_.push_back(std::move(request));
+  kept.adopted.store(true, std::memory_order_relaxed);  // only now: there may have been no memory for it
   adopted_count_.store(adopted_.size(), std::memory_order_release);
   count_.fetch_add(1, std::memory_order_release);
 }
