@@ -65,8 +65,8 @@ class AmongNodes final : public Above {
   std::vector<engine::Completion> endings_;  // what the other leaders say at the end
 };
 
-/// In place of a call that does not begin on this node, as a rank of it has ended: its leader tells the others', who would wait for it. Where the
-/// leader itself has ended nobody does.
+/// In place of a call that does not begin on this node, as a rank of it has ended: its leader tells the other nodes', who would wait for it.
+/// Where it is the leader that has ended nobody tells them.
 engine::Task<> do_without(const Beyond& beyond);
 
 }  // namespace crosslane::collective

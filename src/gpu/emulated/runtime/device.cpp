@@ -91,20 +91,19 @@ Error cudaDriverGetVersion(int* version) {
 }
 
 Error cudaGetDeviceCount(int* count) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDeviceGetCount(count));
+  return run_without_context([&] { return cuDeviceGetCount(count); });
 }
 
 Error cudaSetDevice(int chosen) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(choose(chosen));
+  return run_without_context([&] { return choose(chosen); });
 }
 
 /// The context is there then, but not the thread's.
 Error cudaInitDevice(int chosen, unsigned /*device_flags*/, unsigned /*flags*/) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  CUcontext context = nullptr;
-  return told(cuDevicePrimaryCtxRetain(&context, chosen));
+  return run_without_context([&] {
+    CUcontext context = nullptr;
+    return cuDevicePrimaryCtxRetain(&context, chosen);
+  });
 }
 
 Error cudaGetDevice(int* chosen) {
@@ -114,8 +113,7 @@ Error cudaGetDevice(int* chosen) {
 }
 
 Error cudaSetDeviceFlags(unsigned flags) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDevicePrimaryCtxSetFlags(device(), flags));
+  return run_without_context([&] { return cuDevicePrimaryCtxSetFlags(device(), flags); });
 }
 
 Error cudaGetDeviceFlags(unsigned* flags) {
@@ -137,40 +135,33 @@ Error cudaDeviceReset() {
 }
 
 Error cudaDeviceGetAttribute(int* value, CUdevice_attribute attribute, int of) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDeviceGetAttribute(value, attribute, of));
+  return run_without_context([&] { return cuDeviceGetAttribute(value, attribute, of); });
 }
 
 /// As compiled with CUDA 13.
 Error cudaGetDeviceProperties(void* properties, int of) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(fill(properties, Release::cuda_13, of));
+  return run_without_context([&] { return fill(properties, Release::cuda_13, of); });
 }
 
 /// As compiled with CUDA 12.
 Error cudaGetDeviceProperties_v2(void* properties, int of) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(fill(properties, Release::cuda_12, of));
+  return run_without_context([&] { return fill(properties, Release::cuda_12, of); });
 }
 
 Error cudaDeviceGetPCIBusId(char* text, int length, int of) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDeviceGetPCIBusId(text, length, of));
+  return run_without_context([&] { return cuDeviceGetPCIBusId(text, length, of); });
 }
 
 Error cudaDeviceGetByPCIBusId(int* found, const char* text) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDeviceGetByPCIBusId(found, text));
+  return run_without_context([&] { return cuDeviceGetByPCIBusId(found, text); });
 }
 
 Error cudaDeviceCanAccessPeer(int* can, int from, int peer) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDeviceCanAccessPeer(can, from, peer));
+  return run_without_context([&] { return cuDeviceCanAccessPeer(can, from, peer); });
 }
 
 Error cudaDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, int from, int peer) {
-  if (const Error error = initialise(); error != CUDA_SUCCESS) return told(error);
-  return told(cuDeviceGetP2PAttribute(value, attribute, from, peer));
+  return run_without_context([&] { return cuDeviceGetP2PAttribute(value, attribute, from, peer); });
 }
 
 Error cudaDeviceEnablePeerAccess(int peer, unsigned flags) {

@@ -30,6 +30,13 @@ Error told(Error error) noexcept;
 /// Initialises the driver, and gives a thread without a context the primary one of its device.
 [[nodiscard]] Error enter() noexcept;
 
+/// An entry that needs the driver, but no context.
+template <class Do>
+Error run_without_context(Do&& what) noexcept {
+  const Error error = initialise();
+  return told(error == CUDA_SUCCESS ? what() : error);
+}
+
 /// An entry: what it does needs a context.
 template <class Do>
 Error run(Do&& what) noexcept {
